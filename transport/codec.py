@@ -239,7 +239,12 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
     elif kind == BOOST:
         if type(fields[2]) is not int:
             raise MalformedFrame("a boost has a priority")
-        return Envelope(BOOST, id, fields[2])
+        since, chain = fields[7], fields[8]
+        if chain is None:
+            return Envelope(BOOST, id, fields[2])
+        if not (_is_chain(chain) and chain and type(since) is int):
+            raise MalformedFrame("the chain of a boost is not one, or of no time")
+        return Envelope(BOOST, id, fields[2], None, None, None, None, since, chain)
     elif kind != CANCEL:
         raise MalformedFrame(f"unknown kind {kind}")
     return Envelope(kind, id, None, None, None, None, None, fields[7])

@@ -11,7 +11,7 @@ Fields that a kind does not use are nil, which costs one byte each; the tenth, `
 | REPLY | of the call | nil | the result |
 | STATUS | of the call | nil, or "refused" | [status, message, retry_after seconds or nil, remote traceback or nil] |
 | CANCEL | of the call | nil | nil |
-| BOOST | of the call | nil | nil; `priority` is the one that the call has from now on |
+| BOOST | of the call | nil | nil: `priority` is what the call has from now on; or when the first of `chain` was queued |
 | PUBLISH | sequence number, from 1, of this publisher to this subscriber and topic | topic | map |
 """
 
@@ -56,7 +56,8 @@ class Envelope:
     `deadline`, in ns: from 0 up, the time that remains, for whoever has no clock in common with the callee. Below 0, minus
     the time on the monotonic clock that all processes of this host share (`due_ns`): then what a call spends in the socket
     of a callee that is stopped is spent, and what nobody wants any more does not run when it goes on.
-    `chain` is [object, route] of every call that waits for this one, outermost first; nil when a client calls.
+    `chain` is [object, route] of every call that waits for this one, outermost first; nil when a client calls. A BOOST with one
+    is a question, which older peers ignore: does the call wait for the first of them, which waits for it by way of all others?
     `idempotency_key`: of calls that bear the same one, the work is done once (runtime/execution/replays.py).
     """
 

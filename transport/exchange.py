@@ -184,7 +184,7 @@ class Exchange:
         return token
 
     def boost(self, id: int, priority: int) -> None:
-        """Have a call that is outstanding done at this priority, if that is higher than its own."""
+        """Have a call that is outstanding done at this priority from now on."""
         peer = self.calls.peer_of(id)
         # Full: then it is done at the priority that it has, as it would be without.
         if peer is not None and self._outbox.add(peer, self._encoder.encode(Envelope(BOOST, id, priority))):

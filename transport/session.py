@@ -127,7 +127,7 @@ class ClientSession:
             self._finish(token, None, Cancelled("taken back by the caller"), self._events)
 
     def boost(self, id: int, priority: int) -> None:
-        """Something more urgent waits for a call: what stands in its way is to be so, too. One that has ended is left alone."""
+        """Give a call another priority: something more urgent waits for it, or no longer does. One that has ended stays so."""
         self._exchange.boost(self._attempts.current(id), priority)
 
     def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:

@@ -116,6 +116,11 @@ class Holding(ParkableAction):
         with self.dispatcher._mutex:
             return [] if self.waits_on is None else cast("list[Action]", self.waits_on.holders)
 
+    def urgency_behind(self) -> int | None:
+        """The most urgent of those that wait for a lock which it holds."""
+        with self.dispatcher._mutex:
+            return min((claim.lock.waiting[0][0] for claim in self.held if claim.lock.waiting), default=None)
+
     def waits_because(self) -> str:
         """The lock."""
         with self.dispatcher._mutex:

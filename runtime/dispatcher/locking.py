@@ -196,6 +196,7 @@ def boosted(holder: Holder) -> Others:
     if lock is None:
         return NOBODY
     lock.waiting = [(holder.priority, each[1], holder) if each[2] is holder else each for each in lock.waiting]
+    lock.lowest = max(lock.lowest, holder.priority)
     heapq.heapify(lock.waiting)
     others = Others([], [])
     _hand_on(lock, others)  # a reader that is now before all writers joins those that read

@@ -67,7 +67,6 @@ class Closing:
             if peer != LOCAL:
                 self._engine.say(peer, self._last_word(action, id), now_ns)
         accepted.clear()
-        intake.replays.stop(self._last_word, now_ns)
 
     def _last_word(self, action: Action, id: int) -> Envelope:
         """What is told to who waits for it."""

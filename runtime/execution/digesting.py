@@ -21,6 +21,7 @@ from appbackplane.transport.errors import (
 
 from ..objects.action import DEADLINE_DEFAULT_NS, Action
 from ..objects.app_object import AppObject
+from ..objects.component import Component
 from ..objects.registry import Route
 from .method_action import MethodAction
 
@@ -48,6 +49,10 @@ class Digesting:
         """Those that have had something to do."""
         return list(self._digesters.values())
 
+    def digester_of(self, component: Component) -> AppObject | None:
+        """That of a component; None: it has had nothing to do."""
+        return self._digesters.get(component.component_name)
+
     def begin(self, route: Route, peer: bytes, envelope: Envelope, priority: int, now_ns: int) -> None:
         """Leave it to the digester to find the key. Raises `InvalidArgument`, `Busy`."""
         intake, component, method_name = self._engine.intake, route.component, route.mark.digest
@@ -70,7 +75,9 @@ class Digesting:
             then_ns = self._engine.clock.now_ns()
             intake.accepted.pop((peer, envelope.id), None)
             error = action.thrown or ended.error  # taken back while it ran, or refused, or whatever it ended in
-            if isinstance(error, (Cancelled, DeadlineExceeded, Unavailable)):
+            is_refused = ended.account is None  # it was never chosen
+            is_told = is_refused or isinstance(error, (Cancelled, DeadlineExceeded, Unavailable))
+            if is_told and isinstance(error, BackplaneError):
                 if isinstance(error, DeadlineExceeded):
                     self._engine.statistics.of(route.name).expired_count += 1
                 intake.turn_away(peer, envelope, error, then_ns)
@@ -88,7 +95,7 @@ class Digesting:
                 intake.accept(peer, envelope, then_ns)
 
         action.on_end = dispatch
-        intake.count_in(action, component)
+        intake.admission.count_in(action, component, peer)
         if envelope.kind == CALL:
             intake.accepted[peer, envelope.id] = action
         self._engine.scheduler.post(action, now_ns)

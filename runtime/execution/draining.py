@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from appbackplane.transport.addressing import BACKPLANE
 
-from ..objects.action import LOCAL, Action, ParkableAction
+from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject
 from ..objects.state_machine import StateMachine
 from .digesting import Digest
@@ -156,13 +156,7 @@ class Draining:
         self._refused_count += 1
         name = action.asked.route or "" if isinstance(action, Digest) else action.name
         error = intake.closing.not_begun(name)
-        if self._engine.scheduler.withdraw(action):
-            self._engine.endings.refuse(action, error, now_ns)
-        elif isinstance(action, ParkableAction):
-            self._engine.parking.take_back(action, error, now_ns)
-        else:
-            assert isinstance(action, MethodAction)
-            intake.drop(action, error, now_ns)
+        self._engine.endings.take_out(action, error, now_ns)
 
     def _is_own(self, action: Action) -> bool:
         component = action.object._component

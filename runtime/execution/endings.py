@@ -13,6 +13,7 @@ from appbackplane.transport.envelope import status
 from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InternalError
 
 from ..objects.action import Action, Outcome, ParkableAction
+from ..objects.state_machine import StateMachine
 from ..observation.recorder import Recorder
 from ..observation.statistics import OperationStatistics
 from .failures import as_error, is_own_bug
@@ -103,7 +104,21 @@ class Endings:
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
         self._let_go(action, error, now_ns)
+        self._engine.inheritance.left(action, now_ns)
         self.end(action, now_ns)
+
+    def take_out(self, action: Action, error: BackplaneError, now_ns: int) -> bool:
+        """Refuse an action that has not begun: queued, parked, or kept by a state machine. False: it is nowhere there."""
+        engine, machine = self._engine, action.object
+        if engine.scheduler.withdraw(action):
+            self.refuse(action, error, now_ns)
+            return True
+        if isinstance(action, ParkableAction):
+            return engine.parking.take_back(action, error, now_ns)
+        if isinstance(action, MethodAction) and isinstance(machine, StateMachine) and action in machine._deferred:
+            engine.intake.drop(action, error, now_ns)
+            return True
+        return False
 
     def never_posted(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """What was made of a request is not admitted after all: whoever made it may have kept a place for it."""

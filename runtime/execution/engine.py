@@ -331,8 +331,7 @@ class Engine:
         elif kind == CANCEL:
             self.intake.cancel(peer, envelope.id, now_ns)
         elif kind == BOOST:
-            assert envelope.priority is not None
-            self.intake.boost(peer, envelope.id, envelope.priority, now_ns)
+            self.intake.boost(peer, envelope, now_ns)
         else:
             self.outgoing.answered(peer, envelope, now_ns)
 

@@ -309,7 +309,7 @@ class EngineHost:
     def shed(self, component: Component, below: int) -> int:
         """Make room by refusing what is less urgent."""
         with self._engine.lead:
-            return self._engine.intake.shed(component, below, self._engine.clock.now_ns())
+            return self._engine.intake.admission.shed(component, below)
 
     def requeue_deferred(self, object: AppObject, actions: list[Action]) -> None:
         """A state machine has changed its state."""

@@ -1,13 +1,15 @@
-"""Inheritance: what stands in the way of more urgent work takes over its priority, and hands it on (law 10).
+"""Inheritance: what stands in the way of more urgent work takes over its priority, hands it on, and gives it back (law 10).
 
 Three things stand in the way of a request that has queued behind them: the action its object runs (presence.py gives its
-thread the nice), the action its object has suspended until a reply comes, and whoever works on that reply: here or in
-another backplane, which is told (BOOST), tells the next, and so on to the end of the chain. An action keeps what it has
-inherited until it ends. Nothing is sent where nothing changes, so a chain costs one small envelope a link.
+thread the nice), the action its object has suspended until a reply comes, and whatever works on that reply: here or in
+another backplane, which is told (BOOST), tells the next, and so on to the end of the chain. When the request is taken back,
+each of them falls back to the most urgent of what still waits for it, and the chain is told in the same way. Nothing is sent
+where nothing changes, so a chain costs one small envelope a link and change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from appbackplane.transport.envelope import BOOST, Envelope
@@ -30,7 +32,7 @@ class Inheritance:
         self._awaiting: dict[int, list[Action]] = {}
         #: Those that wait in their threads, among those that await.
         self.blocked_count = 0
-        #: Actions that have inherited a priority.
+        #: How often an action has inherited a priority.
         self.count = 0
 
     def awaits(self, action: Action) -> None:
@@ -54,10 +56,14 @@ class Inheritance:
         waiting = self._awaiting.get(id(object))
         return waiting[0] if waiting else None
 
+    def awaiting(self, object: AppObject) -> tuple[Action, ...]:
+        """The actions of an object that await something, the oldest first."""
+        return tuple(self._awaiting.get(id(object), ()))
+
     def queued(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
         """Something has been posted: perhaps its object awaits something, and it has queued behind that."""
         if (action.object._waits or self.blocked_count) and not action.continues:
-            for waiting in tuple(self._awaiting.get(id(action.object), ())):  # one that is boosted may go on
+            for waiting in self.awaiting(action.object):  # one that is boosted may go on
                 self.boost(waiting, action.priority, now_ns)
 
     def boost(self, action: Action, priority: int, now_ns: int) -> None:
@@ -70,30 +76,113 @@ class Inheritance:
             each = in_the_way.pop()
             if each.priority <= priority:
                 continue
-            self._engine.scheduler.boost(each, priority)
+            self._engine.scheduler.set_priority(each, priority)
             self.count += 1
-            if isinstance(each, MethodAction) and each.awaiting_id:
-                in_the_way += self._hand_on(each, priority, now_ns)
-            elif isinstance(each, ParkableAction):
-                each.boosted()
-                in_the_way += each.waits_for()
-                in_the_way += self._awaiting.get(id(each.object), ())
-            else:
-                in_the_way += self._awaiting.get(id(each.object), ())
+            awaited = self._awaited(each, now_ns)
+            in_the_way += self.awaiting(each.object) if awaited is None else awaited
 
-    def _hand_on(self, action: MethodAction, priority: int, now_ns: int) -> list[Action]:
-        """Hurry what `action` awaits: another backplane is told; what is here is for the caller."""
-        engine, id = self._engine, action.awaiting_id
+    def changed(self, action: Action, now_ns: int) -> None:
+        """What `action` has by its caller has changed: it becomes more urgent, or less, and so does whatever it waits for."""
+        due = self._due(action)
+        if due < action.priority:
+            self.boost(action, due, now_ns)
+        else:
+            self.settle([action], now_ns)
+
+    def left(self, action: Action, now_ns: int) -> None:
+        """`action` has left the queue of its object without having run: what it has lent its priority to may fall back."""
+        if self.count:  # else nobody has ever inherited anything
+            begun = self._begun(action.object)
+            self.settle([each for each in begun if action.priority <= each.priority < each.priority_own], now_ns)
+
+    def settle(self, actions: Sequence[Action], now_ns: int) -> None:
+        """Less may wait for `actions` than before: each falls back to the most urgent that still does, and hands it on."""
+        falling = [*actions]
+        while falling:
+            each = falling.pop()
+            due = self._due(each)
+            if due <= each.priority:
+                continue
+            self._engine.scheduler.set_priority(each, due)
+            if each.throttle is not None:
+                each.throttle.has_less_urgent()
+            falling += self._awaited(each, now_ns) or ()
+            falling += self._begun(each.object)
+
+    def call_priority(self, action: Action, explicit: int | None) -> int:
+        """The priority that a call of `action` carries, where the operation has given it an `explicit` one or None.
+
+        Once the action has inherited, its call is at least as urgent as itself: whatever waits for it waits for the call, too.
+        """
+        if explicit is None:
+            return action.priority
+        has_inherited = action.priority < lent(action.priority_asked, action.object)
+        return min(explicit, action.priority) if has_inherited else explicit
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _due(self, action: Action) -> int:
+        """The priority that an action should have: its own, or that of the most urgent which waits for it."""
+        due, replays = action.priority_own, self._engine.intake.replays
+        for behind in (action.urgency_behind(), replays.urgency_behind(action) if replays.running else None):
+            if behind is not None and behind < due:
+                due = behind
+        here, most_urgent = action.object._head, action.object._priority
+        if here is None or most_urgent >= due or not self._has_begun(action):
+            return due
+        if not here.continues:
+            return most_urgent
+        while here is not None:  # its priority may be that of an action which goes on, and waits for nothing
+            if not here.continues and here.priority < due:
+                due = here.priority
+            here = here.next
+        return due
+
+    def _begun(self, object: AppObject) -> list[Action]:
+        """The actions of an object that have begun and not ended: they await something, are about to go on, or run."""
+        begun = [*self.awaiting(object)]
+        here: Action | None = object._head
+        while here is not None and here.continues:
+            begun.append(here)
+            here = here.next
+        begun += [
+            each.action
+            for each in self._engine.watch.team
+            if each.action is not None and each.action.object is object and each.action not in begun
+        ]
+        return begun
+
+    def _has_begun(self, action: Action) -> bool:
+        return action.continues or any(action is each for each in self._begun(action.object))
+
+    def _awaited(self, action: Action, now_ns: int) -> list[Action] | None:
+        """Tell what `action` waits for its new priority. Returns those of it that are here; None: nothing is known of it."""
+        if isinstance(action, MethodAction) and action.awaiting_id:
+            return self._hand_on(action, now_ns)
+        if isinstance(action, ParkableAction):
+            action.boosted()
+            return [*action.waits_for(), *self.awaiting(action.object)]
+        return None
+
+    def _hand_on(self, action: MethodAction, now_ns: int) -> list[Action]:
+        """Change the priority of the call that `action` awaits: another backplane is told; what is here is for the caller."""
+        engine, id, request = self._engine, action.awaiting_id, action.request
         peer = engine.outgoing.calls.peer_of(id)
-        if peer is None or not isinstance(action.request, CallRequest):
+        if peer is None or not isinstance(request, CallRequest):
             return []  # the clock cannot be hurried
         if engine.outgoing.is_nobody(peer):
             return []  # its next attempt will say so
+        priority = self.call_priority(action, request.options.priority)
         if peer is LOCAL:
-            awaited = engine.intake.accepted.get((LOCAL, id))
+            awaited = engine.intake.reprioritise(LOCAL, id, priority)
             return [] if awaited is None else [awaited]
         engine.say(peer, Envelope(BOOST, id, priority), now_ns)
         place = engine.outgoing.place_of(peer)
         if place is not None:
             engine.presence.lend(place, priority, now_ns)
         return []
+
+
+def lent(priority: int, object: AppObject) -> int:
+    """The priority of an action of `object` that is called at `priority`: the object may lend its callers a more urgent one."""
+    return priority if object.lends is None else min(priority, object.lends)

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, Envelope, status
+from appbackplane.transport.envelope import CALL, CANCEL, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
     Cancelled,
     DeadlineExceeded,
-    FailedPrecondition,
     InternalError,
     InvalidArgument,
     NotFound,
@@ -32,7 +31,6 @@ from appbackplane.transport.topics import GapCounter
 
 from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action, ParkableAction
 from ..objects.app_object import AppObject
-from ..objects.component import Component
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
 from ..objects.operation_spec import OperationSpec
@@ -40,11 +38,14 @@ from ..objects.registry import Route
 from ..objects.state_machine import StateMachine
 from ..scheduling.balance import least_busy
 from ..scheduling.throttle import OwnWork, Throttle
+from .admission import Admission
 from .closing import Closing
 from .digesting import Digest, Digesting
 from .foreign import action_of
+from .inheritance import lent
 from .method_action import MethodAction
 from .replays import KeyedAction, Replays
+from .rings import Rings, check_return
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -68,6 +69,7 @@ class Intake:
         self.throttles: dict[str, Throttle] = {}
         #: What components have given themselves to do.
         self.own_work: dict[str, OwnWork] = {}
+        self.admission = Admission(engine)
         self.closing = Closing(engine)
         self.gaps = GapCounter()
         self.refused_casts_count = 0
@@ -77,6 +79,7 @@ class Intake:
         self.foreign_gone: Callable[[bytes], None] | None = None
         self.digesting = Digesting(engine)
         self.replays = Replays(engine)
+        self.rings = Rings(engine)
 
     def accept(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
         """Admit a call or a cast, or tell its caller why not."""
@@ -117,7 +120,11 @@ class Intake:
                 engine.statistics.of(name).expired_count += 1
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
         is_keyed = envelope.idempotency_key is not None and kind == CALL
-        if is_keyed and (key is not None or not route.has_digest) and self.replays.has_answered(peer, envelope, now_ns):
+        if (
+            is_keyed
+            and (key is not None or not route.has_digest)
+            and self.replays.has_answered(peer, envelope, priority, now_ns)
+        ):
             return
         spec: OperationSpec | None = None
         if route.endpoint is not None:
@@ -137,16 +144,17 @@ class Intake:
             else:
                 action = MethodAction(object, name, priority, spec.function, arguments, deadline_ns)
             action.spec, action.sender = spec, peer
-        lent = action.object.lends
-        if lent is not None and lent < action.priority:
-            action.priority = lent
+        lends = action.object.lends
+        if lends is not None and lends < action.priority:
+            action.priority = lends
         try:
             if chain:
-                self._check_cycle(action, chain, is_reentrant=spec is not None and spec.mark.reentrant)
+                is_reentrant = spec is not None and spec.mark.reentrant
+                action.continues = check_return(action, chain, is_reentrant=is_reentrant)
                 action.chain = chain
             action.trace = envelope.trace
             if route.is_counted:
-                self.count_in(action, route.component)
+                self.admission.count_in(action, route.component, peer)
         except BackplaneError as error:
             engine.endings.never_posted(action, error, now_ns)
             raise
@@ -157,6 +165,8 @@ class Intake:
                 self.replays.began(action, envelope)
         engine.scheduler.post(action, now_ns)
         engine.inheritance.queued(action, now_ns)
+        if chain and kind == CALL:
+            self.rings.queued(action)
 
     def accept_topic(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """Post a topic's message to whoever of this backplane hears it. Its key names the node that it comes from, if any."""
@@ -192,7 +202,7 @@ class Intake:
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
                 try:
-                    self.count_in(action, component)
+                    self.admission.count_in(action, component, peer)
                 except BackplaneError as error:
                     self._engine.endings.never_posted(action, error, now_ns)
                     raise
@@ -213,7 +223,7 @@ class Intake:
         if self.foreign is not None and (peer, id) not in self.accepted:
             self.foreign(peer, Envelope(CANCEL, id), now_ns)
         while (action := self.accepted.get((peer, id))) is not None:  # None: the answer and the cancellation crossed
-            if self.replays.running and self.replays.taken_back(action, peer, id):
+            if self.replays.running and self.replays.taken_back(action, peer, id, now_ns):
                 return
             peer, id = LOCAL, self._cancel(action, now_ns)
 
@@ -224,6 +234,7 @@ class Intake:
         engine.statistics.of(name).cancelled_count += 1
         if isinstance(action, MethodAction) and action.coroutine is not None:
             action.cancel()
+            self._wanted_by_nobody(action, now_ns)
             return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
         error = Cancelled(f"{name}: taken back before it began")
         # Of what has begun nothing is left out: half of a message's handlers is worse than an answer that nobody wants.
@@ -239,16 +250,38 @@ class Intake:
                 self.drop(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
             else:
                 action.cancel()  # it runs: if it is to await something, it learns it there
+                self._wanted_by_nobody(action, now_ns)
         return 0
 
-    def boost(self, peer: bytes, id: int, priority: int, now_ns: int) -> None:
-        """Something more urgent waits for this call of its caller's (law 10)."""
+    def _wanted_by_nobody(self, action: Action, now_ns: int) -> None:
+        """What has begun goes on without its caller, and without what that one inherited since."""
+        action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))
+        self._engine.inheritance.settle([action], now_ns)
+
+    def boost(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        """The caller gives this call another priority: something more urgent waits for it, or does not any more (law 10)."""
+        id, priority = envelope.id, envelope.priority
+        assert priority is not None
+        if envelope.chain is not None:
+            self.rings.heard(peer, envelope)
+        elif (peer, id) not in self.accepted:
+            if self.foreign is not None:
+                self.foreign(peer, envelope, now_ns)
+        elif priority >= 0:
+            action = self.reprioritise(peer, id, min(priority, self._engine.scheduler.priorities - 1))
+            assert action is not None
+            self._engine.inheritance.changed(action, now_ns)
+
+    def reprioritise(self, peer: bytes, id: int, priority: int) -> Action | None:
+        """Note the priority that a call has from now on. Returns the action that is to follow; None: the call has ended."""
         action = self.accepted.get((peer, id))
         if action is None:
-            if self.foreign is not None:
-                self.foreign(peer, Envelope(BOOST, id, priority), now_ns)
-        elif priority >= 0:
-            self._engine.inheritance.boost(action, min(priority, self._engine.scheduler.priorities - 1), now_ns)
+            return None
+        if not (self.replays.running and self.replays.reprioritised(action, peer, id, priority)):
+            action.priority_own = lent(priority, action.object)
+        if isinstance(action, Digest):
+            action.asked.priority = priority
+        return action
 
     def defer(self, action: MethodAction, now_ns: int) -> None:
         """A state machine does not accept this now: beside the queue with it, until the next change of state."""
@@ -258,6 +291,8 @@ class Intake:
             self._engine.scheduler.requeue([action])  # the state has changed since
         else:
             machine._deferred.append(action)
+            if action.throttle is not None:
+                action.throttle.has_less_urgent()
             if action.deadline_ns is not None:
                 action.awaiting_id = self.deferred.open(LOCAL, action.deadline_ns, action)
 
@@ -267,8 +302,6 @@ class Intake:
             if isinstance(action, MethodAction) and action.awaiting_id:
                 self.deferred.end(action.awaiting_id)
                 action.awaiting_id = 0
-            if action.throttle is not None:
-                action.throttle.barren_below = None
         self._engine.scheduler.requeue([*actions])
 
     def expire(self, now_ns: int) -> None:
@@ -290,32 +323,6 @@ class Intake:
         action.wait_ns += now_ns - action.posted_ns
         self._engine.scheduler.drop(action)
         self._engine.endings.refuse(action, error, now_ns)
-
-    def shed(self, component: Component, below: int, now_ns: int) -> int:
-        """Refuse one queued request of lower priority than `below`: the least urgent, the newest of these."""
-        throttle = self.throttles[component.component_name]
-        if throttle.barren_below is not None and below >= throttle.barren_below:
-            return 0
-        worst: Action | None = None
-        for object in (component, *component._objects):
-            action = object._head
-            while action is not None:
-                is_candidate = action.throttle is throttle and not action.continues and action.priority > below
-                if is_candidate and (
-                    worst is None or (action.priority, action.posted_ns) >= (worst.priority, worst.posted_ns)
-                ):
-                    worst = action
-                action = action.next
-        if worst is None or not self._engine.scheduler.withdraw(worst):
-            throttle.barren_below = below
-            return 0
-        throttle.refused_count += 1
-        self._engine.endings.refuse(
-            worst,
-            Busy(f"{worst.name}: made room for more urgent work", retry_after=throttle.retry_after()),
-            now_ns,
-        )
-        return 1
 
     def nearest(self, name: str) -> str | None:
         """The known route most like `name`, for an error message."""
@@ -357,40 +364,3 @@ class Intake:
         if found is None:
             raise Unavailable(f"{route.name}: {route.component.name} has no object that serves it now")
         return found, route.specs[type(found)]
-
-    def _check_cycle(self, action: Action, chain: Sequence[Sequence[str]], *, is_reentrant: bool) -> None:
-        name = action.object.name
-        for index, (waiting, _) in enumerate(chain):
-            if waiting == name:
-                if is_reentrant:
-                    action.continues = True
-                    return
-                steps = [f"{route} on {object}" for object, route in chain[index:]] + [f"{action.name} on {name}"]
-                raise FailedPrecondition(
-                    f"call cycle: {' -> '.join(steps)}, which waits for this very call; "
-                    f"declare {action.name} reentrant=True, or call without waiting (cast)"
-                )
-
-    def count_in(self, action: Action, component: Component) -> None:
-        """Have it count as outstanding of `component`, which is asked to make room if need be. Raises `Busy` (law 9)."""
-        throttle = self.throttles.get(component.component_name)
-        if throttle is None:
-            return
-        if throttle.is_full and action.object.is_refusable:
-            try:
-                component.make_room(action)
-            except BaseException as error:
-                log.exception("%s.make_room failed", component.name)
-                raise InternalError(f"{component.name}.make_room: {type(error).__name__}: {text_of(error)}") from error
-            if throttle.is_full:
-                throttle.refused_count += 1
-                self._engine.statistics.of(action.name).refused_count += 1
-                has = "1 request" if throttle.outstanding == 1 else f"{throttle.outstanding} requests"
-                raise Busy(
-                    f"{action.name}: {component.name} has {has} outstanding (max_requests = {throttle.limit})",
-                    retry_after=throttle.retry_after(),
-                )
-        throttle.outstanding += 1
-        action.throttle = throttle
-        if throttle.barren_below is not None and action.priority > throttle.barren_below:
-            throttle.barren_below = None

@@ -276,7 +276,7 @@ class Outgoing:
             self._answers_ahead = 2 * len(self.calls)
             self._engine.link.read_ahead(2 * self._answers_ahead)
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
-        priority = action.priority if options.priority is None else options.priority
+        priority = self._engine.inheritance.call_priority(action, options.priority)
         envelope = Envelope(
             CALL,
             id,

@@ -49,6 +49,8 @@ class Parking:
             engine.scheduler.resume_first(action, now_ns)
             return
         self.parked[id(action)] = action
+        if action.throttle is not None and not action.has_begun:
+            action.throttle.has_less_urgent()
         asked = action.priority
         engine.inheritance.awaits(action)
         if action.priority != asked:  # something more urgent has queued behind it
@@ -83,9 +85,11 @@ class Parking:
         if action.has_begun or self.parked.pop(id(action), None) is None:
             return False
         engine.inheritance.goes_on(action)
+        in_its_way = [*action.waits_for()]
         engine.scheduler.resume(action, now_ns)
         engine.scheduler.withdraw(action)
         engine.endings.refuse(action, error, now_ns)
+        engine.inheritance.settle(in_its_way, now_ns)
         return True
 
     # -- blocking waiters: to the scheduler they run ------------------------------------------------------------------

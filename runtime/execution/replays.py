@@ -1,16 +1,15 @@
 """Replays: of calls with one idempotency key the work is done once, and each of them gets its reply.
 
-A key is one of a route and object. The first call runs; one that comes while it runs waits for the same end; one that comes
-later gets the reply again, or the error in which the work ended for good. An error that says "not now" is not kept: who asks
-again, asks for it to be done. Once begun, the work of such a call runs to its end, whatever becomes of its caller and its
-deadline, or a caller that comes again would find it half done. In the memory of this process only: what a restart, and the
-bounds (`ReplayPolicy`), make it forget is done again (docs/concepts/retries.md).
+A key is one of a route and object. The first call runs; one that comes meanwhile waits for the same end, and lends the work
+its priority; one that comes later gets the reply again, or the error in which the work ended for good. An error that says
+"not now" is not kept: who asks again, asks for it to be done. Once begun, the work of such a call runs to its end, whatever
+becomes of its caller and its deadline, or a caller that comes again would find it half done. In the memory of this process
+only: what a restart, and the bounds (`ReplayPolicy`), make it forget is done again (docs/concepts/retries.md).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
@@ -24,7 +23,9 @@ from appbackplane.transport.status import Status
 from ..objects.action import DONE, LOCAL, Action, Outcome
 from ..process_config import ReplayPolicy
 from .failures import as_error
+from .inheritance import lent
 from .method_action import MethodAction
+from .rings import check_return
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -57,14 +58,16 @@ class KeyedAction(MethodAction):
 class Record:
     """One key: who waits while it runs, and how it ended."""
 
-    __slots__ = ("digest", "ended_ns", "packed", "scope", "waiters")
+    __slots__ = ("action", "digest", "ended_ns", "packed", "scope", "waiters")
 
-    def __init__(self, scope: Scope, digest: bytes) -> None:
+    def __init__(self, scope: Scope, digest: bytes, action: Action) -> None:
         self.scope = scope
+        #: The work; None: it has ended.
+        self.action: Action | None = action
         #: Of the arguments.
         self.digest = digest
-        #: Calls beside the one whose work it is: (peer, context id).
-        self.waiters: list[tuple[bytes, int]] = []
+        #: To calls beside the one whose work it is, (peer, context id), their priorities.
+        self.waiters: dict[tuple[bytes, int], int] = {}
         #: The reply or status, packed under an id that is nobody's.
         self.packed = b""
         self.ended_ns = 0
@@ -86,9 +89,9 @@ class Replays:
         #: Calls that got the reply of another's work; and replies that had to go before their time.
         self.replayed_count = self.forgotten_count = 0
 
-    def has_answered(self, peer: bytes, envelope: Envelope, now_ns: int) -> bool:
+    def has_answered(self, peer: bytes, envelope: Envelope, priority: int, now_ns: int) -> bool:
         """Whether a call with a key needs no work of its own: it has its reply, or will have it. Raises `InvalidArgument`
-        where the key was used with other arguments.
+        where the key was used with other arguments, and `FailedPrecondition` where the work waits for this very call.
         """
         route, key = envelope.route, envelope.idempotency_key
         assert route is not None and key is not None
@@ -99,21 +102,31 @@ class Replays:
             return False
         if record.digest != digest_of(envelope.body):
             raise InvalidArgument(f"{route}: idempotency_key {key!r} was used with other arguments: take a new one")
-        if record.ended_ns:
+        action = record.action
+        if action is None:
             self.replayed_count += 1
             self._say(peer, envelope.id, record.packed, now_ns)
-        elif len(record.waiters) >= WAITERS_MAX:
+            return True
+        if envelope.chain:
+            check_return(action, envelope.chain, is_reentrant=action.continues and not action.has_begun, key=key)
+        if len(record.waiters) >= WAITERS_MAX:
             raise Busy(f"{route}: {WAITERS_MAX} calls wait for the one with idempotency_key {key!r}", retry_after=0.1)
-        else:
-            record.waiters.append((peer, envelope.id))
+        record.waiters[peer, envelope.id] = priority
+        self._engine.intake.accepted[peer, envelope.id] = action
+        self._engine.inheritance.boost(action, priority, now_ns)
         return True
+
+    def urgency_behind(self, action: Action) -> int | None:
+        """The priority of the most urgent of the calls that wait for `action` beside its own."""
+        record = self.running.get(action)
+        return None if record is None else min(record.waiters.values(), default=None)
 
     def began(self, action: Action, envelope: Envelope) -> None:
         """The work of a call with a key has been admitted."""
         route, key = envelope.route, envelope.idempotency_key
         assert route is not None and key is not None
         scope = (route, envelope.key, key)
-        self.running[action] = self._of[scope] = Record(scope, digest_of(envelope.body))
+        self.running[action] = self._of[scope] = Record(scope, digest_of(envelope.body), action)
 
     def ended(self, action: Action, now_ns: int) -> None:
         """An action has ended: keep how, and tell those who wait for it."""
@@ -129,39 +142,42 @@ class Replays:
             packed = self._engine.encoder.encode(status(0, again, is_refused=True))
         else:
             packed = self._pack(action, told)
-        for peer, id in record.waiters:
+        waiters, record.action, record.waiters = record.waiters, None, {}
+        for peer, id in waiters:
+            self._engine.intake.accepted.pop((peer, id), None)
             self.replayed_count += 1
             self._say(peer, id, packed, now_ns)
         if has_begun and (told is None or told.status not in NOT_NOW):
-            record.packed, record.ended_ns, record.waiters = packed, now_ns, []
+            record.packed, record.ended_ns = packed, now_ns
             self._of[record.scope] = self._ended[record.scope] = record
             self._bytes += _size(record)
             self._forget(now_ns)
 
-    def taken_back(self, action: Action, peer: bytes, id: int) -> bool:
-        """The caller of an action has taken its call back, or is gone. True: the work goes on all the same."""
+    def taken_back(self, action: Action, peer: bytes, id: int, now_ns: int) -> bool:
+        """A caller of an action has taken its call back, or is gone. True: the work goes on all the same."""
         record = self.running.get(action)
         if record is None:
             return False
-        accepted = self._engine.intake.accepted
-        if record.waiters:  # it is the next one's now
-            accepted.pop((peer, id), None)
-            action.peer, action.call_id = waiter = record.waiters.pop(0)
-            accepted[waiter] = action
-            return True
-        if action.account is None:
-            return False
-        accepted.pop((peer, id), None)
-        action.peer = None
+        if record.waiters.pop((peer, id), None) is None:
+            if record.waiters:  # it is the next one's now
+                action.peer, action.call_id = following = next(iter(record.waiters))
+                action.priority_own = lent(record.waiters.pop(following), action.object)
+            elif action.account is None:
+                return False
+            else:
+                action.peer = None
+                action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))
+        self._engine.intake.accepted.pop((peer, id), None)
+        self._engine.inheritance.settle([action], now_ns)
         return True
 
-    def stop(self, last_word: Callable[[Action, int], Envelope], now_ns: int) -> None:
-        """The process ends: who waits for another's work is told what that one is told."""
-        for action, record in self.running.items():
-            packed = self._engine.encoder.encode(last_word(action, 0))
-            for peer, id in record.waiters:
-                self._say(peer, id, packed, now_ns)
-            record.waiters = []
+    def reprioritised(self, action: Action, peer: bytes, id: int, priority: int) -> bool:
+        """A call has another priority now; whether it is one that waits for the work of another."""
+        record = self.running.get(action)
+        if record is None or (peer, id) not in record.waiters:
+            return False
+        record.waiters[peer, id] = priority
+        return True
 
     def figures(self) -> dict[str, int]:
         """For the statistics."""

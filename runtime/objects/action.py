@@ -28,9 +28,8 @@ DEADLINE_DEFAULT_NS: Final = 30_000_000_000
 class Throttle(Protocol):
     """The account in which an admitted request counts until it ends (scheduling/throttle.py)."""
 
-    barren_below: int | None
-
     def ended(self, now_ns: int) -> None: ...
+    def has_less_urgent(self) -> None: ...
 
 
 class Outcome(Enum):
@@ -59,8 +58,8 @@ class Action:
 
     __slots__ = (
         "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "lane", "name", "next", "object",
-        "on_end", "parts", "peer", "posted_ns", "priority", "priority_asked", "result", "run_ns", "span", "started_ns",
-        "throttle", "trace", "wait_ns",
+        "on_end", "parts", "peer", "posted_ns", "priority", "priority_asked", "priority_own", "result", "run_ns", "span",
+        "started_ns", "throttle", "trace", "wait_ns",
     )  # fmt: skip
 
     # Of any type until it has been checked: compiled code would refuse it in words of its own.
@@ -79,6 +78,9 @@ class Action:
         self.priority = priority
         #: Before it inherited a more urgent one.
         self.priority_asked = priority
+        #: What its caller gives it: as asked, until the caller itself becomes more urgent, or less. It falls back to this once
+        #: nothing more urgent waits for it (execution/inheritance.py).
+        self.priority_own = priority
         #: Monotonic ns after which it is not begun; None: never too late.
         self.deadline_ns = deadline_ns
         #: When it was last queued, 0 once it has ended; written by those who queue and end it.
@@ -121,6 +123,12 @@ class Action:
     def has_begun(self) -> bool:
         """It has run, and goes on; not known while it runs for the first time."""
         return self.continues
+
+    def urgency_behind(self) -> int | None:
+        """The priority of the most urgent action that waits for this one and is not in the queue of its object, such as one
+        that waits for a lock; None: there is none. Called with the lead.
+        """
+        return None
 
     def run(self) -> Outcome:
         """Do the work. Called by a worker, never at the same time as another action of the same object."""

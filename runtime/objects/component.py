@@ -166,12 +166,14 @@ class Component(AppObject):
     def make_room(self, request: Action) -> bool:
         """The component is at `max_requests` and `request` has come: free a place and say True, or False for `Busy`.
 
-        Called by whoever received the request: be quick. `self.shed(below=priority)` is the usual means.
+        By itself it frees that of a less urgent one (`shed`). Called in the thread that received the request: be quick.
         """
-        return False
+        return self.shed(below=request.priority) > 0
 
     def shed(self, *, below: int) -> int:
-        """Answer queued requests of lower priority than `below` with `Busy`, the least urgent first; how many: 1 or 0."""
+        """Answer a request that has not begun with `Busy`: the newest of the least urgent, of lower priority than `below`.
+        Returns how many: 1 or 0.
+        """
         assert self._hosted_by is not None
         return self._hosted_by.shed(self, below)
 

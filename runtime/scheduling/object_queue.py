@@ -94,8 +94,8 @@ def remove(object: Schedulable, action: Action) -> bool:
     return True
 
 
-def boost(object: Schedulable, action: Action, priority: int, priorities: int) -> bool:
-    """Make an action more urgent, at its place in the queue; False if it is not queued. Linear in the length of this queue."""
+def set_priority(object: Schedulable, action: Action, priority: int, priorities: int) -> bool:
+    """Change the priority of an action at its place in the queue; False if it is not queued. Linear in the length of it."""
     here = object._head
     while here is not None and here is not action:
         here = here.next
@@ -108,6 +108,7 @@ def boost(object: Schedulable, action: Action, priority: int, priorities: int) -
     if object._counts is not None:
         object._counts[old_priority] -= 1
     _note(object, priority, priorities)
+    _raise_to_first(object)
     return True
 
 
@@ -133,7 +134,11 @@ def _unnote(object: Schedulable, priority: int) -> None:
     counts = object._counts
     assert counts is not None
     counts[priority] -= 1
-    if priority == object._priority and not counts[priority]:
-        while not counts[priority]:  # what is left has lower priority
-            priority += 1
-        object._priority = priority
+    _raise_to_first(object)
+
+
+def _raise_to_first(object: Schedulable) -> None:
+    """Where no action of the object's priority is left in its queue, the next one below counts."""
+    counts = object._counts
+    while counts is not None and not counts[object._priority]:
+        object._priority += 1

@@ -80,6 +80,7 @@ class Scheduler:
         """
         object: Schedulable = action.object
         action.posted_ns = now_ns
+        action.priority_own = action.priority
         object._load += 1
         self.queued_count += 1
         old_priority = object._priority
@@ -235,11 +236,11 @@ class Scheduler:
         """An action that was set aside will not be put back."""
         action.object._load -= 1
 
-    def boost(self, action: Action, priority: int) -> None:
-        """An action becomes more urgent (law 10): at its place, if it is queued, and its object with it (law 2)."""
+    def set_priority(self, action: Action, priority: int) -> None:
+        """Change the priority of an action (law 10): at its place, if it is queued, and that of its object with it (law 2)."""
         object: Schedulable = action.object
         old_priority = object._priority
-        if object_queue.boost(object, action, priority, self.priorities) and object._state == READY:
+        if object_queue.set_priority(object, action, priority, self.priorities) and object._state == READY:
             self._place(object, old_priority)
 
     def withdraw(self, action: Action) -> bool:

@@ -1,7 +1,8 @@
 """Throttle: how many requests a component may have outstanding before callers are told to come back.
 
 Keeps law 9. The component is asked to make room first; only if it cannot does the caller get Busy, with a hint when.
-Counted at admission, not at run: a limit on running work would let the queue behind it grow without end.
+Counted at admission, not at run: a limit on running work would let the queue behind it grow without end. Each caller has a
+share of the account (`Share`): alone it does not keep out all others by work that has begun, and can be refused no more.
 Replies, declared timers and control are never counted, or a full component could not empty itself. What a component gives
 itself to do, by `post` and `after`, has an account of its own (`OwnWork`): a loop would fill any memory.
 """
@@ -22,6 +23,9 @@ RETRY_AFTER_DEFAULT = 0.05
 RETRY_AFTER_MIN, RETRY_AFTER_MAX = 0.001, 5.0
 #: Weight of the newest interval between two completions: about the last hundred count.
 _WEIGHT: Final = 0.02
+#: Of so many requests one is kept from each single caller. A tenth of the default are 1,000 places for all others, and a
+#: caller that is alone loses a tenth of its queue; with less, a few slow requests of others would fill it. Below ten: none.
+KEPT_OF: Final = 10
 
 
 class Throttle:
@@ -34,6 +38,8 @@ class Throttle:
         self.change(limit)
         self.outstanding = 0
         self.refused_count = 0
+        #: What each caller has outstanding, by its identity.
+        self.shares: dict[bytes, Share] = {}
         #: Requests of lower priority than this are not queued, by a search that found none: the next one can be spared. At
         #: the limit each refusal would look through all that is queued, a millisecond for 10,000. None: not known.
         self.barren_below: int | None = None
@@ -53,6 +59,25 @@ class Throttle:
         """Whether the next request needs room to be made."""
         return self.outstanding >= self.limit
 
+    @property
+    def share_limit(self) -> int:
+        """How many of these requests one caller may have."""
+        return self.limit - self.limit // KEPT_OF
+
+    def share_of(self, caller: bytes) -> Share:
+        """What a caller has outstanding; of one that has nothing, it is kept once something begins."""
+        return self.shares.get(caller) or Share(self, caller)
+
+    def begins(self, priority: int) -> None:
+        """A request of this priority has been admitted."""
+        self.outstanding += 1
+        if self.barren_below is not None and priority > self.barren_below:
+            self.barren_below = None
+
+    def has_less_urgent(self) -> None:
+        """Something that counts here has become less urgent, or can be refused again: a search may find it."""
+        self.barren_below = None
+
     def ended(self, now_ns: int) -> None:
         """A request has ended, however it did."""
         self.outstanding -= 1
@@ -69,6 +94,45 @@ class Throttle:
             return RETRY_AFTER_DEFAULT
         seconds = self._interval_ns * max(1, self.limit // 10) / 1e9
         return min(max(seconds, RETRY_AFTER_MIN), RETRY_AFTER_MAX)
+
+
+class Share:
+    """What one caller has outstanding of a component, which counts in the account of the component as well."""
+
+    __slots__ = ("barren_below", "caller", "outstanding", "throttle")
+
+    def __init__(self, throttle: Throttle, caller: bytes) -> None:
+        self.throttle = throttle
+        self.caller = caller
+        self.outstanding = 0
+        #: As that of the throttle, among the requests of this caller.
+        self.barren_below: int | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the caller has as much as a single one may, where there is anything to keep from it."""
+        throttle = self.throttle
+        return self.outstanding >= throttle.share_limit < throttle.limit
+
+    def begins(self, priority: int) -> None:
+        """A request of this priority has been admitted."""
+        self.throttle.shares[self.caller] = self
+        self.outstanding += 1
+        if self.barren_below is not None and priority > self.barren_below:
+            self.barren_below = None
+        self.throttle.begins(priority)
+
+    def has_less_urgent(self) -> None:
+        """Something that counts here has become less urgent, or can be refused again: a search may find it."""
+        self.barren_below = None
+        self.throttle.has_less_urgent()
+
+    def ended(self, now_ns: int) -> None:
+        """One of its requests has ended."""
+        self.outstanding -= 1
+        if not self.outstanding:
+            del self.throttle.shares[self.caller]
+        self.throttle.ended(now_ns)
 
 
 class OwnWork(Throttle):

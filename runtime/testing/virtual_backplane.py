@@ -96,11 +96,15 @@ class OutsideCall:
         self.is_cancelled = False
         #: What it has been boosted to since, if it has.
         self.boosted_to: int | None = None
+        #: Whether something is waiting for it that it might wait for itself: what asks so (execution/rings.py), newest last.
+        self.searches: list[Envelope] = []
 
     def heard(self, envelope: Envelope) -> None:
         """Its caller has said something more about it."""
         if envelope.kind == CANCEL:
             self.is_cancelled = True
+        elif envelope.chain is not None:
+            self.searches.append(envelope)
         else:
             self.boosted_to = envelope.priority
 

@@ -1,7 +1,7 @@
 """check: would this system come up? Nothing is started: each backplane constructs its components, describes them and ends.
 
 Found before anything runs: keys and values of the TOML, components that cannot be imported or constructed, missing and
-circular dependencies, routes served twice, and declared calls that would wait for themselves (A -> B -> A).
+circular dependencies, routes served twice, and declared calls that would wait for themselves (A -> B -> A), or for each other.
 """
 
 from __future__ import annotations

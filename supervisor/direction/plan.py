@@ -1,14 +1,15 @@
 """Plan: whether the components that were found can be brought up at all, and in which order.
 
 Works on what the backplanes say of themselves (`Registration`), so `check` and `up` judge alike. What is wrong is
-spelled out: a cycle link by link, a missing component with who wanted it. Deadlocks by waiting (a call that comes back
-to where it began, DESIGN 12.6) are found in the routes that operations declare to call. Replicas have their components
-and routes in common; nobody else may share a name.
+spelled out: a cycle link by link, a missing component with who wanted it. Deadlocks by waiting (a call that comes back to where
+it began, DESIGN 12.6, and chains that cross) are found in the routes that operations declare to call. Replicas have their
+components and routes in common; nobody else may share a name.
 """
 
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -133,8 +134,41 @@ def _call_findings(components: Iterable[ComponentEntry], *, has_node: bool) -> I
                 text = f"{operation.route} declares to call {route!r}, {why}{_hint(route, operations)}"
                 yield Finding(text, is_error=False)
     graph = {route: tuple(r for r in o.calls if r in operations) for route, o in operations.items()}
+    told: list[set[str]] = []
     for ring in rings(graph):
+        told.append({_component_of(route) for route in ring})
         yield from _judge(ring, operations)
+    yield from _crossings(operations, told)
+
+
+def _crossings(operations: Mapping[str, OperationEntry], told: list[set[str]]) -> Iterable[Finding]:
+    """Chains of calls that wait for each other where they meet, though none comes back to its beginning.
+
+    An object that awaits a reply serves nothing else meanwhile: if each of two is called by an operation of the other, both
+    operations at once wait for ever. `told`: the components of the rings that have been found, about which nothing is added.
+    """
+    ways: dict[str, dict[str, tuple[str, str]]] = {}
+    for operation in operations.values():
+        for route in operation.calls:
+            here, there = _component_of(operation.route), _component_of(route)
+            if route in operations and here != there:
+                known = ways.setdefault(here, {}).setdefault(there, (operation.route, route))
+                if operations[known[1]].reentrant:
+                    ways[here][there] = operation.route, route
+    for ring in rings({name: ways.get(name, {}) for name in dict.fromkeys(map(_component_of, operations))}):
+        steps = [ways[here][there] for here, there in itertools.pairwise(ring)]
+        strict = list(dict.fromkeys(called for _, called in steps if not operations[called].reentrant))
+        if strict and set(ring) not in told:
+            calls = ", ".join(f"{caller} calls {called}" for caller, called in steps)
+            text = (
+                f"chains of calls may wait for each other: {calls}. If they meet, one call is refused "
+                f"(mark {', '.join(strict)} reentrant=True, or call without waiting)"
+            )
+            yield Finding(text, is_error=False)
+
+
+def _component_of(route: str) -> str:
+    return route.partition(".")[0]
 
 
 def _judge(ring: list[str], operations: Mapping[str, OperationEntry]) -> Iterable[Finding]:

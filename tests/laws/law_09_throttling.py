@@ -1,5 +1,6 @@
 """Law 9. A component has a request limit. At the limit it is asked to `make_room`; if it cannot, the caller gets `Busy` with
-a hint when to come back. Nothing is ever dropped silently.
+a hint when to come back. Nothing is ever dropped silently. By itself a component frees the place of something less urgent, and
+one caller never gets all places.
 
 Without it a queue grows until every answer is too late to be of use, and nobody has been told.
 """
@@ -11,6 +12,7 @@ import pytest
 from appbackplane.runtime import Busy, Component, every, operation, subscribe
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.envelope import CAST, Envelope
 
 
 class Store(Component):
@@ -86,6 +88,47 @@ def test_room_is_made_at_the_cost_of_the_least_urgent_who_is_told() -> None:
     assert (low[0].result(), urgent.result(), store.stored) == (0, 9, [0, 9])
     assert isinstance(low[1].error(), Busy)
     assert isinstance(lower.error(), Busy), "for less urgent work no room is made"
+
+
+class Plain(Component):
+    """Says nothing of its own about room."""
+
+    max_requests = 10
+
+    def __init__(self) -> None:
+        self.served: list[str] = []
+
+    @operation(priority=6)
+    def serve(self, name: str) -> None:
+        self.served.append(name)
+
+
+class Small(Plain):
+    """So small that nothing is kept from a caller."""
+
+    component_name = "plain"
+    max_requests = 4
+
+
+def test_urgent_work_is_admitted_as_long_as_something_less_urgent_can_be_refused() -> None:
+    """Law 9. Bulk work would shut out what is urgent."""
+    backplane = VirtualBackplane(Small())
+    bulk = [backplane.call("plain.serve", name="bulk") for _ in range(4)]
+    urgent = [backplane.call("plain.serve", name="urgent", priority=0) for _ in range(5)]
+    backplane.run_until_idle()
+    assert all(isinstance(call.error(), Busy) for call in (*bulk, urgent[4]))
+    assert [call.result() for call in urgent[:4]] == [None] * 4
+
+
+def test_one_caller_does_not_get_all_places() -> None:
+    """Law 9. What cannot be refused, because it is as urgent or has begun, must not keep all others out."""
+    plain = Plain()
+    backplane = VirtualBackplane(plain)
+    own = [backplane.call("plain.serve", name="one's") for _ in range(12)]
+    backplane.hear(Envelope(CAST, 0, None, "plain.serve", None, None, None, {"name": "another's"}), b"another")
+    backplane.run_until_idle()
+    assert [isinstance(call._answers[0].body, list) for call in own] == [False] * 9 + [True] * 3
+    assert plain.served == ["one's"] * 9 + ["another's"]
 
 
 def test_a_place_is_free_when_a_request_has_ended(backplane: VirtualBackplane, store: Store) -> None:

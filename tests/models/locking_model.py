@@ -71,8 +71,8 @@ class LockingModel:
             del who.has[number]
             self.let_in(number)
 
-    def boost(self, who: Twin, priority: int) -> None:
-        """It is more urgent now."""
+    def set_priority(self, who: Twin, priority: int) -> None:
+        """It is more urgent now, or less."""
         who.priority = priority
         if who.wants:
             self.let_in(who.wants[0][0])

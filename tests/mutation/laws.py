@@ -25,6 +25,7 @@ ENGINE = "runtime/execution/engine.py"
 ENDINGS = "runtime/execution/endings.py"
 PRESENCE = "runtime/execution/presence.py"
 INTAKE = "runtime/execution/intake.py"
+ADMISSION = "runtime/execution/admission.py"
 DIGESTING = "runtime/execution/digesting.py"
 MODULES = "runtime/execution/modules.py"
 COROUTINES = "runtime/execution/coroutines.py"
@@ -48,7 +49,8 @@ MUTATIONS = (
         "elif state == READY and object._priority < old_priority:", "elif False:",
     ),
     law(
-        2, "an object stays urgent", OBJECT_QUEUE, "if priority == object._priority and not counts[priority]:", "if False:"
+        2, "an object stays urgent", OBJECT_QUEUE,
+        "while counts is not None and not counts[object._priority]:", "while False:",
     ),
     law(
         2, "a withdrawn action leaves its priority behind", SCHEDULER,
@@ -153,17 +155,23 @@ MUTATIONS = (
         9, "places are lost", "runtime/scheduling/throttle.py",
         'however it did."""\n        self.outstanding -= 1', 'however it did."""',
     ),
-    law(9, "nobody is asked to make room", INTAKE, "component.make_room(action)", "False"),
+    law(9, "nobody is asked to make room", ADMISSION, "component.make_room(action)", "False"),
     law(
-        9, "who makes room is not told", INTAKE,
-        "        self._engine.endings.refuse(\n            worst,", "        (lambda *_: None)(\n            worst,",
+        9, "who makes room is not told", ADMISSION,
+        "if not engine.endings.take_out(action, error, engine.clock.now_ns()):", "if not engine.scheduler.withdraw(action):",
     ),
-    law(9, "room is made at the cost of anybody", INTAKE, " and action.priority > below", ""),
+    law(9, "room is made at the cost of anybody", ADMISSION, " and action.priority > below", ""),
+    law(9, "urgent work makes no room", "runtime/objects/component.py", "self.shed(below=request.priority) > 0", "False"),
     law(
-        9, "no hint", INTAKE,
-        "                    retry_after=throttle.retry_after(),", "                    retry_after=None,",
+        9, "one caller may have all places", "runtime/scheduling/throttle.py",
+        "self.limit - self.limit // KEPT_OF", "self.limit",
     ),
-    law(9, "a refusal is not counted", INTAKE, "self._engine.statistics.of(action.name).refused_count += 1", "pass"),
+    law(
+        9, "no hint", ADMISSION,
+        'return Busy(f"{action.name}: {because}", retry_after=throttle.retry_after())',
+        'return Busy(f"{action.name}: {because}", retry_after=None)',
+    ),
+    law(9, "a refusal is not counted", ADMISSION, "self._engine.statistics.of(action.name).refused_count += 1", "pass"),
     law(10, "a checkpoint never yields", COROUTINES, "        if should_yield():", "        if False:"),
     law(10, "a checkpoint always yields", COROUTINES, "        if should_yield():", "        if True:"),
     law(
@@ -173,7 +181,7 @@ MUTATIONS = (
     law(10, "equal work elsewhere counts", "runtime/execution/board.py", "> 255 - priority", ">= 255 - priority"),
     law(
         10, "a callee runs at its own priority", "runtime/execution/outgoing.py",
-        "priority = action.priority if options.priority is None else options.priority", "priority = options.priority",
+        "priority = self._engine.inheritance.call_priority(action, options.priority)", "priority = options.priority",
     ),
     law(
         10, "what is awaited does not inherit", "runtime/execution/inheritance.py",
@@ -187,7 +195,7 @@ MUTATIONS = (
         10, "who runs is not boosted by what queues behind", PRESENCE,
         "if object._head is not None and object._priority < highest:", "if False:",
     ),
-    law(10, "nothing is lent", INTAKE, "if lent is not None and", "if False and"),
+    law(10, "nothing is lent", INTAKE, "if lends is not None and", "if False and"),
     law(
         10, "who steps aside goes to the end", SCHEDULER,
         "            self.queued_count += 1\n            object_queue.prepend",

@@ -201,8 +201,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "who asks while it runs waits for ever",
-            "            record.waiters.append((peer, envelope.id))",
-            "            pass",
+            "        record.waiters[peer, envelope.id] = priority\n",
+            "",
         ),
         (
             "keys of different objects are one",
@@ -211,13 +211,23 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "the work ends with its first caller although others wait",
-            "        if record.waiters:  # it is the next one's now",
-            "        if False:  # it is the next one's now",
+            "            if record.waiters:  # it is the next one's now",
+            "            if False:  # it is the next one's now",
         ),
         (
             "what has begun is taken back",
-            "        if action.account is None:\n            return False",
-            "        if True:\n            return False",
+            "            elif action.account is None:\n                return False",
+            "            elif True:\n                return False",
+        ),
+        (
+            "an urgent call with the key of a bulk call waits as long as that one",
+            "        self._engine.inheritance.boost(action, priority, now_ns)\n",
+            "",
+        ),
+        (
+            "the work stays urgent when the urgent one of its callers has gone",
+            "        self._engine.inheritance.settle([action], now_ns)\n",
+            "",
         ),
         (
             "replies are kept for ever",

@@ -225,6 +225,58 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
+        "runtime/execution/endings.py",
+        (f"{DOERS}/test_inheritance.py",),
+        (
+            "an inherited priority stays when the urgent call is taken back",
+            "        self._engine.inheritance.left(action, now_ns)\n",
+            "",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/inheritance.py",
+        (f"{DOERS}/test_inheritance.py",),
+        (
+            "a call falls back although others as urgent wait",
+            "        if not here.continues:\n            return most_urgent\n",
+            "        if not here.continues:\n            return due\n",
+        ),
+        ("callees stay urgent", "            falling += self._awaited(each, now_ns) or ()\n", ""),
+        ("what queued urgent work had boosted stays so", "            falling += self._begun(each.object)\n", ""),
+        (
+            "a call with a priority of its own does not inherit",
+            "return min(explicit, action.priority) if has_inherited else explicit",
+            "return explicit",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/parking.py",
+        ("tests/runtime/dispatcher/test_waiting_for_locks.py",),
+        (
+            "a holder stays urgent when who waits for its lock is taken back",
+            "        engine.inheritance.settle(in_its_way, now_ns)\n",
+            "",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/intake.py",
+        (f"{DOERS}/test_inheritance.py",),
+        (
+            "a boost is lost with a digester",
+            "            action.asked.priority = priority\n",
+            "            pass\n",
+        ),
+        (
+            "what runs for nobody stays urgent",
+            "        action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))\n",
+            "",
+        ),
+    ),
+    *mutations(
+        AREA,
         "runtime/execution/callers.py",
         (f"{DOERS}/test_callers.py",),
         ("calls of a dead process wait on, once its successor is up", " or now.generation != place.generation", ""),
@@ -250,17 +302,67 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if 0 <= asked < self._engine.scheduler.priorities:",
             "if 0 <= asked <= self._engine.scheduler.priorities:",
         ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/replays.py",
+        (f"{DOERS}/test_rings.py",),
+        (
+            "a chain that returns with its own key waits for itself",
+            "        if envelope.chain:\n",
+            "        if False:\n",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/rings.py",
+        (f"{DOERS}/test_rings.py",),
+        ("a cycle of calls waits for itself", "        if waiting != name:", "        if True:"),
+        ("two chains that cross wait for each other", "engine.endings.take_out(action, error, now_ns)", "True"),
+        (
+            "both calls of a ring are refused",
+            "each.posted_ns <= since",
+            "True",
+        ),
+        ("a search ends at the edge of a backplane", "        engine.say(peer, ", "        (lambda *_: None)(peer, "),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/admission.py",
+        (f"{DOERS}/test_admission.py",),
         (
             "the oldest request makes room",
             ">= (worst.priority, worst.posted_ns)",
             "< (worst.priority, worst.posted_ns)",
         ),
         (
-            "no room is made for urgent work any more",
-            "action.priority > throttle.barren_below:",
-            "action.priority < throttle.barren_below:",
+            "a caller at its bound takes the places of others",
+            "if share.is_full and not self._shed(component, share, action.priority):",
+            "if share.is_full and not self.shed(component, action.priority):",
         ),
-        ("a cycle of calls waits for itself", "            if waiting == name:", "            if False:"),
+        ("deferred requests keep their places", "                yield from object._deferred", "                pass"),
+        ("a digester keeps what it has not begun", "*([] if digester is None else [digester])", "*([])"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/throttle.py",
+        (f"{DOERS}/test_admission.py",),
+        (
+            "no room is made for urgent work any more",
+            "        self.outstanding += 1\n        if self.barren_below is not None and priority > self.barren_below:\n"
+            "            self.barren_below = None\n\n    def has_less",
+            "        self.outstanding += 1\n\n    def has_less",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/inheritance.py",
+        (f"{DOERS}/test_admission.py",),
+        (
+            "what has become less urgent is never refused",
+            "                each.throttle.has_less_urgent()",
+            "                pass",
+        ),
     ),
     *mutations(
         AREA,

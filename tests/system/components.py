@@ -401,6 +401,62 @@ class Pong(Component):
         return 0 if depth == 0 else 1 + int(await self.call("ping.count", depth=depth - 1))
 
 
+class Meeting(Component):
+    """Opens once both have come."""
+
+    def __init__(self) -> None:
+        self.come: set[str] = set()
+
+    def setup(self) -> None:
+        """Each waits at its own side."""
+        for key in ("east", "west"):
+            self.add(MeetingSide(self), key=key)
+
+
+class MeetingSide(AppObject):
+    """Where one of them waits."""
+
+    def __init__(self, meeting: Meeting) -> None:
+        self.meeting = meeting
+
+    @operation()
+    async def wait(self, name: str) -> None:
+        """For the other."""
+        self.meeting.come.add(name)
+        while len(self.meeting.come) < 2:
+            await pause(0.005)
+
+
+class East(Component):
+    """Calls west, which calls east."""
+
+    @operation(calls=("meeting.wait", "west.leaf"))
+    async def go(self) -> str:
+        """Once west has begun, too."""
+        await self.call("meeting.wait", key="east", name="east")
+        return str(await self.call("west.leaf"))
+
+    @operation()
+    def leaf(self) -> str:
+        """Queued behind `go`."""
+        return "east"
+
+
+class West(Component):
+    """The other."""
+
+    @operation(calls=("meeting.wait", "east.leaf"))
+    async def go(self) -> str:
+        """Once east has begun, too."""
+        await self.call("meeting.wait", key="west", name="west")
+        return str(await self.call("east.leaf"))
+
+    @operation()
+    def leaf(self) -> str:
+        """Queued behind `go`."""
+        return "west"
+
+
 class Chicken(Component):
     """Declares what it calls."""
 

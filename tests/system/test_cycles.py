@@ -1,4 +1,4 @@
-"""Calls that come back to where they began, over two processes."""
+"""Calls that come back to where they began, and chains that cross, over several processes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ PING_PONG = """
 components = ["components:Ping"]
 [backplane.there]
 components = ["components:Pong"]
+"""
+CROSSING = """
+[backplane.one]
+components = ["components:East"]
+[backplane.two]
+components = ["components:West"]
+[backplane.three]
+components = ["components:Meeting"]
 """
 
 
@@ -29,6 +37,31 @@ def test_a_call_that_comes_back_to_its_caller_is_refused_at_once_and_the_way_is_
         told = system.command("call", "ping.ask")
         assert (told.returncode, told.stdout) == (1, "")
         assert way in told.stderr
+
+
+def test_of_two_chains_that_cross_one_is_refused_and_the_other_goes_on(up: Up) -> None:
+    """Two callers at once: each waits behind the object of the other, in processes that know nothing of each other."""
+    system = up(CROSSING)
+    checked = command(system.folder, "check", str(system.toml))
+    assert checked.returncode == 0
+    assert "east.go calls west.leaf, west.go calls east.leaf. If they meet" in checked.stderr
+    with system.connect() as client:
+        calls = [client.submit(f"{side}.go") for side in ("east", "west")]
+        ended = []
+        for call in calls:
+            try:
+                ended.append(call.result())
+            except InternalError as error:  # and not DeadlineExceeded
+                ended.append(error.message)
+        (refused,) = [end for end in ended if end not in ("east", "west")]
+        for step in (
+            "east.go on one/east",
+            "west.leaf on two/west",
+            "west.go on two/west",
+            "east.leaf on one/east",
+        ):
+            assert step in refused.partition("call ring: ")[2]
+        assert [client.call(f"{side}.leaf") for side in ("east", "west")] == ["east", "west"]
 
 
 def test_a_reentrant_operation_is_served_on_the_way_back(up: Up) -> None:

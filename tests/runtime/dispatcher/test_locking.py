@@ -100,13 +100,13 @@ class LockingMachine(RuleBasedStateMachine):
         self.note(others)
 
     @rule(data=st.data(), priority=st.integers(0, 2))
-    def boost(self, data: st.DataObject, priority: int) -> None:
-        """Also of who does not wait."""
+    def set_priority(self, data: st.DataObject, priority: int) -> None:
+        """Also of a holder that does not wait; it becomes more urgent, or less."""
         user = data.draw(st.sampled_from(self.users))
-        if priority < user.priority:
+        if priority != user.priority:
             user.priority = priority
             others = locking.boosted(user)
-            self.model.boost(self.model.everybody[user.number], priority)
+            self.model.set_priority(self.model.everybody[user.number], priority)
             self.note(others)
 
     @invariant()

@@ -280,6 +280,34 @@ def test_what_becomes_urgent_behind_it_counts_for_it(house: House, backplane: Vi
     backplane.run_until_idle()
 
 
+@pytest.mark.parametrize("kind", ["waits for the lock", "queues behind one that does", "is less urgent now"])
+def test_who_holds_it_falls_back_when_the_urgent_is_taken_back(
+    house: House, backplane: VirtualBackplane, kind: str
+) -> None:
+    """Law 10, "until it is out of the way". To the most urgent of the others that wait, and not further."""
+    seen: list[int] = []
+
+    def holds_one() -> None:
+        route = "house.in_order" if kind == "queues behind one that does" else "house.use_one"
+        backplane.call(route, name="bulk", priority=5)
+        meanwhile(backplane)
+        urgent = backplane.call(route, name="bulk", priority=0)
+        meanwhile(backplane)
+        seen.append(house.actions["holds one"].priority)
+        if kind == "is less urgent now":
+            backplane.hear(Envelope(BOOST, urgent._id, 6))
+        else:
+            urgent.cancel()
+        meanwhile(backplane)
+        seen.append(house.actions["holds one"].priority)
+
+    house.script["holds one"] = holds_one
+    house.dispatch(UseOne("holds one"), priority=7)
+    backplane.run_until_idle()
+    assert seen == [0, 5]
+    assert_nothing_is_left(house, backplane)
+
+
 # -- ends that are none ---------------------------------------------------------------------------------------------------
 
 

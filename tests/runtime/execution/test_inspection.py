@@ -11,6 +11,7 @@ import pytest
 from appbackplane.runtime import AppObject, Component, StateMachine, operation, pause
 from appbackplane.runtime.execution import inspection
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.envelope import CAST, Envelope
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
 
@@ -167,8 +168,9 @@ def _budget_spent(office: VirtualBackplane) -> str:
 
 
 def _full(office: VirtualBackplane) -> str:
-    for _ in range(41):
-        office.call("office.walk", key="gate")
+    for caller in (b"one", b"two"):  # one alone would not get all places
+        for _ in range(20):
+            office.hear(Envelope(CAST, 0, None, "office.walk", "gate", None, None, {}), caller)
     office.run_until_idle()
     return "virtual/office.b"
 

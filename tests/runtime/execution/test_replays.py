@@ -22,11 +22,13 @@ from appbackplane.runtime import (
     operation,
     pause,
 )
+from appbackplane.runtime.execution.current import current
 from appbackplane.runtime.execution.replays import RECORD_BYTES, WAITERS_MAX, digest_of
 from appbackplane.runtime.process_config import ReplayPolicy
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.runtime.testing.virtual_backplane import VirtualCall
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import CALL, CANCEL, Envelope
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, Envelope
 
 ERRORS: dict[str, type[BackplaneError]] = {
     kind.__name__: kind
@@ -236,10 +238,7 @@ def test_those_who_wait_for_one_end_are_bounded(shop: VirtualBackplane, till: Ti
 def test_calls_of_objects_bear_keys_too(shop: VirtualBackplane) -> None:
     """To objects of the same backplane as to any others."""
     assert shop.call("bench.twice", key="till", idempotency_key=None, arguments={}).error()
-    call = Envelope(CALL, 999, None, "bench.twice", "till", None, None, {"key": "k"})
-    shop._calls[999] = handle = type(shop.call("bench.pay", cents=1))(shop, 999)
-    shop.hear(call)
-    assert handle.result() == [[1, 1], [1, 1]]
+    assert twice(shop, "k", priority=4).result() == [[1, 1], [1, 1]]
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256])
@@ -335,7 +334,7 @@ def test_a_record_takes_what_it_is_said_to_take(shop: VirtualBackplane) -> None:
         action = Action(engine.registry.components["bench"], "bench.pay", 4)
         action.account = engine.statistics.of("bench.pay")
         received = codec.decode(codec.batch([codec.Encoder().encode(envelope)]))[0]
-        assert not replays.has_answered(b"x", received, 1)
+        assert not replays.has_answered(b"x", received, 4, 1)
         replays.began(action, received)
         replays.ended(action, 1)
 
@@ -370,3 +369,73 @@ def test_a_cancellation_of_one_that_waits_leaves_the_rest(shop: VirtualBackplane
     shop.hear(Envelope(CANCEL, second._id))
     shop.advance(1.0)
     assert first.result() == 1
+
+
+# -- priorities -----------------------------------------------------------------------------------------------------------
+
+
+LENT, NOT_LENT = ["pay", "fail"], ["fail", "pay"]
+
+
+@pytest.mark.parametrize(
+    ("happens", "expected"),
+    [
+        ("nothing", LENT),
+        ("the first is taken back", LENT),
+        ("the urgent is taken back", NOT_LENT),
+        ("the urgent is less so now", NOT_LENT),
+        ("the bulk is urgent now", LENT),
+    ],
+)
+def test_an_urgent_call_lends_its_priority_to_the_work_that_it_waits_for(
+    shop: VirtualBackplane, happens: str, expected: list[str]
+) -> None:
+    """Law 10. Else it waits as long as bulk work does; and the work is as urgent as those that still wait for it."""
+    first = shop.call("bench.pay", key="till", priority=6, cents=5, idempotency_key="k")
+    shop.call("bench.fail", key="other", priority=3, kind="Busy")
+    urgent = shop.call("bench.pay", key="till", priority=0, cents=5, idempotency_key="k")
+    if happens == "the first is taken back":
+        first.cancel()
+    elif happens == "the bulk is urgent now":
+        urgent.cancel()
+        shop.hear(Envelope(BOOST, first._id, 1))
+    elif happens == "the urgent is taken back":
+        urgent.cancel()
+    elif happens == "the urgent is less so now":
+        shop.hear(Envelope(BOOST, urgent._id, 5))
+    shop.backplane.engine.drain(shop.clock.now_ns())
+    assert shop.run_until_idle() == expected
+    waits = urgent if happens == "the first is taken back" else first
+    assert waits.result() == [1, 5]
+    assert not shop.backplane.engine.intake.accepted
+
+
+def test_one_that_waits_inherits_for_the_work_of_another(shop: VirtualBackplane) -> None:
+    """The call of an object waits for work with its key that is queued, and something urgent queues behind the object."""
+    shop.call("bench.pay", key="other", priority=7, cents=1, idempotency_key="k")
+    twice(shop, "k", priority=6)
+    engine, worker = shop.backplane.engine, shop._worker
+    assert worker is not None
+    engine.drain(shop.clock.now_ns())
+    (work,) = engine.intake.replays.running
+    priorities = [work.priority]
+    running = engine.choose(worker)
+    assert running is not None and running.name == "bench.twice"
+    current.worker = worker
+    engine.complete(running, *engine.execute(worker, running))
+    current.worker = None
+    priorities.append(work.priority)
+    urgent = shop.call("bench.pay", key="till", priority=0, cents=5)
+    engine.drain(shop.clock.now_ns())
+    priorities.append(work.priority)
+    urgent.cancel()
+    engine.drain(shop.clock.now_ns())
+    priorities.append(work.priority)
+    assert priorities == [7, 6, 0, 6]
+
+
+def twice(shop: VirtualBackplane, key: str, priority: int) -> VirtualCall:
+    """`bench.twice` of the till; `key` is its argument."""
+    call = shop._calls[999] = VirtualCall(shop, 999)
+    shop.hear(Envelope(CALL, 999, priority, "bench.twice", "till", None, None, {"key": key}))
+    return call

@@ -12,7 +12,7 @@ from appbackplane.runtime.scheduling import object_queue
 PRIORITIES = 4
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["append", "prepend", "insert", "pop", "remove", "boost"]),
+        st.sampled_from(["append", "prepend", "insert", "pop", "remove", "set_priority"]),
         st.integers(0, PRIORITIES - 1),
         st.booleans(),
     ),
@@ -52,11 +52,11 @@ def test_the_queue_is_a_list_that_knows_its_highest_priority(steps: list[tuple[s
             victim = model[priority % len(model)] if model else action
             assert object_queue.remove(object, victim) == (victim in model)
             model = [each for each in model if each is not victim]
-        elif step == "boost":
+        elif step == "set_priority":
             victim = model[priority % len(model)] if model else action
-            more_urgent = max(0, victim.priority - 1 - priority)
-            assert object_queue.boost(object, victim, more_urgent, PRIORITIES) == (victim in model)
-            assert victim.priority == more_urgent
+            changed = (victim.priority + 1 + priority) % PRIORITIES
+            assert object_queue.set_priority(object, victim, changed, PRIORITIES) == (victim in model)
+            assert victim.priority == changed
         assert contents(object) == model
         if object._counts is not None:
             priorities = [each.priority for each in model]

@@ -70,6 +70,47 @@ def test_an_operation_that_calls_itself_is_a_ring() -> None:
     assert "a.one -> a.one" in texts(system(x=(component("a", operation("a.one", "a.one")),)))[0]
 
 
+def test_chains_that_may_cross_are_a_warning_that_spells_them_out() -> None:
+    """Each operation is in order by itself; two callers at the same moment are enough for both to wait for ever."""
+    registrations = system(
+        x=(component("a", operation("a.go", "b.leaf"), operation("a.leaf")),),
+        y=(component("b", operation("b.go", "c.leaf"), operation("b.leaf")),),
+        z=(component("c", operation("c.go", "a.leaf"), operation("c.leaf"), operation("c.other", "c.leaf")),),
+    )
+    assert texts(registrations) == []
+    (warning,) = texts(registrations, errors=False)
+    assert "a.go calls b.leaf, b.go calls c.leaf, c.go calls a.leaf." in warning
+    assert "mark b.leaf, c.leaf, a.leaf reentrant=True" in warning
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "marked"), [(False, False, "b.leaf, a.leaf"), (True, False, "b.leaf"), (True, True, None)]
+)
+def test_only_operations_that_are_not_reentrant_keep_crossing_chains_waiting(
+    of_a: bool, of_b: bool, marked: str | None
+) -> None:
+    """Each that is left may be the one that closes the ring, whatever else the components call of each other."""
+    registrations = system(
+        x=(component("a", operation("a.go", "b.inner", "b.leaf"), operation("a.leaf", reentrant=of_a)),),
+        y=(
+            component(
+                "b",
+                operation("b.go", "a.leaf"),
+                operation("b.leaf", reentrant=of_b),
+                operation("b.inner", reentrant=True),
+            ),
+        ),
+    )
+    found = [text.partition("(mark ")[2].partition(" reentrant")[0] for text in texts(registrations, errors=False)]
+    assert found == ([] if marked is None else [marked])
+
+
+def test_of_chains_that_are_a_ring_themselves_the_ring_alone_is_told() -> None:
+    """It is an error; that others may meet there, too, is known from it."""
+    ring = component("a", operation("a.one", "b.two")), component("b", operation("b.two", "a.one"))
+    assert texts(system(x=ring), errors=False) == []
+
+
 def test_a_declared_call_that_nobody_serves_is_a_warning() -> None:
     """It may be served later; but most often it is mistyped."""
     registrations = system(x=(component("a", operation("a.one", "a.tow"), operation("a.two")),))

@@ -1,0 +1,112 @@
+"""Admission: whether a component takes one more request, and whose place that one gets (law 9).
+
+A component has `max_requests` places, of which one caller gets nine tenths. At either bound something less urgent makes room:
+of the whole component at the first, of the same caller at the second. So urgent work is refused only where nothing less urgent
+could be, and no caller keeps all others out by work that has begun. The component decides about its own bound (`make_room`).
+Each search looks through all that has not begun, 1 ms for 10,000; one that found nothing is not repeated until it might.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from appbackplane.transport.errors import Busy, InternalError, text_of
+
+from ..objects.action import Action
+from ..objects.component import Component
+from ..objects.state_machine import StateMachine
+from ..scheduling.throttle import Share, Throttle
+from .digesting import Digest
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class Admission:
+    """Part of the engine: whoever holds the lead owns it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # hot: scripts/bench call_pipelined
+    def count_in(self, action: Action, component: Component, caller: bytes) -> None:
+        """Have it count as outstanding of `component` and of its caller. Raises `Busy` where there is no room."""
+        throttle = self._engine.intake.throttles.get(component.component_name)
+        if throttle is None:
+            return
+        share = throttle.share_of(caller)
+        if action.object.is_refusable:
+            if share.is_full and not self._shed(component, share, action.priority):
+                raise self._busy(
+                    action, throttle, f"the caller has {share.outstanding} requests outstanding at {component.name}, "
+                    f"of {throttle.limit} for all callers (max_requests) and {throttle.share_limit} for each",
+                )  # fmt: skip
+            if throttle.is_full and not self._makes_room(action, component, throttle):
+                has = "1 request" if throttle.outstanding == 1 else f"{throttle.outstanding} requests"
+                raise self._busy(
+                    action, throttle, f"{component.name} has {has} outstanding (max_requests = {throttle.limit})"
+                )
+        share.begins(action.priority)
+        action.throttle = share
+
+    def shed(self, component: Component, below: int) -> int:
+        """Refuse one request of lower priority than `below` that has not begun: the least urgent, the newest of these."""
+        return self._shed(component, self._engine.intake.throttles[component.component_name], below)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _makes_room(self, action: Action, component: Component, throttle: Throttle) -> bool:
+        try:
+            component.make_room(action)
+        except BaseException as error:
+            log.exception("%s.make_room failed", component.name)
+            raise InternalError(f"{component.name}.make_room: {type(error).__name__}: {text_of(error)}") from error
+        return not throttle.is_full
+
+    def _busy(self, action: Action, throttle: Throttle, because: str) -> Busy:
+        throttle.refused_count += 1
+        self._engine.statistics.of(action.name).refused_count += 1
+        return Busy(f"{action.name}: {because}", retry_after=throttle.retry_after())
+
+    def _shed(self, component: Component, account: Throttle | Share, below: int) -> int:
+        if account.barren_below is not None and below >= account.barren_below:
+            return 0
+        worst: Action | None = None
+        for action in self._not_begun(component):
+            share = action.throttle
+            is_counted = isinstance(share, Share) and (share is account or share.throttle is account)
+            is_worst = worst is None or (action.priority, action.posted_ns) >= (worst.priority, worst.posted_ns)
+            if is_counted and action.priority > below and is_worst:
+                worst = action
+        if worst is None or not self._refuse(worst):
+            account.barren_below = below
+            return 0
+        return 1
+
+    def _not_begun(self, component: Component) -> Iterator[Action]:
+        """What is queued for the objects of a component, kept by its state machines, or parked, and has not begun."""
+        digester = self._engine.intake.digesting.digester_of(component)
+        for object in (component, *component._objects, *([] if digester is None else [digester])):
+            action = object._head
+            while action is not None:
+                if not action.continues:
+                    yield action
+                action = action.next
+            if isinstance(object, StateMachine):
+                yield from object._deferred
+        yield from (each for each in self._engine.parking.parked.values() if not each.has_begun)
+
+    def _refuse(self, action: Action) -> bool:
+        engine, share = self._engine, action.throttle
+        assert isinstance(share, Share)
+        throttle = share.throttle
+        name = action.asked.route if isinstance(action, Digest) else action.name
+        error = Busy(f"{name}: made room for more urgent work", retry_after=throttle.retry_after())
+        if not engine.endings.take_out(action, error, engine.clock.now_ns()):
+            return False
+        throttle.refused_count += 1
+        return True

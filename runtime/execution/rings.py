@@ -1,0 +1,135 @@
+"""Rings: calls that would wait for themselves, over other calls. Whoever closes one is refused, with the ring spelled out.
+
+There are two kinds. A call comes back to an object that waits in its own chain, which travels with it: its `chain` tells. Or
+two chains cross: each waits behind the object of the other, and neither names the other. So a call of an object that queues
+behind an awaiting one starts a search for itself: along what that one awaits, here or in other backplanes (a BOOST with a
+`chain`), up to work that can go on. Of all calls of a ring the newest finds it: all others stood already when it was queued.
+The searches of older ones stop at it, so one call of a ring is refused, and not each. Cost: a small envelope for each backplane
+on the way, only for calls of objects that queue behind awaiting ones. Not followed: locks, digesters, blocking calls, nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from appbackplane.transport.envelope import BOOST, Envelope
+from appbackplane.transport.errors import FailedPrecondition
+
+from ..objects.action import LOCAL, Action
+from .coroutines import CallRequest
+from .method_action import MethodAction
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+#: Steps that a search goes. One that has come into a ring which does not contain its own call would go round for ever; and no
+#: chain of calls that people have written has been seen to have more than a dozen.
+STEPS_MAX: Final = 64
+
+#: [object, route] of each action that waits for the next, the call that began the search first.
+Path = Sequence[Sequence[str]]
+
+
+class Rings:
+    """Part of the engine: whoever holds the lead owns it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def queued(self, action: Action) -> None:  # hot: scripts/bench call_pipelined
+        """A call of an object has been queued. Breaks the ring if what it waits for waits for it."""
+        if not action.continues and self._engine.inheritance.awaiting(action.object):
+            # Not that of the look which took it in: among those of a ring it must be after all that were queued before.
+            action.posted_ns = self._engine.clock.now_ns()
+            self._follow(action, [], action.posted_ns)
+
+    def heard(self, peer: bytes, envelope: Envelope) -> None:
+        """Others of the backplane that `peer` is wait for one of its calls: whether that waits for the first of them."""
+        action, path = self._engine.intake.accepted.get((peer, envelope.id)), envelope.chain
+        if action is None or not path:
+            return
+        if _is_first(action, path, envelope.body):
+            self._break(action, path)
+        else:
+            self._follow(action, path, envelope.body)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _follow(self, action: Action, path: Path, since: int) -> None:
+        """Go on to what `action` waits for, and what that waits for. `path`: those that wait for `action`, if any."""
+        engine = self._engine
+        pending = [(action, path)]
+        while pending:
+            each, before = pending.pop()
+            way = [*before, [each.object.name, each.name]]
+            if len(way) > STEPS_MAX:
+                continue
+            if isinstance(each, MethodAction) and isinstance(each.request, CallRequest):
+                awaited = self._awaited(each, each.request, way, since)
+                if awaited is not None and _is_first(awaited, way, since):
+                    return self._break(awaited, way)
+                if awaited is not None:
+                    pending.append((awaited, way))
+            elif not each.started_ns and not each.continues and each.posted_ns <= since:
+                pending += [(waiting, way) for waiting in engine.inheritance.awaiting(each.object)]
+
+    def _awaited(self, action: MethodAction, request: CallRequest, way: Path, since: int) -> Action | None:
+        """The action that does what `action` awaits, if it is here; another backplane is asked to follow it there."""
+        engine, id = self._engine, action.awaiting_id
+        peer = engine.outgoing.calls.peer_of(id)
+        if peer is None or engine.outgoing.is_nobody(peer):
+            return None  # it has not been made, or is to be made again: then it is the newest
+        if peer is LOCAL:
+            return engine.intake.accepted.get((LOCAL, id))
+        priority = engine.inheritance.call_priority(action, request.options.priority)
+        # A peer that does not read is not asked: then the ring ends with the first deadline in it.
+        engine.say(peer, Envelope(BOOST, id, priority, None, None, None, None, since, way), engine.clock.now_ns())
+        return None
+
+    def _break(self, action: Action, way: Path) -> None:
+        """Refuse the call that has closed a ring; a reentrant one runs in the middle of what its object awaits."""
+        engine, now_ns = self._engine, self._engine.clock.now_ns()
+        is_reentrant = isinstance(action, MethodAction) and action.spec is not None and action.spec.mark.reentrant
+        if is_reentrant and action.object._waits and engine.scheduler.withdraw(action):
+            own, action.wait_ns = action.priority_own, action.wait_ns + now_ns - action.posted_ns
+            action.continues = True
+            engine.scheduler.post(action, now_ns)
+            action.priority_own = own
+            return
+        error = FailedPrecondition(
+            f"call ring: {_spelled([*way, way[0]])}, each of which waits for the next; "
+            f"declare {action.name} reentrant=True, or call without waiting (cast)"
+        )
+        if engine.endings.take_out(action, error, now_ns):
+            engine.statistics.of(action.name).refused_count += 1
+
+
+def check_return(action: Action, chain: Path, *, is_reentrant: bool, key: str | None = None) -> bool:
+    """Whether a call has come back to an object that waits in its own chain, and may run there all the same.
+
+    Raises `FailedPrecondition` where it may not. `key`: its idempotency key, if `action` is the work of an earlier call.
+    """
+    name = action.object.name
+    for index, (waiting, _) in enumerate(chain):
+        if waiting != name:
+            continue
+        if is_reentrant:
+            return True
+        cycle = _spelled([*chain[index:], (name, action.name)])
+        with_key = "" if key is None else f" with idempotency_key {key!r}"
+        remedy = f"declare {action.name} reentrant=True{'' if key is None else ' and take another key'}"
+        raise FailedPrecondition(
+            f"call cycle: {cycle}{with_key}, which waits for this very call; {remedy}, or call without waiting (cast)"
+        )
+    return False
+
+
+def _is_first(action: Action, way: Path, since: int) -> bool:
+    """Whether this is the call that began the search."""
+    object, route = way[0]
+    return action.posted_ns == since and not action.started_ns and (action.object.name, action.name) == (object, route)
+
+
+def _spelled(way: Path) -> str:
+    return " -> ".join(f"{route} on {object}" for object, route in way)
