@@ -21,7 +21,7 @@ from ..direction import plan
 from ..processes.spawn import process_config, start
 from . import cluster_store, node_keys, show
 from .cli import debug_option, is_debug, json_option
-from .systems import toml_of
+from .toml_files import toml_of
 
 
 @click.command("check")

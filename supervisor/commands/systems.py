@@ -18,6 +18,7 @@ from appbackplane.transport.errors import CallerError
 from appbackplane.transport.lifeline import check_trusted, nearest
 
 from ..processes.run_dir import listener, running_pid
+from .toml_files import tomls_here
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -41,7 +42,7 @@ def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -
     from click.shell_completion import CompletionItem  # for the shell alone
 
     found = [CompletionItem(one.system, help="running") for one in running_systems()]
-    found += [CompletionItem(str(path)) for path in sorted(Path().glob("*.toml")) if is_system(path)]
+    found += [CompletionItem(str(path)) for path in tomls_here()]
     return [item for item in found if item.value.startswith(incomplete)]
 
 
@@ -88,41 +89,12 @@ def named_once(named: str | None, system: str | None) -> str | None:
     return system if named is None else named
 
 
-def toml_of(file: str | None, verb: str) -> Path:
-    """The TOML that was named, or the one here. Raises `UsageError`."""
-    if file == "":  # as a path it would be this folder
-        raise click.UsageError(f"which system? The name of its TOML is empty: appbackplane {verb} FILE")
-    found = toml_here() if file is None else Path(file)
-    if found is None:
-        raise click.UsageError(
-            f"which system? There is not exactly one TOML of a system here: appbackplane {verb} FILE"
-        )
-    return found
-
-
-def toml_here() -> Path | None:
-    """The one TOML in this folder that has a [system]; None when there is none, or more than one."""
-    found = [path for path in sorted(Path(os.curdir).glob("*.toml")) if is_system(path)]
-    return found[0] if len(found) == 1 else None
-
-
 def _only_one() -> str | Path:
-    here = toml_here()
-    if here is not None:
-        return here
+    here = tomls_here()
+    if len(here) == 1:
+        return here[0]
     running = running_systems()
     if len(running) == 1:
         return running[0].run_dir
     names = ", ".join(location.system for location in running) or "none"
     raise click.UsageError(f"which system? Say -s NAME, -s DIR or -s FILE.toml (running: {names})")
-
-
-def is_system(path: Path) -> bool:
-    """Whether this is the TOML of one."""
-    import tomllib  # not where the system is named
-
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError):
-        return False
-    return "system" in table and "backplane" in table

@@ -29,7 +29,7 @@ from ..processes.run_dir import already_running, running_pid
 from . import cluster_store, node_keys, show
 from .asking import ask
 from .cli import FAILED, debug_option, is_debug, json_option
-from .systems import toml_of
+from .toml_files import toml_of
 
 if TYPE_CHECKING:
     from ..metrics.port import MetricsPort

@@ -172,6 +172,49 @@ def test_without_a_system_the_person_is_asked_which(folder: Path) -> None:
     assert "which system?" in error_of(run("down"), WRONG)
 
 
+BROKEN_TOMLS = {
+    "syntax": (b'[system]\nname = "demo\n', "demo.toml: not TOML", "line 2"),
+    "a mistyped table": (b'[sytem]\nname = "demo"\n', "demo.toml: ", "system"),
+    "no backplane": (b'[system]\nname = "demo"\n', "demo.toml: ", "[backplane.main]"),
+    "binary": (b"\xff\xfe\0", "demo.toml: cannot be read: not UTF-8", "position 0"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_TOMLS)
+@pytest.mark.parametrize("verb", ["up", "check"])
+def test_the_one_toml_here_is_read_although_it_is_broken(folder: Path, verb: str, case: str) -> None:
+    """`which system?` would send the person to look for a file that lies before them."""
+    content, *said = BROKEN_TOMLS[case]
+    (folder / "demo.toml").write_bytes(content)
+    result = run(verb)
+    assert result.exit_code == WRONG
+    assert all(part in result.stderr for part in said), result.stderr
+    assert "which system?" not in result.stderr
+
+
+@pytest.mark.parametrize("case", ["syntax", "a mistyped table", "binary"])
+def test_a_broken_toml_here_is_named_and_no_other_system_is_taken(
+    folder: Path, case: str
+) -> None:
+    """`down` in the folder of one system would take down another, the only one that runs."""
+    (folder / "demo.toml").write_bytes(BROKEN_TOMLS[case][0])
+    assert "demo.toml: " in error_of(run("status"), WRONG)
+
+
+def test_without_any_toml_up_names_the_command_that_makes_one(folder: Path) -> None:
+    """A TOML of another program is none of ours, and the project file is none either."""
+    (folder / "demo.toml").unlink()
+    (folder / "ruff.toml").write_text("line-length = 100\n")
+    (folder / "pyproject.toml").write_text("not TOML")
+    assert "appbackplane new NAME" in error_of(run("up"), WRONG)
+
+
+def test_of_several_tomls_none_is_taken_and_all_are_named(folder: Path) -> None:
+    """Whoever is asked which one has to know which ones there are."""
+    (folder / "other.toml").write_text(TOML.format(system="", index=""))
+    assert "demo.toml, other.toml" in error_of(run("check"), WRONG)
+
+
 def test_every_problem_of_a_toml_is_a_line(folder: Path) -> None:
     """And nothing is started."""
     (folder / "demo.toml").write_text("[system]\nnme = 1\n")
