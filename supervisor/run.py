@@ -83,7 +83,7 @@ def run(
         signal_pipe = stack.enter_context(
             signals.as_events()
         )  # from here on whoever interrupts has it go down in order
-        run_dir = RunDir(Path(config.run_dir), config.system.name)
+        run_dir = RunDir(Path(config.run_dir), config.system.name, config.file)
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)
         stack.callback(logs.close, LAST_LINES_MS)

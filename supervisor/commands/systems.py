@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from appbackplane.transport.addressing import default_run_dir
+from appbackplane.transport.addressing import RUN_LINK, run_dir_bases, state_home
 from appbackplane.transport.discovery import Location, locate
 from appbackplane.transport.errors import CallerError
-from appbackplane.transport.lifeline import check_trusted, nearest
+from appbackplane.transport.lifeline import check_trusted, find_living, nearest
 
 from ..processes.run_dir import listener, running_pid
 from .toml_files import tomls_here
@@ -54,19 +55,27 @@ def find(system: str | None) -> Location:
     if system is not None and os.path.isdir(system) and running_pid(Path(system)) is not None:
         target = Path(system)  # a name that is also a folder here, and that folder a run directory
     try:
-        return locate(target)
+        return find_living(locate(target))
     except CallerError as error:
         raise click.UsageError(error.message) from error
 
 
 def running_systems() -> list[Location]:
-    """Those of this user that run under their default run directory."""
-    base = default_run_dir("any").parent
+    """Those of this user that run under a default run directory, in whatever environment they were started."""
+    run_dirs = [entry for base in run_dir_bases() for entry in _entries(base)]
+    for folder in _entries(state_home() / "appbackplane"):
+        with suppress(OSError):  # no link: it never ran under a default run directory
+            run_dirs.append((folder / RUN_LINK).readlink())
+    known = {run_dir.resolve(): run_dir for run_dir in reversed(run_dirs) if running_pid(run_dir) is not None}
+    return [Location(run_dir, run_dir.name) for run_dir in sorted(known.values(), key=lambda each: each.name)]
+
+
+def _entries(folder: Path) -> list[Path]:
+    """[] where there is no such folder, or it is somebody else's."""
     try:
-        entries = sorted(base.iterdir())
+        return [entry for entry in folder.iterdir() if entry.is_dir()]
     except OSError:
         return []
-    return [Location(entry, entry.name) for entry in entries if entry.is_dir() and running_pid(entry) is not None]
 
 
 def check_running(location: Location) -> int:

@@ -193,9 +193,7 @@ def test_the_one_toml_here_is_read_although_it_is_broken(folder: Path, verb: str
 
 
 @pytest.mark.parametrize("case", ["syntax", "a mistyped table", "binary"])
-def test_a_broken_toml_here_is_named_and_no_other_system_is_taken(
-    folder: Path, case: str
-) -> None:
+def test_a_broken_toml_here_is_named_and_no_other_system_is_taken(folder: Path, case: str) -> None:
     """`down` in the folder of one system would take down another, the only one that runs."""
     (folder / "demo.toml").write_bytes(BROKEN_TOMLS[case][0])
     assert "demo.toml: " in error_of(run("status"), WRONG)
@@ -357,6 +355,26 @@ def test_detached_it_returns_once_the_system_is_up(folder: Path) -> None:
     assert not (folder / "run").exists()
     assert Path(answer["log"]) == folder / "run.log"
     assert run("logs", "--lines", "1", "--json").exit_code == DONE
+
+
+def test_a_system_is_found_from_another_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cron and sudo change XDG_RUNTIME_DIR: `down` said "not running", and `up` blamed the log folder."""
+    toml = folder / "demo.toml"
+    toml.write_text(TOML.format(system="", index="").replace('run_dir = "run"', ""))
+    place = folder / "xdg" / "appbackplane" / "demo"
+    assert run("up", "--detach").exit_code == DONE
+    try:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / "another"))
+        assert json.loads(run("status", "-s", "demo", "--json").stdout)["state"] == "up"
+        assert [each["run_dir"] for each in json.loads(run("list", "--json").stdout)] == [str(place)]
+        for words in (("up",), ("up", "--detach")):
+            said = error_of(run(*words), FAILED)
+            assert f"already running, pid {running_pid(place)} (run directory {place}, since 20" in said
+            assert f", started from {toml})" in said
+        assert run("down").exit_code == DONE
+    finally:
+        if (pid := running_pid(place)) is not None:
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_detached_it_returns_with_the_reason_why_not(folder: Path) -> None:

@@ -32,6 +32,14 @@ def test_a_name_is_the_default_run_directory(runtime_dir: Path, monkeypatch: pyt
     assert discovery.locate("codesearch").run_dir.parent.name.startswith("appbackplane-")
 
 
+def test_a_full_temporary_folder_moves_no_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own choice is another folder then, and each running system was "not running"."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "takes no file"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert discovery.locate("shop").run_dir.parent.parent == tmp_path / "takes no file"
+
+
 def test_a_name_is_a_name_even_if_a_folder_bears_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else it would depend on where one happens to stand."""
     (tmp_path / "codesearch").mkdir()
