@@ -18,6 +18,7 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import Config, ConfigError, load
 from ..direction import plan
+from ..metrics import extra
 from ..processes.spawn import process_config, start
 from . import cluster_store, node_keys, show
 from .cli import debug_option, is_debug, json_option
@@ -58,7 +59,8 @@ def describe(config: Config) -> tuple[list[Registration], list[str]]:
     node_keys.check(config)
     cluster_store.check(config, waits=False)
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    registrations, problems = [], []
+    registrations: list[Registration] = []
+    problems = [] if config.system.metrics is None or extra.is_installed() else [f"system.metrics: {extra.NEEDS}"]
     try:
         others = {name for alike in config.replicas.values() for name in alike[1:]}
         for name in config.backplane:
