@@ -7,7 +7,6 @@ of it to ask the programs of Spark what they would run on. What the facts mean i
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import platform

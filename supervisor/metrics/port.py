@@ -18,8 +18,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition
 
 from .address import host_and_port
-from .extra import NEEDS
 from .exposition import Exposition
+from .extra import NEEDS
 from .metric import Counted
 
 PATH = "/metrics"
