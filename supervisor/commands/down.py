@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from contextlib import suppress
 
 import click
@@ -11,6 +12,7 @@ import click
 from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, PeerDown
 
+from ..processes.run_dir import holder, running_pid
 from . import show
 from .asking import ask
 from .cli import debug_option, json_option
@@ -24,6 +26,9 @@ TIMEOUT_S = 60.0
 TIMEOUT_S_MAX = 86_400
 #: What takes longer than this is said to be waited for; and longer than this, what for.
 _SILENT_MS, _PATIENT_MS = 1_000, 3_000
+#: An `up` has locked its run directory after so long: until then nobody can see it, and it would stay up.
+STARTING_S = 0.3
+_LOOK_S = 0.01
 #: Whoever waits for the end need not wait for what is told meanwhile.
 ANSWER_S = 1.0
 
@@ -43,6 +48,7 @@ ANSWER_S = 1.0
 def command(system: str | None, now: bool, timeout: float, as_json: bool) -> None:
     """Take the system down."""
     location = find(system)
+    _wait_while_it_starts(location, timeout)
     pid = check_running(location)
     try:
         pidfd = os.pidfd_open(pid)
@@ -62,6 +68,16 @@ def command(system: str | None, now: bool, timeout: float, as_json: bool) -> Non
         show.as_json({"system": location.system, "pid": pid})
     else:
         click.echo(f"system {location.system!r} is down")
+
+
+def _wait_while_it_starts(location: Location, timeout_s: float) -> None:
+    """Until its supervisor listens, if one holds the run directory or may have been started a moment ago."""
+    began_s = time.monotonic()
+    while running_pid(location.run_dir) is None:
+        limit_s = STARTING_S if holder(location.run_dir) is None else timeout_s
+        if time.monotonic() - began_s >= limit_s:
+            return
+        time.sleep(_LOOK_S)
 
 
 def _is_down(pidfd: int, location: Location, timeout_ms: float) -> bool:

@@ -136,17 +136,19 @@ def _unwritable(path: Path, error: OSError) -> FailedPrecondition:
 def _holder(path: Path) -> claim.Claim | None:
     """Who has it locked: it writes its claim a moment after the lock, over that of whoever was killed before it."""
     end_s = time.monotonic() + _CLAIM_S
-    while True:
-        try:
-            with open(path / LOCK, "rb") as file:
-                found = claim.read(file.fileno())
-        except OSError:
-            return None
-        if found is not None and found.is_held():
-            return found
-        if time.monotonic() > end_s:
-            return None
+    while (found := holder(path)) is None and time.monotonic() <= end_s and (path / LOCK).exists():
         time.sleep(_LOOK_S)
+    return found
+
+
+def holder(path: Path) -> claim.Claim | None:
+    """The supervisor that has it locked, although it may not listen yet; None: nobody."""
+    try:
+        with open(path / LOCK, "rb") as file:
+            found = claim.read(file.fileno())
+    except OSError:
+        return None
+    return found if found is not None and found.is_held() else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from appbackplane.supervisor.commands import main, show, status
+from appbackplane.supervisor.commands import down, main, show, status
 from appbackplane.supervisor.commands.call import TIMEOUT_S_MAX
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
-from appbackplane.supervisor.processes.run_dir import running_pid
+from appbackplane.supervisor.processes.run_dir import RunDir, running_pid
 from appbackplane.transport import connect
 from appbackplane.transport.request import TIMEOUT_MAX_S
-from tests.waiting import EVERY_S, Limit
+from tests.waiting import EVERY_S, Limit, wait_until
 
 from .conftest import LIMIT_S, MODULE, TOML, RunningSystem
 
@@ -159,6 +159,25 @@ WRONG_USAGE = {
 }
 
 
+def test_down_waits_for_a_system_that_is_just_starting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was "not running", and came up a moment after the person had turned away."""
+    locked = RunDir(folder / "run", "demo")
+    looks = iter([None, None, None, os.getpid()])
+    monkeypatch.setattr(down, "STARTING_S", 0.0)
+    monkeypatch.setattr(down, "running_pid", lambda _run_dir: next(looks))
+    assert "not running" in error_of(run("down"), FAILED)
+    assert list(looks) == [], "it was looked for until it listened"
+    locked.close()
+
+
+def test_down_right_behind_up_leaves_nothing(folder: Path, start: Callable[..., RunningSystem]) -> None:
+    """From the lock on it is known that a supervisor comes."""
+    system = start()
+    wait_until((folder / "run" / "lock").exists)
+    assert run("down").exit_code == DONE
+    assert system.wait_down() == 0
+
+
 @pytest.mark.parametrize("case", WRONG_USAGE)
 def test_wrong_usage_is_one_line_and_exit_code_2(folder: Path, case: str) -> None:
     """A script must tell its own mistake from a system that fails."""
@@ -243,10 +262,14 @@ def test_status_tells_people_and_programs_the_same(up: RunningSystem) -> None:
 
 
 def test_statistics_show_what_operations_did(up: RunningSystem) -> None:
-    """How often, and how long."""
+    """How often, and how long. An answer leaves before its action is booked."""
     run("call", "index.echo", "text=x")
-    shown = run("status", "--stats").stdout
-    assert next(line for line in shown.splitlines() if line.startswith("index.echo")).split()[1] == "1"
+
+    def count() -> str:
+        shown = run("status", "--stats").stdout.splitlines()
+        return next(line for line in shown if line.startswith("index.echo")).split()[1]
+
+    wait_until(lambda: count() == "1", count)
 
 
 def test_routes_lists_what_can_be_called(up: RunningSystem) -> None:
