@@ -244,7 +244,8 @@ class Supervisor:
         code = process.reap()
         self._control.forget(control_peer(process.backplane, process.generation))
         self._run_dir.remove_socket(process.backplane, process.generation)
-        self._take(events.Exited(process.backplane, process.generation, code, last_words))
+        is_oom = self._looks.memory.has_killed(code)
+        self._take(events.Exited(process.backplane, process.generation, code, last_words, is_oom))
 
     def _on_print(self, ears: Ears, stream: str, pipe: LogPipe) -> None:
         if not self._logs.on_print(ears, stream, pipe):
