@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport.errors import Busy, FailedPrecondition, text_of
+from appbackplane.transport.request import is_number
 
 from ..objects.action import DONE, Action, Outcome
 from ..objects.app_object import AppObject
@@ -113,7 +114,7 @@ class Eavesdropping:
             raise RegistrationError(str(error)) from None
         if not isinstance(category, int) or isinstance(category, bool):
             raise RegistrationError(f"{where}: category={category!r}, expected the number of a category")
-        if not isinstance(slow_after, (int, float)) or not 0 < slow_after < math.inf:
+        if not is_number(slow_after) or not 0 < slow_after < math.inf:
             raise RegistrationError(f"{where}: slow_after={slow_after!r}, expected seconds above 0")
         added = Eavesdropper(function, category, round(slow_after * 1e9))
         self.of_category[category] = (*self.of_category.get(category, ()), added)

@@ -1,4 +1,4 @@
-"""check: would this system come up? Nothing is started: each backplane constructs its components, describes them and ends.
+"""check: would this system come up? Each backplane constructs its components, describes them and ends; none is started.
 
 Found before anything runs: keys and values of the TOML, components that cannot be imported or constructed, missing and
 circular dependencies, routes served twice, and declared calls that would wait for themselves (A -> B -> A).
@@ -30,7 +30,10 @@ from .toml_files import toml_of
 @json_option
 @debug_option
 def command(file: str | None, as_json: bool) -> None:
-    """Check the system of FILE (default: the one TOML in this folder) without starting it."""
+    """Check the system of FILE (default: the one TOML in this folder) without starting it.
+
+    Its components are imported and constructed, so their code runs: check only what you would start.
+    """
     config = msgspec.structs.replace(load(toml_of(file, "check")), debug=is_debug())
     registrations, problems = describe(config)
     findings = plan.find(registrations, config.replica_of, has_node=config.node is not None) if not problems else []

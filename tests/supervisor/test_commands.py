@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import pytest
@@ -22,6 +23,7 @@ from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
 from appbackplane.supervisor.processes.run_dir import RunDir, running_pid
 from appbackplane.transport import connect
+from appbackplane.transport.errors import InternalError
 from appbackplane.transport.request import TIMEOUT_MAX_S
 from tests.waiting import EVERY_S, Limit, wait_until
 
@@ -246,6 +248,27 @@ def test_a_bug_is_a_line_and_its_traceback_only_under_debug(folder: Path, monkey
     monkeypatch.setattr("appbackplane.supervisor.commands.status.find", lambda system: 1 / 0)
     assert "a bug of ours: ZeroDivisionError" in error_of(run("status"), FAILED)
     assert "Traceback" in run("status", "--debug").stderr
+
+
+def test_debug_shows_each_traceback_once(up: RunningSystem) -> None:
+    """Of an error that was raised again with a hint, both were shown, and the person compared them."""
+    said = run("call", "index.echo", "text=x", "--timeout", "0.000001", "--debug").stderr
+    assert said.count("Traceback") == 1 and "--timeout gives it longer" in said
+    assert run("call", "index.ecko", "--debug").stderr.count("Traceback") == 1
+
+
+def test_debug_says_where_a_remote_traceback_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It travels only if the system was brought up with --debug; without a word the person believes that there is none."""
+    error = InternalError("index.echo: ValueError: no luck")
+
+    def fail(_system: str | None) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr("appbackplane.supervisor.commands.status.find", fail)
+    assert "no remote traceback: it is in the log (appbackplane logs)" in run("status", "--debug").stderr
+    error.trace = "raise ValueError"
+    said = run("status", "--debug").stderr
+    assert "remote traceback:\nraise ValueError\n" in said and "no remote traceback" not in said
 
 
 def test_status_tells_people_and_programs_the_same(up: RunningSystem) -> None:

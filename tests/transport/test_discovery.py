@@ -65,6 +65,13 @@ def test_a_path_is_a_run_directory(tmp_path: Path) -> None:
     assert discovery.locate(Path("relative")).run_dir == Path("relative")
 
 
+@pytest.mark.parametrize("target", ["/", "//", "/tmp/.."])
+def test_the_root_folder_is_no_run_directory(target: str) -> None:
+    """Its log would lie beside it, which nothing does: `logs` ended in a bug of ours."""
+    with pytest.raises(InvalidArgument, match="the root folder is no run directory"):
+        discovery.locate(target)
+
+
 BROKEN = {
     "not toml": "[system",
     "no system": "[backplane.x]",
@@ -72,6 +79,7 @@ BROKEN = {
     "system of another kind": "system = 5",
     "a name of another kind": "[system]\nname = 5",
     "a name that is a path": "[system]\nname = '../x'",
+    "the root folder": "[system]\nname = 'x'\nrun_dir = '/'",
     "a run_dir of another kind": "[system]\nname = 'x'\nrun_dir = 5",
 }
 

@@ -267,6 +267,7 @@ def two(parcel: Parcel, other: Parcel) -> None: ...
             r"eavesdrop\(two\) takes \(parcel: .*, other: .*\).*: expected a function of the message",
         ),
         (print, {"category": True}, "category=True, expected the number"),
+        (print, {"category": 910, "slow_after": True}, "slow_after=True, expected seconds above 0"),
         (print, {"category": 910, "slow_after": float("nan")}, "slow_after=nan, expected seconds above 0"),
         (print, {"category": 910, "slow_after": float("inf")}, "slow_after=inf, expected seconds above 0"),
         (print, {"category": "post"}, "category='post', expected the number"),
