@@ -22,6 +22,9 @@ from .method_action import MethodAction
 if TYPE_CHECKING:
     from .engine import Engine
 
+#: Failures of a timer in a row that are no accident any more.
+FAILING_MIN = 3
+
 
 class Endings:
     """Part of the engine: whoever holds the lead owns it."""
@@ -30,6 +33,8 @@ class Endings:
         self._engine = engine
         #: None: nothing is recorded.
         self.recorder: Recorder | None = None
+        #: Names of timers that have failed `FAILING_MIN` times in a row or more: no caller hears of it.
+        self.failing: set[str] = set()
         #: Called with an action once it has ended, by the identity of the action (`at_end`).
         self._followers: dict[int, list[Callable[[Action], None]]] = {}
 
@@ -90,6 +95,7 @@ class Endings:
             action.throttle.ended(now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:
             action.timer.is_pending = False
+            self._judge_timer(account, action)
         action.posted_ns = 0
         if action.on_end is not None:
             self._tell_of_end(action, now_ns)
@@ -128,6 +134,16 @@ class Endings:
         engine.scheduler.finished(action, Outcome.DONE, now_ns)
         self.book(action, now_ns, has_run=False)
         return True
+
+    def _judge_timer(self, account: OperationStatistics, action: Action) -> None:
+        if action.error is None:
+            if account.failing_count:
+                account.failing_count = 0
+                self.failing.discard(account.name)
+        else:
+            account.failing_count += 1
+            if account.failing_count == FAILING_MIN:
+                self.failing.add(account.name)
 
     def _tell_of_end(self, action: Action, now_ns: int) -> None:
         try:

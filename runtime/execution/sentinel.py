@@ -235,6 +235,7 @@ class Sentinel:
             0 if self._os_priority is None else self._os_priority.boosts_count,
             ready_count,
             progress_ns,
+            len(engine.endings.failing),
         )
         if self._os_priority is not None:
             with engine.lead:

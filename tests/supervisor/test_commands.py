@@ -388,6 +388,21 @@ def test_status_names_what_hangs(
     system.wait_down()
 
 
+def test_status_names_a_timer_that_fails_each_time(folder: Path, start: Callable[..., RunningSystem]) -> None:
+    """All was well, as far as anybody could see."""
+    beat = "    @every(0.01)\n    def beat(self) -> None:\n        raise ValueError\n"
+    fails = f"class Index(Component):\n    from appbackplane.runtime import every\n{beat}"
+    system = start(module=MODULE.replace("class Index(Component):", fails))
+    system.wait_up()
+    wait_until(lambda: "index.beat has failed" in run("status").stdout, lambda: run("status").stdout)
+    line = next(line for line in run("status").stdout.splitlines() if "has failed" in line)
+    assert re.fullmatch(
+        r"index: index\.beat has failed \d+ times in a row \(appbackplane logs --backplane index\)", line
+    )
+    system.signal(signal.SIGTERM)
+    system.wait_down()
+
+
 def test_detached_it_returns_once_the_system_is_up(folder: Path) -> None:
     """The next line of a script may call it."""
     result = run("up", "--detach", "--json")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from appbackplane.runtime import Component, StateMachine, operation, pause
+from appbackplane.runtime import Component, StateMachine, every, operation, pause
+from appbackplane.runtime.execution.endings import FAILING_MIN
 from appbackplane.runtime.testing import VirtualBackplane
 
 
@@ -38,6 +39,18 @@ class Gate(Component, StateMachine):
     def stumble(self) -> None:
         """Its own fault."""
         raise ValueError("a step")
+
+
+class Clock(Component):
+    """Broken at first."""
+
+    is_mended = False
+
+    @every(1.0)
+    def tick(self) -> None:
+        """Each second."""
+        if not self.is_mended:
+            raise ValueError("tock")
 
 
 def told(backplane: VirtualBackplane, operation: str) -> dict[str, Any]:
@@ -74,6 +87,22 @@ def test_what_was_never_begun_is_expired_and_no_error() -> None:
     backplane.advance(2)
     late.error()
     assert told(backplane, "queue") == {"expired": 1}
+
+
+def test_a_timer_that_fails_each_time_is_known_until_it_does_well() -> None:
+    """Nobody has called it, so nobody is told but the log."""
+    clock = Clock()
+    backplane = VirtualBackplane(clock)
+    endings = backplane.backplane.engine.endings
+    backplane.advance(FAILING_MIN - 0.5)
+    assert endings.failing == set(), "it may be an accident"
+    backplane.advance(1)
+    assert endings.failing == {"clock.tick"}
+    assert backplane.backplane.engine.statistics.of("clock.tick").snapshot()["failing"] == FAILING_MIN
+    clock.is_mended = True
+    backplane.advance(1)
+    assert endings.failing == set()
+    assert backplane.backplane.engine.statistics.of("clock.tick").snapshot()["failing"] == 0
 
 
 def test_what_an_operation_raises_is_its_error() -> None:
