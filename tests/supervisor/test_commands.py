@@ -388,6 +388,21 @@ def test_status_names_what_hangs(
     system.wait_down()
 
 
+def test_why_without_a_name_is_about_the_longest_wait(folder: Path, start: Callable[..., RunningSystem]) -> None:
+    """Who asks why all is slow does not know a name yet."""
+    system = start(module=HOLDS)
+    system.wait_up()
+    wait_until(lambda: run("why").stdout == "nothing waits\n")
+    with connect(folder / "run") as client:
+        os.mkfifo(folder / "now")  # to read it waits for a writer
+        held = client.submit("index.hold", until=str(folder / "now"))
+        wait_until(lambda: "it runs" in run("why").stdout, lambda: run("why").stdout)
+        (folder / "now").write_text("")
+        held.result()
+    system.signal(signal.SIGTERM)
+    system.wait_down()
+
+
 def test_status_names_a_timer_that_fails_each_time(folder: Path, start: Callable[..., RunningSystem]) -> None:
     """All was well, as far as anybody could see."""
     beat = "    @every(0.01)\n    def beat(self) -> None:\n        raise ValueError\n"
