@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir
+from appbackplane.transport.discovery import NO_ROOT, is_root
 from appbackplane.transport.errors import CallerError
 
 from . import peering, recording, replicas
@@ -370,6 +371,8 @@ def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[
         home = str(given).partition("/")[0]
         reader.say(("system", "run_dir"), f"there is no home of {home!r}")
         return path.parent
+    if is_root(run_dir):
+        reader.say(("system", "run_dir"), f"{NO_ROOT}, got {given!r}")
     for declared, backplane in [(declared, each) for declared, alike in names.items() for each in alike]:
         socket = backplane_socket(run_dir, backplane, _GENERATION_MAX)
         if len(os.fsencode(socket)) > SOCKET_PATH_BYTES_MAX:

@@ -84,7 +84,7 @@ def run(
         signal_pipe = stack.enter_context(
             signals.as_events()
         )  # from here on whoever interrupts has it go down in order
-        run_dir = RunDir(Path(config.run_dir), config.system.name)
+        run_dir = RunDir(Path(config.run_dir), config.system.name, config.file)
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)
         stack.callback(logs.close, LAST_LINES_MS)
@@ -245,7 +245,8 @@ class Supervisor:
         code = process.reap()
         self._control.forget(control_peer(process.backplane, process.generation))
         self._run_dir.remove_socket(process.backplane, process.generation)
-        self._take(events.Exited(process.backplane, process.generation, code, last_words))
+        is_oom = self._looks.memory.has_killed(code)
+        self._take(events.Exited(process.backplane, process.generation, code, last_words, is_oom))
 
     def _on_print(self, ears: Ears, stream: str, pipe: LogPipe) -> None:
         if not self._logs.on_print(ears, stream, pipe):

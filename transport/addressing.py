@@ -12,21 +12,53 @@ from pathlib import Path
 SUPERVISOR, BACKPLANE, CONTROL = "supervisor", "backplane", "control"
 #: The operation of every backplane by which a caller says that he calls there no more.
 FAREWELL = "farewell"
+#: In the log folder of a system: a link to the run directory in which it was started last.
+RUN_LINK = "run"
 #: Stands between the name of a node and a route there: `b/index.stats`.
 OF_NODE = "/"
 
 
 def default_run_dir(system: str) -> Path:
-    """`$XDG_RUNTIME_DIR/appbackplane/NAME`, else a folder of the user's under the temporary directory.
+    """`$XDG_RUNTIME_DIR/appbackplane/NAME`, else a folder of the user's under the temporary directory."""
+    runtime_dir = _runtime_dir()
+    return (_temporary_base() if runtime_dir is None else Path(runtime_dir) / "appbackplane") / system
 
-    A relative path there is no path: it would be another one in each folder (XDG Base Directory Specification).
+
+def run_dir_bases() -> list[Path]:
+    """Folders that may hold run directories of this user, that of `default_run_dir` first.
+
+    cron, sudo and systemd leave XDG_RUNTIME_DIR out, or set another: a system is then sought where a login or a service would
+    have put it. Not where somebody has chosen a folder of his own: tests do that to be alone.
     """
-    runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime_dir and os.path.isabs(runtime_dir):
-        return Path(runtime_dir) / "appbackplane" / system
-    import tempfile  # 2 ms, of every command's start, that few need
+    runtime_dir, usual = _runtime_dir(), f"/run/user/{os.getuid()}"
+    chosen = [] if runtime_dir is None else [Path(runtime_dir) / "appbackplane"]
+    if runtime_dir not in (None, usual):
+        return chosen
+    others = [_temporary_base(), Path(usual) / "appbackplane", Path("/run/appbackplane")]
+    return chosen + [base for base in others if base not in chosen]
 
-    return Path(tempfile.gettempdir()) / f"appbackplane-{os.getuid()}" / system
+
+def state_home() -> Path:
+    """Where programs keep what is to outlive them (XDG Base Directory Specification)."""
+    given = os.environ.get("XDG_STATE_HOME")
+    return Path(given) if given and os.path.isabs(given) else Path("~/.local/state").expanduser()
+
+
+def run_link(system: str) -> Path:
+    """Leads to the run directory in which this system was started last, if it had a default one."""
+    return state_home() / "appbackplane" / system / RUN_LINK
+
+
+def _runtime_dir() -> str | None:
+    """A relative path there is no path: it would be another one in each folder (XDG Base Directory Specification)."""
+    given = os.environ.get("XDG_RUNTIME_DIR")
+    return given if given and os.path.isabs(given) else None
+
+
+def _temporary_base() -> Path:
+    """Not `tempfile.gettempdir()`, which chooses another folder as soon as /tmp is full: running systems would be lost."""
+    given = os.environ.get("TMPDIR")
+    return Path(given if given and os.path.isabs(given) else "/tmp") / f"appbackplane-{os.getuid()}"
 
 
 def supervisor_socket(run_dir: Path) -> Path:

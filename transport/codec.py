@@ -4,7 +4,8 @@ One ZeroMQ frame is one msgpack array of envelopes (DESIGN section 6). Decoding 
 checked here and nowhere else, so that whoever gets an `Envelope` may use it. A reused unpacker can be poisoned by bad
 input (TRAPS 14), hence one `unpackb` a frame; a reused packer is safe and faster. An envelope is packed when it is
 handed over, not when its batch leaves: what the caller changes afterwards must not change what it said. Values that
-msgpack does not know (dataclasses, enums, datetimes, sets, msgspec structs) are turned into builtins by msgspec.
+msgpack does not know (dataclasses, enums, datetimes, sets, msgspec structs) are turned into builtins by msgspec. Numbers of
+other libraries, such as numpy.int64, travel as int or float.
 """
 
 import struct
@@ -46,11 +47,28 @@ _INT64: Final = 0xD3
 #: Routes whose packed form an encoder keeps: programs call few, and when one calls more, they are packed again.
 _ADDRESSES_MAX: Final = 1_000
 _ID_MAX: Final = (1 << 32) - 1
+#: Characters of a name in an error: a line of a terminal has room for it.
+_NAME_MAX: Final = 60
+
+
+def plain_number(value: Any) -> int | float:
+    """Hook for `msgspec.to_builtins`: numbers that their library has registered as Python's. Raises TypeError.
+
+    numpy.float64 is a float and would travel without it; numpy.int64 and numpy.float32 would not.
+    """
+    import numbers  # only where such a value comes
+
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):  # a fraction would lose digits
+        return float(value)
+    kind = type(value)
+    raise TypeError(f"Encoding objects of type {kind.__module__}.{kind.__qualname__} is unsupported")
 
 
 def _to_builtins(value: Any) -> Any:
     # str_keys stays off: msgpack carries integer keys, and a silent change of type would be a lie.
-    return msgspec.to_builtins(value, builtin_types=(bytes, bytearray))
+    return msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=plain_number)
 
 
 class Encoder:
@@ -110,8 +128,20 @@ class Encoder:
             packed: bytes = self._packer.pack(value)
         except Exception as error:  # the edge: a value's own code runs here, and another thread may be changing it
             self._packer.reset()
-            raise InvalidArgument(f"a value cannot travel: {text_of(error)}") from error
+            raise InvalidArgument(f"{self._culprit(value)} cannot travel: {text_of(error)}") from error
         return packed
+
+    def _culprit(self, value: Any) -> str:
+        """Which of the named values it is, in an envelope's row or a body."""
+        for each in value if type(value) is tuple else (value,):
+            if type(each) is dict:
+                for name, one in each.items():
+                    try:
+                        self._packer.pack(one)
+                    except Exception:  # as in _pack: its own code runs
+                        self._packer.reset()
+                        return f"the value of {text_of(name, _NAME_MAX)!r}"
+        return "a value"
 
 
 def with_id(kind: int, id: int, rest: bytes) -> bytes:  # hot: scripts/bench call_pipelined

@@ -14,6 +14,7 @@ from . import addressing
 from .errors import FailedPrecondition, InvalidArgument, NotFound, SystemNotRunning
 
 #: Names become folder names and words of a command line: no slashes, no dots, no surprises in a shell.
+NO_ROOT = "expected a folder of its own, which the root folder is not"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
@@ -69,7 +70,16 @@ def locate(target: str | os.PathLike[str]) -> Location:
     except (OSError, RuntimeError) as error:  # too long, not to be looked at; or the home of nobody
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InvalidArgument(f"{text}: {reason}") from error
+    if is_root(path):
+        raise InvalidArgument(
+            f"{text}: the root folder is no run directory: give that of a system, its name or its TOML"
+        )
     return Location(path, path.name, is_given=True)
+
+
+def is_root(path: Path) -> bool:
+    """Whether this is the folder above all others, which cannot be for one system alone."""
+    return not os.path.abspath(path).strip(os.sep)  # "//" is another root to POSIX
 
 
 def _from_toml(path: Path) -> Location:
@@ -92,4 +102,7 @@ def _from_toml(path: Path) -> Location:
         raise InvalidArgument(f"{path}: [system] name: expected letters, digits, - and _, got {name!r}")
     if given is not None and (not isinstance(given, str) or "\0" in given):
         raise InvalidArgument(f"{path}: [system] run_dir: expected a path, got {given!r}")
-    return Location(run_dir_of(name, given, path.parent), name, path, is_given=given is not None)
+    run_dir = run_dir_of(name, given, path.parent)
+    if is_root(run_dir):
+        raise InvalidArgument(f"{path}: [system] run_dir: {NO_ROOT}, got {given!r}")
+    return Location(run_dir, name, path, is_given=given is not None)

@@ -10,8 +10,10 @@ import os
 import socket
 import struct
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
-from .addressing import supervisor_socket
+from .addressing import run_dir_bases, run_link, supervisor_socket
 from .discovery import Location
 from .errors import FailedPrecondition
 
@@ -38,6 +40,41 @@ def open_lifeline(location: Location) -> int | None:
             return os.pidfd_open(pid) if pid > 0 else None
         except OSError:  # it has ended in this very moment, or the kernel is older than pidfd: deadlines still hold
             return None
+
+
+def find_living(location: Location) -> Location:
+    """Where this system is served: at `location`, or else where it was started in another environment.
+
+    Looked for in the run directory that is recorded beside its log, and in those that a login, a service or cron would have
+    given it. A folder that was named is taken as it is. `location` itself where nobody serves it.
+    """
+    if location.is_given or _is_served(location.run_dir):
+        return location
+    for run_dir in other_run_dirs(location.system):
+        if _is_served(run_dir):
+            return replace(location, run_dir=run_dir)
+    return location
+
+
+def other_run_dirs(system: str) -> list[Path]:
+    """Where it may have been started, beside its default run directory."""
+    first, *others = (base / system for base in run_dir_bases())
+    with suppress(OSError):  # it was never started here
+        others.insert(0, Path(os.readlink(run_link(system))))
+    return [run_dir for run_dir in others if run_dir != first]
+
+
+def _is_served(run_dir: Path) -> bool:
+    """Whether a process listens there that this user may believe."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(os.fspath(supervisor_socket(run_dir)))
+        except OSError:
+            return False
+        _pid, uid, _gid = _CREDENTIALS.unpack(
+            probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        )
+        return uid in (os.getuid(), 0)
 
 
 def nearest(location: Location) -> str | None:

@@ -51,12 +51,17 @@ def body_of(route: str, arguments: Any, keywords: dict[str, Any]) -> dict[str, A
     return {**arguments, **keywords}
 
 
+def is_number(seconds: object) -> bool:
+    """Whether this can be a time in seconds. Python counts True as 1, which is a mistake wherever a time is expected."""
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool)
+
+
 def duration_ns(seconds: Any, what: str = "timeout") -> int:  # hot: scripts/bench call_rtt
     """Seconds of patience in ns; None is the default."""
     if isinstance(seconds, float) and 0.0 < seconds <= TIMEOUT_MAX_S:  # the usual case, compiled, without an object
         return int(seconds * 1e9)
     if seconds is None:
         seconds = TIMEOUT_DEFAULT_S
-    if not isinstance(seconds, int | float) or not 0 < seconds <= TIMEOUT_MAX_S:
+    if not is_number(seconds) or not 0 < seconds <= TIMEOUT_MAX_S:
         raise InvalidArgument(f"{what} must be seconds above 0, at most {TIMEOUT_MAX_S:,.0f}, got {seconds!r}")
     return int(seconds * 1_000_000_000)

@@ -17,7 +17,7 @@ from . import addressing
 from .connections import LinkPort
 from .discovery import Location, locate
 from .errors import BackplaneError, DeadlineExceeded, InvalidArgument, PeerDown, Unavailable
-from .lifeline import open_lifeline
+from .lifeline import find_living, open_lifeline
 from .link import LINGER_MS, Link
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def way_to(target: str | os.PathLike[str], keys: str | os.PathLike[str] | None, 
             raise InvalidArgument(
                 f"keys are for a system on another host, tcp://NAME@HOST:PORT; got {os.fspath(target)!r}"
             )
-        return LocalWay(locate(target))
+        return LocalWay(find_living(locate(target)))
     from .remote.remote_link import RemoteLink  # 10 ms that nobody needs on this host
     from .remote.target import Target, keyring_at
 

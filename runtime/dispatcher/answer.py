@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from appbackplane.transport.codec import plain_number
+
 _FIXED: Final = (type(None), bool, int, float, str, bytes)
 
 
@@ -19,6 +21,6 @@ def detached(result: Any) -> Any:
     if type(result) in _FIXED:
         return result
     try:
-        return msgspec.to_builtins(result, builtin_types=(bytes, bytearray, memoryview))
+        return msgspec.to_builtins(result, builtin_types=(bytes, bytearray, memoryview), enc_hook=plain_number)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"what it returned cannot travel: {error}") from error

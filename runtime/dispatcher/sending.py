@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
+from appbackplane.transport.codec import plain_number
+
 from ..objects.app_object import AppObject, CallOptions
 from .message import Message, declared
 
@@ -76,5 +78,5 @@ def key_text(value: Any) -> str | None:
 
 def fields_of(message: Message) -> dict[str, Any]:
     """As they travel. Nothing of it is in the memory of a source, which may be gone by the time it leaves (handles.py)."""
-    fields = msgspec.to_builtins(message, builtin_types=(bytes, bytearray, memoryview))
+    fields = msgspec.to_builtins(message, builtin_types=(bytes, bytearray, memoryview), enc_hook=plain_number)
     return {name: bytes(value) if isinstance(value, memoryview) else value for name, value in fields.items()}

@@ -23,7 +23,7 @@ _GENERATION, _PID, _HEARTBEAT, _FINISHED, _QUEUED, _WAITING, _RUNNING_SINCE, _CP
 #: The one word that others write: the priority somebody lends this backplane, and since when.
 _LENT = 11
 #: Again its owner's: what waits for nothing but a worker, and when a worker last began or ended something.
-_READY, _PROGRESS = 12, 13
+_READY, _PROGRESS, _FAILING = 12, 13, 14
 #: How long a loan holds by itself. A call is there within 0.1 ms; once it is, it speaks for itself, and if the caller has
 #: died meanwhile, nobody else's work is in the way for longer than this.
 LOAN_NS = 5_000_000
@@ -53,6 +53,8 @@ class BoardSlot(NamedTuple):
     ready_count: int = 0
     #: When a worker last began or ended something, to a heartbeat: while work is ready, the proof of progress.
     progress_ns: int = 0
+    #: Timers that fail each time.
+    failing_count: int = 0
 
 
 class Board:
@@ -83,7 +85,7 @@ class Board:
         base = slot * _WORDS
         words = self._words[base : base + 11].tolist()
         byte = self._map[slot]
-        more = self._words[base + _READY : base + _PROGRESS + 1].tolist()
+        more = self._words[base + _READY : base + _FAILING + 1].tolist()
         return BoardSlot._make([*words, 255 - byte if byte else None, *more])
 
     def clear_slot(self, slot: int) -> None:
@@ -171,6 +173,7 @@ class OwnSlot:
         boosts: int,
         ready: int,
         progress_ns: int,
+        failing: int,
     ) -> None:
         """The sentinel's report."""
         words, base = self._words, self._base
@@ -184,4 +187,5 @@ class OwnSlot:
         words[base + _BOOSTS] = boosts
         words[base + _READY] = ready
         words[base + _PROGRESS] = progress_ns
+        words[base + _FAILING] = failing
         words[base + _HEARTBEAT] = now_ns  # the last: a fresh one vouches for all the others

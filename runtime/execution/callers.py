@@ -42,6 +42,9 @@ class Callers:
         self.abandoned_count = 0
         #: Who has said something here, and when he did last.
         self.heard_ns: dict[bytes, int] = {}
+        #: Where only workers read the link (`preempt = false`): when something was first seen there while all of them run;
+        #: 0: all has been taken in since. What comes meanwhile has waited since then at the most.
+        self.unread_since_ns = 0
         #: Who has said that he will call here no more, since this backplane is drained.
         self.farewells: set[bytes] = set()
         self._to_ask: list[bytes] = []
@@ -52,6 +55,13 @@ class Callers:
     def next_wake_ns(self) -> int | None:
         """When a look is due though nothing comes; None while nobody waits for an answer."""
         return self.due_ns if self._to_ask or self._abandoned or self._engine.intake.accepted else None
+
+    def see_unread(self, now_ns: int) -> None:
+        """Note since when somebody's call waits at the link. Takes the lead: for the sentinel."""
+        engine = self._engine
+        with engine.lead:
+            if not self.unread_since_ns and engine.watch.poller is None and engine.link.has_input():
+                self.unread_since_ns = now_ns
 
     def look(self, now_ns: int) -> None:
         """Ask some of those who wait whether they are there, and take back some of what nobody waits for."""

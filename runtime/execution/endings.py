@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from appbackplane.transport.envelope import status
-from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InternalError
+from appbackplane.transport.errors import BackplaneError, Cancelled, DeadlineExceeded, InternalError
 
 from ..objects.action import Action, Outcome, ParkableAction
-from ..objects.state_machine import StateMachine
+from ..objects.state_machine import NotAccepted, StateMachine
 from ..observation.recorder import Recorder
 from ..observation.statistics import OperationStatistics
 from .failures import as_error, is_own_bug
@@ -22,6 +22,9 @@ from .method_action import MethodAction
 if TYPE_CHECKING:
     from .beside import Beside
     from .engine import Engine
+
+#: Failures of a timer in a row that are no accident any more.
+FAILING_MIN = 3
 
 
 class Endings:
@@ -33,6 +36,8 @@ class Endings:
         self.recorder: Recorder | None = None
         #: Makes a recorder for what others do for this backplane, by its name (recording.py); None: nothing is recorded.
         self.beside: Callable[[str], Beside] | None = None
+        #: Names of timers that have failed `FAILING_MIN` times in a row or more: no caller hears of it.
+        self.failing: set[str] = set()
         #: Called with an action once it has ended, by the identity of the action (`at_end`).
         self._followers: dict[int, list[Callable[[Action], None]]] = {}
 
@@ -43,11 +48,6 @@ class Endings:
         `function` must keep a reference to the action, so that its identity is not used again.
         """
         self._followers.setdefault(id(action), []).append(function)
-
-    def end(self, action: Action, now_ns: int) -> None:
-        """An action has ended that its object does not hold (any more)."""
-        self.answer(action, now_ns)
-        self.book(action, now_ns)
 
     def answer(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """Tell the caller of an action how it ended."""
@@ -76,15 +76,18 @@ class Endings:
         if engine.intake.replays.running:
             engine.intake.replays.ended(action, now_ns)
 
-    def book(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
-        """Count what has ended, give its place back, and let who asked for it know."""
+    def book(self, action: Action, now_ns: int, has_run: bool = True) -> None:  # hot: scripts/bench call_rtt
+        """Count what has ended, give its place back, and let who asked for it know.
+
+        An error of what has not run is none of its operation: it is counted where it is refused.
+        """
         engine = self._engine
         account: OperationStatistics = action.account or engine.statistics.of(action.name)
         account.run.record(action.run_ns)
         account.wait.record(action.wait_ns)
         account.cpu_ns += action.cpu_ns
-        if action.error is not None:
-            account.error_count += 1
+        if action.error is not None and has_run:
+            _count_error(account, action.error)
         engine.statistics.actions_count += 1
         if self.recorder is not None:
             if action.parts is None:
@@ -95,6 +98,7 @@ class Endings:
             action.throttle.ended(now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:
             action.timer.is_pending = False
+            self._judge_timer(account, action)
         action.posted_ns = 0
         if action.on_end is not None:
             self._tell_of_end(action, now_ns)
@@ -103,9 +107,12 @@ class Endings:
 
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
+        if not isinstance(error, Cancelled | DeadlineExceeded):  # those are counted as such
+            self._engine.statistics.of(action.name).refused_count += 1
         self._let_go(action, error, now_ns)
         self._engine.inheritance.left(action, now_ns)
-        self.end(action, now_ns)
+        self.answer(action, now_ns)
+        self.book(action, now_ns, has_run=False)
 
     def take_out(self, action: Action, error: BackplaneError, now_ns: int) -> bool:
         """Refuse an action that has not begun: queued, parked, or kept by a state machine. False: it is nowhere there."""
@@ -142,8 +149,18 @@ class Endings:
         self._let_go(action, late, now_ns)
         self.answer(action, now_ns)
         engine.scheduler.finished(action, Outcome.DONE, now_ns)
-        self.book(action, now_ns)
+        self.book(action, now_ns, has_run=False)
         return True
+
+    def _judge_timer(self, account: OperationStatistics, action: Action) -> None:
+        if action.error is None:
+            if account.failing_count:
+                account.failing_count = 0
+                self.failing.discard(account.name)
+        else:
+            account.failing_count += 1
+            if account.failing_count == FAILING_MIN:
+                self.failing.add(account.name)
 
     def _tell_of_end(self, action: Action, now_ns: int) -> None:
         try:
@@ -165,3 +182,10 @@ class Endings:
         except BaseException as problem:  # the edge: users may override it
             self._engine.reports.failed(action, problem, now_ns)
         action.error = error
+
+
+def _count_error(account: OperationStatistics, error: BaseException) -> None:
+    if isinstance(error, NotAccepted):
+        account.refused_count += 1
+    elif not isinstance(error, Cancelled):  # that was counted when the caller took the call back
+        account.error_count += 1

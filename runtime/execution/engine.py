@@ -287,21 +287,20 @@ class Engine:
         if is_awake:
             self.watch.is_readable = False
             self.link.expect()
-        frames = 0
-        while frames < FRAMES_MAX:
-            frames += 1
+        for number in range(FRAMES_MAX):
             received = None
             try:
                 received = receive()
                 if received is None:
                     self._drained_ns = now_ns
                     self._is_unsure = False
+                    self.callers.unread_since_ns = 0
                     break
                 envelopes = codec.decode(received[1])
                 self.callers.heard_ns[received[0]] = now_ns
                 for envelope in envelopes:
                     self.hear(received[0], envelope, now_ns)
-                if is_awake and frames == 1 and len(envelopes) == 1 and self._is_short(envelopes[0]):
+                if is_awake and number == 0 and len(envelopes) == 1 and self._is_short(envelopes[0]):
                     self._is_lone = True  # answered before anything else is looked at, or told to others: 2 us sooner
                     return
                 if self.now_ns() - now_ns >= DRAIN_MAX_NS:

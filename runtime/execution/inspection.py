@@ -16,7 +16,18 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.state_machine import StateMachine
 from ..observation.slow_actions import as_text, frames_of
-from ..observation.waiting import Awaited, Facts, Parked, Reason, Running, Standing, Throttled, Where, explain
+from ..observation.waiting import (
+    AHEAD_SHOWN,
+    Awaited,
+    Facts,
+    Parked,
+    Reason,
+    Running,
+    Standing,
+    Throttled,
+    Where,
+    explain,
+)
 from ..scheduling.object_queue import READY, RUNNING, WAITING
 from ..scheduling.quotas import UNLIMITED
 from .coroutines import CallRequest, Signal
@@ -71,7 +82,12 @@ class Inspection:
                 "oldest_ms": [None if ns is None else _ms(now_ns - ns) for ns in oldest_ns],
                 "objects": [self._object_figures(o, now_ns) for _, _, o in sorted(queued)[:SHOWN_MAX]],
                 "calls": [
-                    {"call": self._names.name(*who), "route": route_of(action), "object": action.object.name}
+                    {
+                        "call": self._names.name(*who),
+                        "route": route_of(action),
+                        "object": action.object.name,
+                        "age_ms": _ms(now_ns - action.posted_ns),
+                    }
                     for who, action in calls
                 ],
                 "running": [
@@ -177,7 +193,7 @@ class Inspection:
         busy = [(worker, worker.action) for worker in engine.watch.team if worker.action is not None]
         running = [self._running(w, a, now_ns, with_stack=with_stack) for w, a in busy]
         of_object = next((one for one, (_, a) in zip(running, busy, strict=True) if a.object is object), None)
-        where, ahead_count = (None, 0) if action is None else self._where(action, [a for _, a in busy])
+        where, ahead = (None, []) if action is None else self._where(action, [a for _, a in busy])
         machine_state, accepted_in = "", tuple[str, ...]()
         if where is Where.DEFERRED:
             assert isinstance(object, StateMachine) and isinstance(action, MethodAction) and action.spec is not None
@@ -187,7 +203,8 @@ class Inspection:
             object=object.name,
             route=None if action is None else action.name,
             where=where,
-            ahead_count=ahead_count,
+            ahead_count=len(ahead),
+            ahead=tuple(route_of(each) for each in ahead[:AHEAD_SHOWN]),
             running=of_object,
             parked=self._parked(object, action),
             awaited=self._awaited(object, action if where is Where.SUSPENDED else None, now_ns),
@@ -231,20 +248,23 @@ class Inspection:
             return component, {}
         return oldest, {"count": len(found) if route else sum(each._load for each in busy)}
 
-    def _where(self, action: Action, running: list[Action]) -> tuple[Where, int]:
+    def _where(self, action: Action, running: list[Action]) -> tuple[Where, list[Action]]:
+        """And what of its object goes first, LOOK_MAX at most."""
         if any(one is action for one in running):
-            return Where.RUNNING, 0
+            return Where.RUNNING, []
         if isinstance(action, MethodAction) and action.coroutine is not None and action.awaiting_id:
-            return Where.SUSPENDED, 0
+            return Where.SUSPENDED, []
         object = action.object
         if isinstance(action, ParkableAction) and self._engine.inheritance.waiting(object) is action:
-            return Where.PARKED, 0
+            return Where.PARKED, []
         if isinstance(object, StateMachine) and any(one is action for one in islice(object._deferred, LOOK_MAX)):
-            return Where.DEFERRED, 0
-        ahead_count, here = 0, object._head
-        while here is not None and here is not action and ahead_count < LOOK_MAX:
-            ahead_count, here = ahead_count + 1, here.next
-        return Where.QUEUED, ahead_count
+            return Where.DEFERRED, []
+        ahead: list[Action] = []
+        here = object._head
+        while here is not None and here is not action and len(ahead) < LOOK_MAX:
+            ahead.append(here)
+            here = here.next
+        return Where.QUEUED, ahead
 
     def _running(self, worker: Worker, action: Action, now_ns: int, *, with_stack: bool) -> Running:
         # Without the worker's word: it writes `started_ns` by itself. 0: it is about to begin.
@@ -295,7 +315,9 @@ class Inspection:
         left, full = scheduler.quotas.left, scheduler.quotas.full
         higher_count = sum(depth for above, depth in enumerate(scheduler.ready.depths()[:priority]) if left[above] > 0)
         quota = 0 if full[priority] == UNLIMITED else full[priority]
-        return Standing(priority, ahead_count, higher_count, left[priority], quota, is_at_least=not is_all)
+        standing = islice(scheduler.ready.standing(priority), min(ahead_count, AHEAD_SHOWN))
+        first = tuple(cast(AppObject, each).name for each in standing)
+        return Standing(priority, ahead_count, higher_count, left[priority], quota, not is_all, first)
 
     def _until_tick_ns(self, object: AppObject, now_ns: int) -> int | None:
         scheduler = self._engine.scheduler

@@ -163,6 +163,8 @@ class Intake:
             self.accepted[peer, id] = action
             if is_keyed:
                 self.replays.began(action, envelope)
+        if engine.callers.unread_since_ns and peer is not LOCAL:
+            action.wait_ns = now_ns - engine.callers.unread_since_ns
         engine.scheduler.post(action, now_ns)
         engine.inheritance.queued(action, now_ns)
         if chain and kind == CALL:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from appbackplane.transport.errors import BackplaneError, Cancelled, FailedPrecondition
+from appbackplane.transport.errors import BackplaneError, Cancelled
 
 from ..objects.action import DONE, WAITING, YIELDED, Action, Outcome
 from ..objects.operation_spec import OperationSpec
-from ..objects.state_machine import StateMachine
+from ..objects.state_machine import NotAccepted, StateMachine
 from .coroutines import STEP_ASIDE, CallRequest, Pause
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class MethodAction(Action):
             self.is_deferred = True
         else:
             accepted = ", ".join(state.name for state in spec.mark.accepted_in)
-            self.error = FailedPrecondition(
+            self.error = NotAccepted(
                 f"{self.name} is not accepted by {machine.name} in state {machine._machine_state.name} "
                 f"(accepted in: {accepted})"
             )

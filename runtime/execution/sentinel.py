@@ -186,6 +186,8 @@ class Sentinel:
             return self._seldom_ns()
         self._looks_idle = 0
         watch.is_sentinel_asleep = False
+        if not watch.reliefs:  # nobody reads the link before an action ends
+            engine.callers.see_unread(now_ns)
         if is_overrun:
             # Where there is no relief to be let in, looking often would change nothing, and cost bulk work 10 %.
             is_found = watch.poller is None and bool(watch.reliefs)
@@ -235,6 +237,7 @@ class Sentinel:
             0 if self._os_priority is None else self._os_priority.boosts_count,
             ready_count,
             progress_ns,
+            len(engine.endings.failing),
         )
         if self._os_priority is not None:
             with engine.lead:

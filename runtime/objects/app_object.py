@@ -215,8 +215,11 @@ class AppObject(Schedulable):
     def after(self, seconds: float, method: Callable[..., Any], /, *arguments: Any) -> TimerHandle:
         """Run a method of this object once, `seconds` from now, as an action like any other (law 8).
 
-        Raises `Busy` where its component has `max_posted` timers and actions of its own outstanding.
+        Raises `Busy` where its component has `max_posted` timers and actions of its own outstanding, and TypeError for what
+        is no number.
         """
+        if isinstance(seconds, bool):  # True would be 1 s
+            raise TypeError(f"after({seconds!r}): expected a number of seconds")
         return self._host.after(self, round(seconds * 1e9), method, arguments)
 
     @property

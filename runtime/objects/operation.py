@@ -15,6 +15,7 @@ import msgspec
 
 from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.request import is_number
 from appbackplane.transport.topics import check_pattern
 
 #: Priority of an operation that names none: the middle of the default eight, so that there is room on both sides.
@@ -118,7 +119,7 @@ def every(seconds: float, *, priority: int = PRIORITY_DEFAULT, **unknown: Never)
 
     def mark() -> Mark:
         _check_options(every, unknown)
-        if not isinstance(seconds, (int, float)) or not 1e-9 <= seconds < math.inf:
+        if not is_number(seconds) or not 1e-9 <= seconds < math.inf:
             raise DeclarationError(f"every({seconds!r}): expected a number of seconds above 0")
         return Mark(kind="timer", interval_ns=round(seconds * 1e9), priority=priority)
 

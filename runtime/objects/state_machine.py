@@ -10,12 +10,18 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from appbackplane.transport.errors import FailedPrecondition
+
 from .app_object import AppObject
 from .operation import DeclarationError
 from .own import check_operations, owned
 
 if TYPE_CHECKING:
     from .action import Action
+
+
+class NotAccepted(FailedPrecondition):
+    """The state does not accept the operation. Statistics count it as refused, and as no error of the operation."""
 
 
 class StateMachine(AppObject):

@@ -27,6 +27,7 @@ class OperationStatistics:
         "cpu_ns",
         "error_count",
         "expired_count",
+        "failing_count",
         "name",
         "number",
         "refused_count",
@@ -52,6 +53,8 @@ class OperationStatistics:
         #: Throttled, or in the wrong state.
         self.refused_count = 0
         self.slow_count = 0
+        #: Of a timer: runs in a row that raised, up to now.
+        self.failing_count = 0
         #: How long a run lately takes, smoothed over about eight: what the workers expect of the next.
         self.typical_ns = 0
         #: How long a run lately goes on without a look whether there is something more urgent: all of it, or, where it looks
@@ -78,6 +81,7 @@ class OperationStatistics:
             "cancelled": self.cancelled_count,
             "refused": self.refused_count,
             "slow": self.slow_count,
+            "failing": self.failing_count,
             "cpu_ms": round(self.cpu_ns / 1e6, 3),
             "wait": self.wait.summary(with_buckets=with_buckets),
             "run": self.run.summary(with_buckets=with_buckets),

@@ -16,6 +16,8 @@ from typing import Any
 
 #: Running actions listed of a backplane whose workers are all busy: what keeps 256 of them busy is seen in the first few.
 RUNNING_SHOWN = 8
+#: Of what goes first, so many are named: a queue of thousands is of few kinds.
+AHEAD_SHOWN = 3
 
 
 class Because(Enum):
@@ -112,6 +114,8 @@ class Standing:
     quota_left: int
     quota: int
     is_at_least: bool = False
+    #: Names of the first objects before it in its queue, AHEAD_SHOWN at most.
+    ahead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +135,9 @@ class Facts:
     #: None: nothing of the object is outstanding.
     route: str | None = None
     where: Where | None = None
-    #: Actions of the object that go first.
+    #: Actions of the object that go first, and the routes of the first AHEAD_SHOWN.
     ahead_count: int = 0
+    ahead: tuple[str, ...] = ()
     #: What of the object runs, what it awaits, and where it stands in a ready queue.
     running: Running | None = None
     awaited: tuple[Awaited, ...] = ()
@@ -215,9 +220,10 @@ def _of_the_action(facts: Facts) -> Iterator[Reason]:
 def _queued(facts: Facts) -> Iterator[Reason]:
     if facts.ahead_count:
         text = (
-            f"{_many(facts.ahead_count, 'action')} of {facts.object} before it: an object's actions run one at a time"
+            f"{_many(facts.ahead_count, 'action')} of {facts.object} before it{_named(facts.ahead, facts.ahead_count)}: "
+            "an object's actions run one at a time"
         )
-        yield Reason(Because.BEHIND, text, {"ahead": facts.ahead_count})
+        yield Reason(Because.BEHIND, text, {"ahead": facts.ahead_count, "routes": list(facts.ahead)})
     if facts.running is not None:
         yield _runs(Because.OBJECT_RUNS, f"{facts.object} is busy: it runs {facts.running.route}", facts.running)
     elif facts.standing is not None:
@@ -252,7 +258,9 @@ def _ready(facts: Facts, standing: Standing) -> Iterator[Reason]:
         yield Reason(Because.MORE_URGENT, text, {"objects": standing.higher_count, "priority": standing.priority})
     if standing.ahead_count:
         text = f"{at_least}{_many(standing.ahead_count, 'object')} before {facts.object} in ready queue {standing.priority}"
-        yield Reason(Because.QUEUE, text, {"objects": standing.ahead_count, "priority": standing.priority})
+        text += _named(standing.ahead, standing.ahead_count)
+        data = {"objects": standing.ahead_count, "priority": standing.priority, "first": list(standing.ahead)}
+        yield Reason(Because.QUEUE, text, data)
     if before >= facts.workers_count:
         running = ", ".join(_what_runs(one) for one in facts.busy[:RUNNING_SHOWN])
         more = f" and {before - RUNNING_SHOWN} more" if before > RUNNING_SHOWN else ""
@@ -319,6 +327,11 @@ def _worker(running: Running) -> str:
 
 def _many(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _named(names: tuple[str, ...], count: int) -> str:
+    """The first of `count`, in brackets; "": none is known."""
+    return f" ({', '.join(names)}{', ...' if count > len(names) else ''})" if names else ""
 
 
 def _ms(ns: int) -> float:

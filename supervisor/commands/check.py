@@ -1,4 +1,4 @@
-"""check: would this system come up? Nothing is started: each backplane constructs its components, describes them and ends.
+"""check: would this system come up? Each backplane constructs its components, describes them and ends; none is started.
 
 Found before anything runs: keys and values of the TOML, components that cannot be imported or constructed, missing and
 circular dependencies, routes served twice, and declared calls that would wait for themselves (A -> B -> A), or for each other.
@@ -18,11 +18,12 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import Config, ConfigError, load
 from ..direction import plan
+from ..metrics import extra
 from ..processes.description import Undescribed, registration_of
 from ..processes.spawn import process_config, start
 from . import cluster_store, node_keys, show
 from .cli import debug_option, is_debug, json_option
-from .systems import toml_of
+from .toml_files import toml_of
 
 
 @click.command("check")
@@ -30,7 +31,10 @@ from .systems import toml_of
 @json_option
 @debug_option
 def command(file: str | None, as_json: bool) -> None:
-    """Check the system of FILE (default: the one TOML in this folder) without starting it."""
+    """Check the system of FILE (default: the one TOML in this folder) without starting it.
+
+    Its components are imported and constructed, so their code runs: check only what you would start.
+    """
     config = msgspec.structs.replace(load(toml_of(file, "check")), debug=is_debug())
     registrations, problems = describe(config)
     findings = plan.find(registrations, config.replica_of, has_node=config.node is not None) if not problems else []
@@ -59,7 +63,8 @@ def describe(config: Config) -> tuple[list[Registration], list[str]]:
     node_keys.check(config)
     cluster_store.check(config, waits=False)
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    registrations, problems = [], []
+    registrations: list[Registration] = []
+    problems = [] if config.system.metrics is None or extra.is_installed() else [f"system.metrics: {extra.NEEDS}"]
     try:
         others = {name for alike in config.replicas.values() for name in alike[1:]}
         for name in config.backplane:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.errors import BackplaneError, InternalError
 
 from . import streams
 
@@ -168,14 +168,26 @@ def is_about_configuration(error: BackplaneError) -> bool:
 def _fail(ctx: click.Context, error: BaseException, message: str, code: int) -> NoReturn:
     is_config = isinstance(error, BackplaneError) and is_about_configuration(error)
     if ctx.find_root().meta.get("appbackplane.debug") and not is_config:  # where we read it helps nobody who wrote it
-        import traceback
-
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-        if isinstance(error, BackplaneError) and error.trace:
-            click.echo(f"remote traceback:\n{error.trace}", err=True)
+        _show_traceback(error)
     for line in getattr(error, "lines", (message,)):  # those that have found several things wrong
         _say(line)
     ctx.exit(code)
+
+
+def _show_traceback(error: BaseException) -> None:
+    import traceback
+
+    # An error of ours that was raised again, with a hint or after a second attempt, would be shown twice.
+    is_told_again = isinstance(error, BackplaneError) and isinstance(
+        error.__cause__ or error.__context__, BackplaneError
+    )
+    click.echo("".join(traceback.format_exception(error, chain=not is_told_again)), err=True, nl=False)
+    if isinstance(error, BackplaneError) and error.trace:
+        click.echo(f"remote traceback:\n{error.trace}", err=True)
+    elif isinstance(error, InternalError):
+        _say(
+            "no remote traceback: it is in the log (appbackplane logs); one comes with errors of a system that is up --debug"
+        )
 
 
 def _say(line: str) -> None:

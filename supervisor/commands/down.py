@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import time
 from contextlib import closing
 
 import click
@@ -10,6 +11,7 @@ import click
 from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import BackplaneError, DeadlineExceeded
 
+from ..processes.run_dir import holder, running_pid
 from . import show
 from .asking import Asker, ask
 from .cli import debug_option, json_option
@@ -23,6 +25,9 @@ TIMEOUT_S = 60.0
 TIMEOUT_S_MAX = 86_400
 #: What takes longer than this is said to be waited for; and longer than this, what for.
 _SILENT_MS, _PATIENT_MS = 1_000, 3_000
+#: An `up` has locked its run directory after so long: until then nobody can see it, and it would stay up.
+STARTING_S = 0.3
+_LOOK_S = 0.01
 #: Whoever waits for the end need not wait for what is told meanwhile.
 ANSWER_S = 1.0
 
@@ -42,6 +47,7 @@ ANSWER_S = 1.0
 def command(system: str | None, now: bool, timeout: float, as_json: bool) -> None:
     """Take the system down."""
     location = find(system)
+    _wait_while_it_starts(location, timeout)
     with closing(Asker(location)) as asker:
         asker.send("supervisor.down", {"now": now, "wait": True}, TIMEOUT_S_MAX)
         if not _is_down(asker.pidfd, location, timeout * 1e3):
@@ -55,6 +61,16 @@ def command(system: str | None, now: bool, timeout: float, as_json: bool) -> Non
         return
     click.echo(f"system {location.system!r} is down")
     show.unfinished(answer)
+
+
+def _wait_while_it_starts(location: Location, timeout_s: float) -> None:
+    """Until its supervisor listens, if one holds the run directory or may have been started a moment ago."""
+    began_s = time.monotonic()
+    while running_pid(location.run_dir) is None:
+        limit_s = STARTING_S if holder(location.run_dir) is None else timeout_s
+        if time.monotonic() - began_s >= limit_s:
+            return
+        time.sleep(_LOOK_S)
 
 
 def _is_down(pidfd: int, location: Location, timeout_ms: float) -> bool:

@@ -15,6 +15,8 @@ from .systems import find, system_option
 
 #: What has run for longer than this is named: somebody waits, or will.
 LONG_S = 2.0
+#: Failures of a timer in a row that the board counts (runtime/execution/endings.py), and that are named.
+FAILING_MIN = 3
 #: A sentinel tells in 10 ms what runs beside it, unless that keeps the interpreter to itself: then it is not waited for.
 NAMED_LIMIT_S = 0.2
 
@@ -28,7 +30,7 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
     """Show the system."""
     location = find(system)
     answer = ask(location, "supervisor.status", {"statistics": stats})
-    if not stats and not as_json and any(_running_s(backplane) >= LONG_S for backplane in answer["backplanes"]):
+    if not stats and not as_json and any(map(_is_to_be_named, answer["backplanes"])):
         answer = ask(location, "supervisor.status", {"statistics": True, "limit": NAMED_LIMIT_S})
     if as_json:
         show.as_json(answer)
@@ -54,7 +56,7 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
         [_row(backplane) for backplane in answer["backplanes"]],
         less=("OS PRIORITY", "LIMIT", "CPU", "RESTARTS", "PID"),
     )
-    for line in [*_remarks(answer), *_remarks_on_what_runs(answer)]:
+    for line in [*_remarks(answer), *_remarks_on_what_runs(answer), *_remarks_on_timers(answer)]:
         click.echo(line)
     if stats:
         for backplane in answer["backplanes"]:
@@ -150,6 +152,31 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
 def _running_s(backplane: dict[str, Any]) -> float:
     """How long the action has run that runs longest."""
     return (backplane["board"] or {}).get("running_for") or 0.0
+
+
+def _is_to_be_named(backplane: dict[str, Any]) -> bool:
+    """Whether something in it needs a remark that only its statistics can tell."""
+    return _running_s(backplane) >= LONG_S or _failing_count(backplane) > 0
+
+
+def _failing_count(backplane: dict[str, Any]) -> int:
+    return int((backplane["board"] or {}).get("failing", 0))
+
+
+def _remarks_on_timers(answer: dict[str, Any]) -> list[str]:
+    """Those that fail each time: nobody has called them, so nobody else is told."""
+    remarks = []
+    for backplane in answer["backplanes"]:
+        told = backplane.get("statistics") or {"operations": {}}
+        found = [
+            f"{backplane['name']}: {name} has failed {account['failing']} times in a row"
+            for name, account in told["operations"].items()
+            if account.get("failing", 0) >= FAILING_MIN
+        ]
+        if not found and (count := _failing_count(backplane)):
+            found = [f"{backplane['name']}: {show.counted(count, 'timer')} failing each time"]
+        remarks += [f"{line} (appbackplane logs --backplane {backplane['name']})" for line in found]
+    return remarks
 
 
 def _remarks_on_what_runs(answer: dict[str, Any]) -> list[str]:

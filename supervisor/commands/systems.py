@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from appbackplane.transport.addressing import default_run_dir
+from appbackplane.transport.addressing import RUN_LINK, run_dir_bases, state_home
 from appbackplane.transport.discovery import Location, locate
 from appbackplane.transport.errors import CallerError
-from appbackplane.transport.lifeline import check_trusted, nearest
+from appbackplane.transport.lifeline import check_trusted, find_living, nearest
 
 from ..processes.run_dir import listener, running_pid
+from .toml_files import tomls_here
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -41,7 +43,7 @@ def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -
     from click.shell_completion import CompletionItem  # for the shell alone
 
     found = [CompletionItem(one.system, help="running") for one in running_systems()]
-    found += [CompletionItem(str(path)) for path in sorted(Path().glob("*.toml")) if is_system(path)]
+    found += [CompletionItem(str(path)) for path in tomls_here()]
     return [item for item in found if item.value.startswith(incomplete)]
 
 
@@ -53,19 +55,27 @@ def find(system: str | None) -> Location:
     if system is not None and os.path.isdir(system) and running_pid(Path(system)) is not None:
         target = Path(system)  # a name that is also a folder here, and that folder a run directory
     try:
-        return locate(target)
+        return find_living(locate(target))
     except CallerError as error:
         raise click.UsageError(error.message) from error
 
 
 def running_systems() -> list[Location]:
-    """Those of this user that run under their default run directory."""
-    base = default_run_dir("any").parent
+    """Those of this user that run under a default run directory, in whatever environment they were started."""
+    run_dirs = [entry for base in run_dir_bases() for entry in _entries(base)]
+    for folder in _entries(state_home() / "appbackplane"):
+        with suppress(OSError):  # no link: it never ran under a default run directory
+            run_dirs.append((folder / RUN_LINK).readlink())
+    known = {run_dir.resolve(): run_dir for run_dir in reversed(run_dirs) if running_pid(run_dir) is not None}
+    return [Location(run_dir, run_dir.name) for run_dir in sorted(known.values(), key=lambda each: each.name)]
+
+
+def _entries(folder: Path) -> list[Path]:
+    """[] where there is no such folder, or it is somebody else's."""
     try:
-        entries = sorted(base.iterdir())
+        return [entry for entry in folder.iterdir() if entry.is_dir()]
     except OSError:
         return []
-    return [Location(entry, entry.name) for entry in entries if entry.is_dir() and running_pid(entry) is not None]
 
 
 def check_running(location: Location) -> int:
@@ -88,41 +98,12 @@ def named_once(named: str | None, system: str | None) -> str | None:
     return system if named is None else named
 
 
-def toml_of(file: str | None, verb: str) -> Path:
-    """The TOML that was named, or the one here. Raises `UsageError`."""
-    if file == "":  # as a path it would be this folder
-        raise click.UsageError(f"which system? The name of its TOML is empty: appbackplane {verb} FILE")
-    found = toml_here() if file is None else Path(file)
-    if found is None:
-        raise click.UsageError(
-            f"which system? There is not exactly one TOML of a system here: appbackplane {verb} FILE"
-        )
-    return found
-
-
-def toml_here() -> Path | None:
-    """The one TOML in this folder that has a [system]; None when there is none, or more than one."""
-    found = [path for path in sorted(Path(os.curdir).glob("*.toml")) if is_system(path)]
-    return found[0] if len(found) == 1 else None
-
-
 def _only_one() -> str | Path:
-    here = toml_here()
-    if here is not None:
-        return here
+    here = tomls_here()
+    if len(here) == 1:
+        return here[0]
     running = running_systems()
     if len(running) == 1:
         return running[0].run_dir
     names = ", ".join(location.system for location in running) or "none"
     raise click.UsageError(f"which system? Say -s NAME, -s DIR or -s FILE.toml (running: {names})")
-
-
-def is_system(path: Path) -> bool:
-    """Whether this is the TOML of one."""
-    import tomllib  # not where the system is named
-
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError):
-        return False
-    return "system" in table and "backplane" in table

@@ -20,6 +20,7 @@ import msgspec
 
 from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
+from appbackplane.transport.lifeline import find_living
 
 from ..config import Config, load
 from ..logs.collector import folder_of
@@ -29,7 +30,7 @@ from ..processes.run_dir import already_running, running_pid
 from . import cluster_store, node_keys, show
 from .asking import ask
 from .cli import FAILED, debug_option, is_debug, json_option
-from .systems import toml_of
+from .toml_files import toml_of
 
 if TYPE_CHECKING:
     from ..metrics.port import MetricsPort
@@ -80,6 +81,7 @@ def _in_foreground(config: Config, ready_fd: int | None) -> None:
             ready_fd = None
 
     try:
+        _check_runs_nowhere_else(config)
         shown = Output(_STDERR) if ready_fd is None else None
         with ExitStack() as stack:
             notices = []
@@ -96,6 +98,14 @@ def _in_foreground(config: Config, ready_fd: int | None) -> None:
         click.get_current_context().exit(FAILED)
 
 
+def _check_runs_nowhere_else(config: Config) -> None:
+    """Raises `FailedPrecondition` where cron or a service has started it, with another run directory."""
+    location = Location(Path(config.run_dir), config.system.name, is_given=config.system.run_dir is not None)
+    found = find_living(location)
+    if found != location:
+        raise already_running(found.run_dir, running_pid(found.run_dir))
+
+
 def _metrics_port(config: Config, address: str) -> MetricsPort:
     from ..metrics.port import MetricsPort  # a web server: a fifth of all imports
 
@@ -104,6 +114,7 @@ def _metrics_port(config: Config, address: str) -> MetricsPort:
 
 
 def _detached(config: Config, *, as_json: bool) -> None:
+    _check_runs_nowhere_else(config)
     pid = running_pid(Path(config.run_dir))
     if pid is not None:
         raise already_running(Path(config.run_dir), pid)

@@ -1,4 +1,4 @@
-"""why: the chain of reasons why a call or an object waits, across backplanes."""
+"""why: the chain of reasons why a call or an object waits, across backplanes. Without a name, of the longest wait."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ TIMEOUT_S = 10.0
 
 
 @click.command("why")
-@click.argument("asked", metavar="NAME", shell_complete=routes)
+@click.argument("asked", metavar="[NAME]", required=False, shell_complete=routes)
 @system_option
 @click.option("--stack", is_flag=True, help="With the stack of what runs.")
 @json_option
 @debug_option
-def command(asked: str, system: str | None, stack: bool, as_json: bool) -> None:
-    """Tell why NAME waits: an object, a call, or the oldest call of a route."""
-    answer = ask(find(system), "supervisor.why", {"asked": asked, "stack": stack}, TIMEOUT_S)
+def command(asked: str | None, system: str | None, stack: bool, as_json: bool) -> None:
+    """Tell why NAME waits: an object, a call, or the oldest call of a route. Default: what waits longest in the system."""
+    location = find(system)
+    if asked is None:
+        longest = _longest(ask(location, "supervisor.status", {"statistics": True}))
+        if longest is None:
+            _tell_nothing(as_json=as_json)
+            return
+        asked = longest
+    answer = ask(location, "supervisor.why", {"asked": asked, "stack": stack}, TIMEOUT_S)
     if as_json:
         show.as_json(answer)
         return
@@ -34,6 +41,23 @@ def command(asked: str, system: str | None, stack: bool, as_json: bool) -> None:
             click.echo(f"  {reason['text']}")
             for line in reason.get("stack", "").splitlines():
                 click.echo(f"    {line}")
+
+
+def _longest(answer: dict[str, Any]) -> str | None:
+    """The call or the object that has waited longest, of those that its backplanes name; None: nothing waits."""
+    waits: list[tuple[float, str]] = []
+    for backplane in answer["backplanes"]:
+        oldest = (backplane["statistics"] or {}).get("oldest", {})
+        waits += [(one["oldest_ms"], one["object"]) for one in oldest.get("objects", ())]
+        waits += [(one["age_ms"], one["call"]) for one in oldest.get("calls", ())]
+    return max(waits)[1] if waits else None
+
+
+def _tell_nothing(*, as_json: bool) -> None:
+    if as_json:
+        show.as_json({"steps": []})
+    else:
+        click.echo("nothing waits")
 
 
 def _heading(step: dict[str, Any]) -> str:

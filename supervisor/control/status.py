@@ -153,6 +153,7 @@ def _board(slot: BoardSlot, now_ns: int) -> dict[str, Any]:
         "throttled": slot.throttled_count,
         "slow": slot.slow_count,
         "boosts": slot.boosts_count,
+        "failing": slot.failing_count,
         "highest_priority": slot.highest_priority,
     }
 

@@ -117,10 +117,20 @@ class Child:
     hook_histories: dict[str, RestartHistory] = field(default_factory=dict)
     #: Why it is not as it should be; kept after a restart, for whoever asks.
     reason: str | None = None
+    #: It has not been up since it died.
+    has_died: bool = False
 
     @property
     def is_living(self) -> bool:
         return self.phase in LIVING
+
+    @property
+    def problem(self) -> str | None:
+        """Why it does not do its part in a system that is up; None: it does, or nobody wants it back (restart.type)."""
+        if self.phase is Phase.FAILED:
+            return self.reason
+        is_missed = self.has_died and self.phase is not Phase.ENDED
+        return f"{self.reason}; it is being started again" if is_missed else None
 
     @property
     def is_in_service(self) -> bool:
@@ -176,6 +186,12 @@ class Child:
     def _refuses(self, component: str) -> ModuleState | None:
         failure = self.failures.get(component)
         return failure.to if failure is not None and (failure.is_given_up or failure.retry_ns is not None) else None
+
+    def die(self, reason: str) -> None:
+        self.reason, self.has_died = reason, True
+
+    def see_up(self, now_ns: int) -> None:
+        self.up_since_ns, self.has_been_up, self.has_died = now_ns, True, False
 
     def has_begun(self) -> bool:
         """Some of its components have left the bottom: it cannot be taken for one that was just started."""

@@ -213,7 +213,7 @@ class Director:
                 if not is_in_order:
                     self._effects += draining.cut(self.children, child)
             return
-        child.reason = reason
+        child.die(reason)
         # At first start nobody gets a second try at being constructed; who has come so far is judged as ever.
         is_let_go = child.registration is not None and not is_wanted_back(child.policy, is_normal=is_normal)
         if self.mode == "starting" and repeats and not is_let_go:
@@ -374,7 +374,7 @@ class Director:
         targets = self.movement.targets(self.movement.standings())
         for child in self.children.values():
             if child.up_since_ns is None and not child.is_leaving and child.has_reached(targets):
-                child.up_since_ns, child.has_been_up = now_ns, True
+                child.see_up(now_ns)
                 if self.mode == "up":
                     up = "up again" if child.restarts else "up"
                     self._effects.append(Say(f"backplane {child.name!r}: {up}, generation {child.generation}"))

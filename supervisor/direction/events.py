@@ -166,11 +166,15 @@ class Exited:
     code: int
     #: The last line it wrote: why, when it was an exception.
     last_words: str = ""
+    #: Whether the kernel killed it for its memory.
+    is_out_of_memory: bool = False
 
     @property
     def obituary(self) -> str:
         """How it ended, in a few words."""
         how = f"killed by signal {-self.code}" if self.code < 0 else f"exited with {self.code}"
+        if self.is_out_of_memory:
+            how = f"out of memory: killed by the kernel (signal {-self.code})"
         return f"{how}: {self.last_words}" if self.last_words and self.code != 0 else how
 
 

@@ -116,8 +116,8 @@ class Movement:
 
     def problems(self) -> list[str]:
         """What keeps the system from being whole, a line each; what is being tried again included."""
-        given_up = (child for child in self._children.values() if child.phase is Phase.FAILED)
-        lines = [f"backplane {child.name!r}: {child.reason}" for child in given_up]
+        problems = ((child.name, child.problem) for child in self._children.values())
+        lines = [f"backplane {name!r}: {problem}" for name, problem in problems if problem is not None]
         for child, name, failure in self.failures():
             held_up = self.held_up_by(child.node(name))
             because = f"; waiting for it: {', '.join(held_up)}" if held_up else ""

@@ -7,7 +7,6 @@ of it to ask the programs of Spark what they would run on. What the facts mean i
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import platform
@@ -26,6 +25,7 @@ from appbackplane.transport.addressing import default_run_dir, supervisor_socket
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition
 from appbackplane.transport.link import Link
 
+from ..metrics import extra as metrics_extra
 from ..processes import cgroups
 from ..processes.cgroup_layout import BURST_FILE, SHARED
 from ..processes.run_dir import RunDir
@@ -100,7 +100,7 @@ def look() -> Machine:
         spark_because=spark_because,
         java=java,
         java_because=java_because,
-        has_prometheus=importlib.util.find_spec("prometheus_client") is not None,
+        has_prometheus=metrics_extra.is_installed(),
     )
 
 

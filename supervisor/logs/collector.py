@@ -18,7 +18,7 @@ from typing import Any
 
 from appbackplane.runtime.execution.log_ring import RingReader
 from appbackplane.runtime.observation.log_line import LogLine, decode, encode
-from appbackplane.transport.addressing import SUPERVISOR
+from appbackplane.transport.addressing import RUN_LINK, SUPERVISOR
 
 from ..config import Config
 from .file import LogFile
@@ -56,6 +56,8 @@ def open_log(config: Config) -> LogFile:
         if folder.resolve() != usual.resolve():
             usual.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _link(usual, folder)
+    with suppress(OSError):  # only for those whose environment leads to another run directory
+        _link(folder / RUN_LINK, run_dir)
     _link(run_dir / LINK, folder)
     return file
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from appbackplane.transport.addressing import SUPERVISOR, default_run_dir
+from appbackplane.transport.addressing import SUPERVISOR, default_run_dir, state_home
 
 #: In the run directory: leads to the folder, wherever it is, while the system runs.
 LINK = "log"
@@ -22,12 +22,6 @@ LAST_WORDS = "supervisor.err"
 #: In the folder: which names there are to ask for.
 NAMES = "names.json"
 _FILE = re.compile(r"(\d{8,})\.jsonl")
-
-
-def state_home() -> Path:
-    """Where programs keep what is to outlive them (XDG Base Directory Specification)."""
-    given = os.environ.get("XDG_STATE_HOME")
-    return Path(given) if given and os.path.isabs(given) else Path("~/.local/state").expanduser()
 
 
 def default_folder(system: str, run_dir: Path) -> Path:

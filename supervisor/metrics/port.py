@@ -1,7 +1,8 @@
-"""Metrics port: where Prometheus asks. One thread of the supervisor's process, which asks the supervisor as any client does.
+"""Metrics port: where Prometheus asks. Threads of the supervisor's process, which ask the supervisor as any client does.
 
-So a scrape never holds up the loop, and what it says is what `status --stats` says. One scrape at a time, each with a time
-limit; loopback unless the configuration says otherwise (config.py). The text is prometheus-client's, an extra: `[metrics]`.
+So a scrape never holds up the loop, and what it says is what `status --stats` says. A thread for each connection, so that a
+client that sends half a request delays nobody; `CONNECTIONS_MAX` of them, beyond which the oldest is hung up on. Loopback
+unless the configuration says otherwise (config.py). The text is prometheus-client's, an extra: `[metrics]`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -17,11 +19,14 @@ from appbackplane.transport.errors import BackplaneError, FailedPrecondition
 
 from .address import host_and_port
 from .exposition import Exposition
+from .extra import NEEDS
 from .metric import Counted
 
 PATH = "/metrics"
-#: How long whoever connects may take to ask and to read: others wait meanwhile.
+#: How long a client may be silent while it asks, or read nothing while it is answered.
 CLIENT_LIMIT_S = 5.0
+#: Connections that are served side by side: two Prometheus servers and a person need three.
+CONNECTIONS_MAX = 8
 
 
 class MetricsPort:
@@ -32,11 +37,11 @@ class MetricsPort:
         try:
             import prometheus_client  # an extra
         except ImportError:
-            raise FailedPrecondition(
-                "[system] metrics needs prometheus-client: pip install 'appbackplane[metrics]'"
-            ) from None
+            raise FailedPrecondition(f"[system] metrics {NEEDS}") from None
         self._prometheus = prometheus_client
         self._look, self._exposition = look, Exposition()
+        #: One answer at a time is made: the exposition remembers names, and more at once take no less time.
+        self._making = threading.Lock()
         host, port = host_and_port(address)
         try:
             self._server = _server(host, port)
@@ -51,11 +56,8 @@ class MetricsPort:
 
     def close(self) -> None:
         """Hang up, also on whoever is being served: nobody keeps a system from going down."""
-        served = self._server.served
-        if served is not None:
-            with suppress(OSError):  # it has just been served
-                served.shutdown(socket.SHUT_RDWR)
         self._server.shutdown()
+        self._server.hang_up()
         self._thread.join()
         self._server.server_close()
 
@@ -65,7 +67,8 @@ class MetricsPort:
         if environ["REQUEST_METHOD"] != "GET":
             return _said(start, "405 Method Not Allowed", "only GET\n")
         try:
-            text = self._text(self._look())
+            with self._making:
+                text = self._text(self._look())
         except BackplaneError as error:
             return _said(start, "503 Service Unavailable", f"{error.message}\n")
         start("200 OK", [("Content-Type", self._prometheus.CONTENT_TYPE_LATEST)])
@@ -115,18 +118,51 @@ class _Handler(WSGIRequestHandler):
         """A scrape is not worth a line."""
 
 
-class _Server(WSGIServer):
+class _Server(ThreadingMixIn, WSGIServer):
     """Its name is not looked up, which may take seconds, and a client that goes away is no error."""
 
-    #: The connection that is being served.
-    served: socket.socket | None = None
+    #: Closing waits for them: one that still asks the supervisor has sockets open.
+    daemon_threads = False
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        #: The connections that are served, the oldest first, and those of them that were hung up on.
+        self.served: list[socket.socket] = []
+        self._hung_up: set[socket.socket] = set()
+        self._serving = threading.Lock()
+        super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self.served = request
-        try:
+        with self._serving:
+            waiting = [each for each in self.served if each not in self._hung_up]
+            if len(waiting) >= CONNECTIONS_MAX:
+                self._hang_up(waiting[0])
+            # Who was hung up on may still wait for the supervisor: as many more, and their threads have a bound, too.
+            is_full = len(self.served) >= 2 * CONNECTIONS_MAX
+            if not is_full:
+                self.served.append(request)
+        if is_full:
+            self.shutdown_request(request)
+        else:
             super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
         finally:
-            self.served = None
+            with self._serving:
+                self.served.remove(request)
+                self._hung_up.discard(request)
+
+    def hang_up(self) -> None:
+        """On all that are served."""
+        with self._serving:
+            for each in self.served:
+                self._hang_up(each)
+
+    def _hang_up(self, served: socket.socket) -> None:
+        self._hung_up.add(served)
+        with suppress(OSError):  # it has just been served
+            served.shutdown(socket.SHUT_RDWR)
 
     def server_bind(self) -> None:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -145,7 +181,7 @@ class _ServerOf6(_Server):
 
 def _server(host: str, port: int) -> _Server:
     """Raises OSError."""
-    return (_ServerOf6 if ":" in host else _Server)((host, port), _Handler)
+    return (_ServerOf6 if ":" in host else _Server)((host, port))
 
 
 def _said(start: Callable[..., Any], status: str, text: str) -> list[bytes]:

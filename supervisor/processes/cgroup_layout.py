@@ -37,21 +37,21 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """Where the cpu controller may be: its version, its mount, and the folder of the group that we are in."""
+    """Where a controller may be: its version, its mount, and the folder of the group that we are in."""
 
     version: int
     mount: str
     own: str
 
 
-def hierarchies(cgroup: str, mountinfo: str) -> list[Hierarchy]:
+def hierarchies(cgroup: str, mountinfo: str, controller: str = "cpu") -> list[Hierarchy]:
     """From /proc/self/cgroup and /proc/self/mountinfo: those to be tried, v1 first, since a controller that is mounted
     there is not to be had in v2.
     """
     paths = {}
     for line in cgroup.splitlines():
         _, controllers, path = line.split(":", 2)
-        if "cpu" in controllers.split(","):
+        if controller in controllers.split(","):
             paths[1] = path
         elif not controllers:
             paths[2] = path
@@ -60,7 +60,7 @@ def hierarchies(cgroup: str, mountinfo: str) -> list[Hierarchy]:
         before, _, after = line.partition(" - ")
         fields, (kind, _, options) = before.split(), after.split(" ", 2)
         version = {"cgroup": 1, "cgroup2": 2}.get(kind)
-        if version is None or version not in paths or (version == 1 and "cpu" not in options.split(",")):
+        if version is None or version not in paths or (version == 1 and controller not in options.split(",")):
             continue
         root, mount = _unescaped(fields[3]), _unescaped(fields[4])
         own = _below(paths[version], root)

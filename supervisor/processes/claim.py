@@ -40,6 +40,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     mark: str
     cgroup: str | None = None
     left: tuple[Life, ...] = ()
+    #: The TOML that it was started with; "": an older version has not written it.
+    file: str = ""
 
     def is_held(self) -> bool:
         """Whether the process that wrote it lives: that one, and no other with its number."""
@@ -54,12 +56,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.left, Life(pid=self.pid, mark=self.mark, cgroup=self.cgroup))[-LEFT_MAX:]
 
 
-def claim(system: str, left: tuple[Life, ...]) -> Claim:
+def claim(system: str, left: tuple[Life, ...], file: str = "") -> Claim:
     """Ours."""
     pid = os.getpid()
     ticks = began(pid)
     assert ticks is not None, "we live"
-    return Claim(system=system, pid=pid, began=ticks, since_s=time.time(), mark=secrets.token_hex(16), left=left)
+    mark = secrets.token_hex(16)
+    return Claim(system=system, pid=pid, began=ticks, since_s=time.time(), mark=mark, left=left, file=file)
 
 
 def read(fd: int) -> Claim | None:

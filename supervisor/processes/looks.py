@@ -16,6 +16,7 @@ from appbackplane.runtime.execution.stacks import ASKED, FORCED
 from ..direction.events import Looked, Sight
 from ..direction.health import HealthWatch
 from .board_file import BoardFile
+from .out_of_memory import OutOfMemory, counter_of
 from .placement import Placement
 from .spawn import Process
 
@@ -25,6 +26,8 @@ class Looks:
 
     def __init__(self, health: HealthWatch, board: BoardFile, placement: Placement) -> None:
         self._health, self._board, self._placement = health, board, placement
+        #: Judges how those ended who are gone.
+        self.memory = OutOfMemory(counter_of())
         #: When the next is due.
         self.due_ns = 0
 
@@ -41,6 +44,7 @@ class Looks:
 
     def _look(self, now_ns: int, processes: Iterable[Process]) -> Looked:
         self.due_ns = now_ns + self._health.look_every_ns
+        self.memory.look()
         suspects = self._health.suspects()
         sights = {}
         for process in processes:

@@ -39,17 +39,26 @@ _BACKPLANE_SOCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*-(\d+)\.sock")
 class RunDir:
     """A locked run directory. The lock is held until `close`, or until the process dies."""
 
-    def __init__(self, path: Path, system: str) -> None:
-        """Raises `FailedPrecondition` when a supervisor runs there, or the folder is not private."""
+    def __init__(self, path: Path, system: str, file: str = "") -> None:
+        """`file`: the TOML of the system. Raises `FailedPrecondition` when a supervisor runs there, or the folder is not
+        private, or cannot be written.
+        """
         self.path = path
         _make_private(path)
-        self._lock_fd = _lock(path)
+        try:
+            self._lock_fd = _lock(path)
+        except OSError as error:
+            raise _unwritable(path, error) from error
         before = claim.read(self._lock_fd)
         #: Of supervisors that were killed; `reclaim` cleans up after them.
         self.left = before.lives() if before is not None else ()
         #: Those that have it locked are named by this; what is not cleaned up yet is not forgotten, should we be killed.
-        self._claim = claim.claim(system, self.left)
-        claim.write(self._lock_fd, self._claim)
+        self._claim = claim.claim(system, self.left, file)
+        try:
+            claim.write(self._lock_fd, self._claim)
+        except OSError as error:
+            os.close(self._lock_fd)
+            raise _unwritable(path, error) from error
         #: Above every generation whose sockets were left here: an old process that has not noticed yet that its
         #: supervisor was killed shares no name with ours.
         self.first_generation = 1
@@ -111,25 +120,35 @@ def already_running(path: Path, pid: int | None = None) -> FailedPrecondition:
     held = _holder(path)
     if held is None:
         return FailedPrecondition(f"already running, pid {pid or 'unknown'} (run directory {path})")
+    started_from = f", started from {held.file}" if held.file else ""
     return FailedPrecondition(
-        f"system {held.system!r} is already running, pid {held.pid} (run directory {path}, since {held.since()})"
+        f"system {held.system!r} is already running, pid {held.pid} "
+        f"(run directory {path}, since {held.since()}{started_from})"
+    )
+
+
+def _unwritable(path: Path, error: OSError) -> FailedPrecondition:
+    return FailedPrecondition(
+        f"run directory {path} cannot be written: {error.strerror}: make room there, or choose another [system] run_dir"
     )
 
 
 def _holder(path: Path) -> claim.Claim | None:
     """Who has it locked: it writes its claim a moment after the lock, over that of whoever was killed before it."""
     end_s = time.monotonic() + _CLAIM_S
-    while True:
-        try:
-            with open(path / LOCK, "rb") as file:
-                found = claim.read(file.fileno())
-        except OSError:
-            return None
-        if found is not None and found.is_held():
-            return found
-        if time.monotonic() > end_s:
-            return None
+    while (found := holder(path)) is None and time.monotonic() <= end_s and (path / LOCK).exists():
         time.sleep(_LOOK_S)
+    return found
+
+
+def holder(path: Path) -> claim.Claim | None:
+    """The supervisor that has it locked, although it may not listen yet; None: nobody."""
+    try:
+        with open(path / LOCK, "rb") as file:
+            found = claim.read(file.fileno())
+    except OSError:
+        return None
+    return found if found is not None and found.is_held() else None
 
 
 @dataclass(frozen=True, slots=True)

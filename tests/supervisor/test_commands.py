@@ -11,19 +11,21 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
-from appbackplane.supervisor.commands import main, show, status
+from appbackplane.supervisor.commands import down, main, show, status
 from appbackplane.supervisor.commands.call import TIMEOUT_S_MAX
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
-from appbackplane.supervisor.processes.run_dir import running_pid
+from appbackplane.supervisor.processes.run_dir import RunDir, running_pid
 from appbackplane.transport import connect
+from appbackplane.transport.errors import InternalError
 from appbackplane.transport.request import TIMEOUT_MAX_S
-from tests.waiting import EVERY_S, Limit
+from tests.waiting import EVERY_S, Limit, wait_until
 
 from .conftest import LIMIT_S, MODULE, TOML, RunningSystem
 
@@ -159,6 +161,25 @@ WRONG_USAGE = {
 }
 
 
+def test_down_waits_for_a_system_that_is_just_starting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was "not running", and came up a moment after the person had turned away."""
+    locked = RunDir(folder / "run", "demo")
+    looks = iter([None, None, None, os.getpid()])
+    monkeypatch.setattr(down, "STARTING_S", 0.0)
+    monkeypatch.setattr(down, "running_pid", lambda _run_dir: next(looks))
+    assert "not running" in error_of(run("down"), FAILED)
+    assert list(looks) == [], "it was looked for until it listened"
+    locked.close()
+
+
+def test_down_right_behind_up_leaves_nothing(folder: Path, start: Callable[..., RunningSystem]) -> None:
+    """From the lock on it is known that a supervisor comes."""
+    system = start()
+    wait_until((folder / "run" / "lock").exists)
+    assert run("down").exit_code == DONE
+    assert system.wait_down() == 0
+
+
 @pytest.mark.parametrize("case", WRONG_USAGE)
 def test_wrong_usage_is_one_line_and_exit_code_2(folder: Path, case: str) -> None:
     """A script must tell its own mistake from a system that fails."""
@@ -170,6 +191,47 @@ def test_without_a_system_the_person_is_asked_which(folder: Path) -> None:
     """Guessing among several would take down the wrong one."""
     (folder / "demo.toml").unlink()
     assert "which system?" in error_of(run("down"), WRONG)
+
+
+BROKEN_TOMLS = {
+    "syntax": (b'[system]\nname = "demo\n', "demo.toml: not TOML", "line 2"),
+    "a mistyped table": (b'[sytem]\nname = "demo"\n', "demo.toml: ", "system"),
+    "no backplane": (b'[system]\nname = "demo"\n', "demo.toml: ", "[backplane.main]"),
+    "binary": (b"\xff\xfe\0", "demo.toml: cannot be read: not UTF-8", "position 0"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_TOMLS)
+@pytest.mark.parametrize("verb", ["up", "check"])
+def test_the_one_toml_here_is_read_although_it_is_broken(folder: Path, verb: str, case: str) -> None:
+    """`which system?` would send the person to look for a file that lies before them."""
+    content, *said = BROKEN_TOMLS[case]
+    (folder / "demo.toml").write_bytes(content)
+    result = run(verb)
+    assert result.exit_code == WRONG
+    assert all(part in result.stderr for part in said), result.stderr
+    assert "which system?" not in result.stderr
+
+
+@pytest.mark.parametrize("case", ["syntax", "a mistyped table", "binary"])
+def test_a_broken_toml_here_is_named_and_no_other_system_is_taken(folder: Path, case: str) -> None:
+    """`down` in the folder of one system would take down another, the only one that runs."""
+    (folder / "demo.toml").write_bytes(BROKEN_TOMLS[case][0])
+    assert "demo.toml: " in error_of(run("status"), WRONG)
+
+
+def test_without_any_toml_up_names_the_command_that_makes_one(folder: Path) -> None:
+    """A TOML of another program is none of ours, and the project file is none either."""
+    (folder / "demo.toml").unlink()
+    (folder / "ruff.toml").write_text("line-length = 100\n")
+    (folder / "pyproject.toml").write_text("not TOML")
+    assert "appbackplane new NAME" in error_of(run("up"), WRONG)
+
+
+def test_of_several_tomls_none_is_taken_and_all_are_named(folder: Path) -> None:
+    """Whoever is asked which one has to know which ones there are."""
+    (folder / "other.toml").write_text(TOML.format(system="", index=""))
+    assert "demo.toml, other.toml" in error_of(run("check"), WRONG)
 
 
 def test_every_problem_of_a_toml_is_a_line(folder: Path) -> None:
@@ -188,6 +250,27 @@ def test_a_bug_is_a_line_and_its_traceback_only_under_debug(folder: Path, monkey
     assert "Traceback" in run("status", "--debug").stderr
 
 
+def test_debug_shows_each_traceback_once(up: RunningSystem) -> None:
+    """Of an error that was raised again with a hint, both were shown, and the person compared them."""
+    said = run("call", "index.echo", "text=x", "--timeout", "0.000001", "--debug").stderr
+    assert said.count("Traceback") == 1 and "--timeout gives it longer" in said
+    assert run("call", "index.ecko", "--debug").stderr.count("Traceback") == 1
+
+
+def test_debug_says_where_a_remote_traceback_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It travels only if the system was brought up with --debug; without a word the person believes that there is none."""
+    error = InternalError("index.echo: ValueError: no luck")
+
+    def fail(_system: str | None) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr("appbackplane.supervisor.commands.status.find", fail)
+    assert "no remote traceback: it is in the log (appbackplane logs)" in run("status", "--debug").stderr
+    error.trace = "raise ValueError"
+    said = run("status", "--debug").stderr
+    assert "remote traceback:\nraise ValueError\n" in said and "no remote traceback" not in said
+
+
 def test_status_tells_people_and_programs_the_same(up: RunningSystem) -> None:
     """Columns for the eye, one JSON document for the rest."""
     shown = run("status").stdout.splitlines()
@@ -202,10 +285,14 @@ def test_status_tells_people_and_programs_the_same(up: RunningSystem) -> None:
 
 
 def test_statistics_show_what_operations_did(up: RunningSystem) -> None:
-    """How often, and how long."""
+    """How often, and how long. An answer leaves before its action is booked."""
     run("call", "index.echo", "text=x")
-    shown = run("status", "--stats").stdout
-    assert next(line for line in shown.splitlines() if line.startswith("index.echo")).split()[1] == "1"
+
+    def count() -> str:
+        shown = run("status", "--stats").stdout.splitlines()
+        return next(line for line in shown if line.startswith("index.echo")).split()[1]
+
+    wait_until(lambda: count() == "1", count)
 
 
 def test_routes_lists_what_can_be_called(up: RunningSystem) -> None:
@@ -301,6 +388,36 @@ def test_status_names_what_hangs(
     system.wait_down()
 
 
+def test_why_without_a_name_is_about_the_longest_wait(folder: Path, start: Callable[..., RunningSystem]) -> None:
+    """Who asks why all is slow does not know a name yet."""
+    system = start(module=HOLDS)
+    system.wait_up()
+    wait_until(lambda: run("why").stdout == "nothing waits\n")
+    with connect(folder / "run") as client:
+        os.mkfifo(folder / "now")  # to read it waits for a writer
+        held = client.submit("index.hold", until=str(folder / "now"))
+        wait_until(lambda: "it runs" in run("why").stdout, lambda: run("why").stdout)
+        (folder / "now").write_text("")
+        held.result()
+    system.signal(signal.SIGTERM)
+    system.wait_down()
+
+
+def test_status_names_a_timer_that_fails_each_time(folder: Path, start: Callable[..., RunningSystem]) -> None:
+    """All was well, as far as anybody could see."""
+    beat = "    @every(0.01)\n    def beat(self) -> None:\n        raise ValueError\n"
+    fails = f"class Index(Component):\n    from appbackplane.runtime import every\n{beat}"
+    system = start(module=MODULE.replace("class Index(Component):", fails))
+    system.wait_up()
+    wait_until(lambda: "index.beat has failed" in run("status").stdout, lambda: run("status").stdout)
+    line = next(line for line in run("status").stdout.splitlines() if "has failed" in line)
+    assert re.fullmatch(
+        r"index: index\.beat has failed \d+ times in a row \(appbackplane logs --backplane index\)", line
+    )
+    system.signal(signal.SIGTERM)
+    system.wait_down()
+
+
 def test_detached_it_returns_once_the_system_is_up(folder: Path) -> None:
     """The next line of a script may call it."""
     result = run("up", "--detach", "--json")
@@ -314,6 +431,26 @@ def test_detached_it_returns_once_the_system_is_up(folder: Path) -> None:
     assert not (folder / "run").exists()
     assert Path(answer["log"]) == folder / "run.log"
     assert run("logs", "--lines", "1", "--json").exit_code == DONE
+
+
+def test_a_system_is_found_from_another_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cron and sudo change XDG_RUNTIME_DIR: `down` said "not running", and `up` blamed the log folder."""
+    toml = folder / "demo.toml"
+    toml.write_text(TOML.format(system="", index="").replace('run_dir = "run"', ""))
+    place = folder / "xdg" / "appbackplane" / "demo"
+    assert run("up", "--detach").exit_code == DONE
+    try:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / "another"))
+        assert json.loads(run("status", "-s", "demo", "--json").stdout)["state"] == "up"
+        assert [each["run_dir"] for each in json.loads(run("list", "--json").stdout)] == [str(place)]
+        for words in (("up",), ("up", "--detach")):
+            said = error_of(run(*words), FAILED)
+            assert f"already running, pid {running_pid(place)} (run directory {place}, since 20" in said
+            assert f", started from {toml})" in said
+        assert run("down").exit_code == DONE
+    finally:
+        if (pid := running_pid(place)) is not None:
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_detached_it_returns_with_the_reason_why_not(folder: Path) -> None:

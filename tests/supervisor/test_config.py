@@ -251,6 +251,14 @@ TABLE = {
         "system.run_dir: there is no home of '~nobody-of-that-name'",
     ),
     "a folder with a hole in it": (system('run_dir = "a\\u0000b"'), "system.run_dir: expected a path, got 'a\\x00b'"),
+    "the root folder": (
+        system('run_dir = "/"'),
+        "system.run_dir: expected a folder of its own, which the root folder is not, got '/'",
+    ),
+    "the root folder, written otherwise": (
+        system('run_dir = "/tmp/.."'),
+        "system.run_dir: expected a folder of its own, which the root folder is not, got '/tmp/..'",
+    ),
     "a folder of no length": (system('run_dir = ""'), "system.run_dir: expected a path, got ''"),
     "a backplane with the supervisor's name": (
         GOOD.replace("backplane.main", "backplane.supervisor"),

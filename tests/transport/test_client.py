@@ -101,7 +101,7 @@ def test_what_is_the_callers_fault_is_said_at_once(client: Client, stand_in: Any
     for wrong in ({"key": 5}, {"priority": -1}, {"timeout": 0}, {"arguments": [1]}):
         with pytest.raises(InvalidArgument, match=r"query\.echo|timeout"):
             client.call("query.echo", **wrong)
-    with pytest.raises(InvalidArgument, match=r"query\.echo: a value cannot travel"):
+    with pytest.raises(InvalidArgument, match=r"query\.echo: the value of 'x' cannot travel"):
         client.call("query.echo", x=object())
     with pytest.raises(InvalidArgument, match=r"query\.echo: .* exceed the limit"):
         client.call("query.echo", x=b"." * FRAME_BYTES_MAX)

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import enum
+from fractions import Fraction
 
 import msgpack
 import pytest
@@ -246,6 +247,32 @@ def test_a_key_that_is_a_tuple_arrives_as_one() -> None:
     body = {(1, 2): "a", ((3, "x"), 4): {(): 1}, "plain": [1]}
     others = [reply(1, "other"), reply(2, body), reply(3, {"k": [1]})]
     assert codec.decode(packed(others)) == others
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """With a number of another library in it."""
+
+    value: object
+
+
+@pytest.mark.parametrize(("kind", "plain"), [("int64", 3), ("uint8", 3), ("float64", 1.5), ("float32", 1.5)])
+def test_numbers_of_numpy_travel_as_numbers(kind: str, plain: object) -> None:
+    """numpy.float64 travelled and numpy.int64 did not, because one of them happens to be a subclass of Python's."""
+    value = getattr(pytest.importorskip("numpy"), kind)(plain)
+    body = codec.decode(packed([reply(1, {"x": [value], "in": Reading(value)})]))[0].body
+    assert body == {"x": [plain], "in": {"value": plain}}
+    assert type(body["x"][0]) is type(plain)
+
+
+def test_a_fraction_does_not_travel_as_a_number_with_fewer_digits() -> None:
+    """It is an exact number, and whoever sends one means that."""
+    with pytest.raises(
+        InvalidArgument, match=r"the value of 'share' cannot travel: .* fractions\.Fraction is unsupported"
+    ):
+        encoder.encode(reply(1, {"size": 3, "share": Fraction(1, 3)}))
+    with pytest.raises(InvalidArgument, match="the value of 'share' cannot travel"):
+        encoder.call(1, None, "a.b", None, 5, {"size": 3, "share": object()})
 
 
 def test_a_key_that_is_a_frozen_dataclass_spoils_nothing() -> None:

@@ -32,6 +32,14 @@ def test_a_name_is_the_default_run_directory(runtime_dir: Path, monkeypatch: pyt
     assert discovery.locate("codesearch").run_dir.parent.name.startswith("appbackplane-")
 
 
+def test_a_full_temporary_folder_moves_no_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own choice is another folder then, and each running system was "not running"."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "takes no file"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert discovery.locate("shop").run_dir.parent.parent == tmp_path / "takes no file"
+
+
 def test_a_name_is_a_name_even_if_a_folder_bears_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else it would depend on where one happens to stand."""
     (tmp_path / "codesearch").mkdir()
@@ -57,6 +65,13 @@ def test_a_path_is_a_run_directory(tmp_path: Path) -> None:
     assert discovery.locate(Path("relative")).run_dir == Path("relative")
 
 
+@pytest.mark.parametrize("target", ["/", "//", "/tmp/.."])
+def test_the_root_folder_is_no_run_directory(target: str) -> None:
+    """Its log would lie beside it, which nothing does: `logs` ended in a bug of ours."""
+    with pytest.raises(InvalidArgument, match="the root folder is no run directory"):
+        discovery.locate(target)
+
+
 BROKEN = {
     "not toml": "[system",
     "no system": "[backplane.x]",
@@ -64,6 +79,7 @@ BROKEN = {
     "system of another kind": "system = 5",
     "a name of another kind": "[system]\nname = 5",
     "a name that is a path": "[system]\nname = '../x'",
+    "the root folder": "[system]\nname = 'x'\nrun_dir = '/'",
     "a run_dir of another kind": "[system]\nname = 'x'\nrun_dir = 5",
 }
 

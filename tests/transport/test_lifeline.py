@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import lifeline
+from appbackplane.transport import addressing, lifeline
 from appbackplane.transport.discovery import locate
 from appbackplane.transport.errors import FailedPrecondition, SystemNotRunning
 
@@ -57,6 +57,48 @@ def test_who_has_mistyped_a_name_is_told_which_one_runs(run_dir: Path, monkeypat
             lifeline.open_lifeline(locate("webshp"))
         with pytest.raises(SystemNotRunning, match=r"start it: appbackplane up"):
             lifeline.open_lifeline(locate(run_dir / "appbackplane" / "webshp"))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run directory of system `shop` in which somebody listens, and which is not the default one of this environment."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "x"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    run_dir = tmp_path / f"appbackplane-{os.getuid()}" / "shop"
+    run_dir.mkdir(parents=True)
+    return run_dir
+
+
+def test_a_system_is_found_by_the_record_beside_its_log(elsewhere: Path) -> None:
+    """cron and sudo have another XDG_RUNTIME_DIR: to them all systems were down."""
+    assert lifeline.find_living(locate("shop")) == locate("shop")
+    link = addressing.run_link("shop")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    assert lifeline.find_living(locate("shop")) == locate("shop"), "nobody listens there"
+    with socket.socket(socket.AF_UNIX) as there:
+        there.bind(str(elsewhere / "supervisor.sock"))
+        there.listen()
+        assert lifeline.find_living(locate("shop")).run_dir == elsewhere
+        named = locate(Path(os.environ["XDG_RUNTIME_DIR"]) / "appbackplane" / "shop")
+        assert lifeline.find_living(named) == named, "who names a folder means that one"
+
+
+@pytest.mark.parametrize("runtime_dir", [None, f"/run/user/{os.getuid()}"])
+def test_a_system_that_cron_started_is_found_after_a_login(
+    elsewhere: Path, runtime_dir: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the two has an XDG_RUNTIME_DIR. Whoever has chosen a folder of his own is left alone there."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with socket.socket(socket.AF_UNIX) as there:
+        there.bind(str(elsewhere / "supervisor.sock"))
+        there.listen()
+        assert lifeline.find_living(locate("shop")) == locate("shop")
+        if runtime_dir is None:
+            monkeypatch.delenv("XDG_RUNTIME_DIR")
+        else:
+            monkeypatch.setenv("XDG_RUNTIME_DIR", runtime_dir)
+        assert lifeline.find_living(locate("shop")).run_dir == elsewhere
 
 
 class Probe(socket.socket):

@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.request import is_number
 
 from ...objects.app_object import WorkHandle
 from ..handles import Handle, Ready
@@ -58,11 +59,9 @@ class TimerSource(Source):
         Before its component serves: from when it does. Raises `InvalidArgument`, `NoHandler`, `Busy` at `max_posted`, and
         `Unavailable` once it has stopped.
         """
-        if not (isinstance(seconds, (int, float)) and 0 <= seconds <= SECONDS_MAX):
+        if not (is_number(seconds) and 0 <= seconds <= SECONDS_MAX):
             raise InvalidArgument(f"a timer in {shortened(seconds)} s: expected 0 or more, and at most {SECONDS_MAX}")
-        if every is not None and not (
-            isinstance(every, (int, float)) and 0 < every <= SECONDS_MAX and math.ceil(every * 1e9)
-        ):
+        if every is not None and not (is_number(every) and 0 < every <= SECONDS_MAX and math.ceil(every * 1e9)):
             raise InvalidArgument(f"a timer every {every!r} s: expected more than 0, and at most {SECONDS_MAX}")
         self._check_message(message)
         self._check_heard(type(message))

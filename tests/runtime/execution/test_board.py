@@ -48,10 +48,12 @@ def test_a_slot_is_read_as_it_was_written(board: Board) -> None:
         boosts=19,
         ready=20,
         progress_ns=21,
+        failing=22,
     )
     seen = board.read(3)
     assert (seen.generation, seen.pid, seen.heartbeat_ns, seen.finished_count) == (7, os.getpid(), 11, 12)
     assert (seen.queued_count, seen.waiting_count, seen.running_since_ns, seen.cpu_ns) == (13, 14, 15, 16)
+    assert (seen.ready_count, seen.progress_ns, seen.failing_count) == (20, 21, 22)
     assert (seen.throttled_count, seen.slow_count, seen.boosts_count, seen.highest_priority) == (17, 18, 19, 2)
 
 

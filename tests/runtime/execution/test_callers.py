@@ -262,3 +262,23 @@ def test_whoever_takes_calls_for_elsewhere_is_told_too(office: VirtualBackplane)
     host.look_for([DEAD])
     office.run_until_idle()
     assert gone == [DEAD]
+
+
+def test_what_waits_while_nobody_reads_the_link_is_counted() -> None:
+    """`preempt = false`. A call that came while the only worker ran for 0.4 s was reported with a wait of 95 us."""
+    backplane = VirtualBackplane(Office())
+    engine = backplane.backplane.engine
+    backplane.run_until_idle()
+    engine.callers.see_unread(backplane.clock.now_ns())
+    assert engine.callers.unread_since_ns == 0, "nothing has come"
+    backplane.call("office.note", key="desk", what=1)
+    for _ in range(2):  # the first look at it counts
+        engine.callers.see_unread(backplane.clock.now_ns())
+        backplane.clock.sleep(0.2)
+    backplane.run_until_idle()
+    account = engine.statistics.of("office.note")
+    assert account.wait.total_ns == 400_000_000
+    backplane.clock.sleep(1)
+    backplane.call("office.note", key="desk", what=2)
+    backplane.run_until_idle()
+    assert account.wait.total_ns == 400_000_000, "it was taken in at once"

@@ -280,3 +280,14 @@ def test_ages_are_those_of_the_first_actions(office: VirtualBackplane) -> None:
         ("virtual/office.b", 500.0, 3),
     ]
     assert [c["call"] for c in statistics["oldest"]["calls"]] == [f"virtual:test:{n}" for n in range(1, 6)]
+
+
+def test_what_goes_first_is_named(office: VirtualBackplane) -> None:
+    """`3 actions before it` leaves the question of which ones."""
+    for key in "ab":
+        for name in ("nap", "stamp", "nap"):
+            office.call(f"office.{name}", key=key)
+    take_in(office)
+    texts = [reason["text"] for reason in office.backplane.why("virtual:test:6")["steps"][0]["reasons"]]
+    assert any("2 actions of virtual/office.b before it (office.nap, office.stamp)" in text for text in texts), texts
+    assert any("1 object before virtual/office.b in ready queue 3 (virtual/office.a)" in text for text in texts), texts

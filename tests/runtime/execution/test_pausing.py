@@ -11,7 +11,14 @@ from appbackplane.runtime import pause
 
 @pytest.mark.parametrize(
     ("seconds", "error"),
-    [("a", TypeError), (None, TypeError), ([], TypeError), (-1, ValueError), (float("nan"), ValueError)],
+    [
+        ("a", TypeError),
+        (True, TypeError),
+        (None, TypeError),
+        ([], TypeError),
+        (-1, ValueError),
+        (float("nan"), ValueError),
+    ],
 )
 def test_what_is_no_time_is_refused(seconds: Any, error: type[Exception]) -> None:
     """At once, where it is written, and not where it is awaited."""

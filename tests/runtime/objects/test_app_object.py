@@ -97,6 +97,12 @@ def test_a_key_is_text() -> None:
     assert gateway.add(number, key="1").key == "1", "nothing is left of what was refused"
 
 
+def test_a_delay_is_a_number() -> None:
+    """True would be a second."""
+    with pytest.raises(TypeError, match=r"after\(True\): expected a number of seconds"):
+        AppObject().after(True, print)
+
+
 def test_what_needs_a_backplane_says_so() -> None:
     """In a test or a constructor there is none yet; the error tells what to do."""
     HTTPGateway().add(added := Forgetful(1))

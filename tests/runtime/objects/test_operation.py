@@ -224,7 +224,7 @@ def test_marks_that_make_no_sense_are_refused() -> None:
     """A timer of no length would run for ever; a misspelt state would never be served."""
     with pytest.raises(DeclarationError, match="its parameters need defaults"):
         declared(required, every(1.0))
-    for seconds in (0, -1.0, 1e-12, float("nan"), float("inf")):
+    for seconds in (0, -1.0, 1e-12, float("nan"), float("inf"), True):
         with pytest.raises(DeclarationError, match=r"plain: every.*expected a number of seconds above 0"):
             every(seconds)(plain)
     for topic in ("", "*", "files.*.old", "two words"):

@@ -65,6 +65,18 @@ def because(facts: Facts) -> list[Because]:
         (READY, [Because.NEXT], "nothing keeps it"),
         (replace(READY, ahead_count=1), [Because.BEHIND, Because.NEXT], "1 action of bp/index.b before it"),
         (
+            replace(READY, ahead_count=2, ahead=("index.load", "index.stats")), [Because.BEHIND, Because.NEXT],
+            "2 actions of bp/index.b before it (index.load, index.stats): an object's",
+        ),
+        (
+            replace(READY, ahead_count=9, ahead=("index.load", "index.load")), [Because.BEHIND, Because.NEXT],
+            "9 actions of bp/index.b before it (index.load, index.load, ...): an object's",
+        ),
+        (
+            replace(READY, standing=replace(FREE, ahead_count=1, ahead=("bp/index.a",))), [Because.QUEUE],
+            "1 object before bp/index.b in ready queue 3 (bp/index.a)",
+        ),
+        (
             replace(READY, standing=None, running=RUN), [Because.OBJECT_RUNS],
             "bp/index.b is busy: it runs index.build on worker 2 for 1.5 s",
         ),

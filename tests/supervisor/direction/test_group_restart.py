@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 
 from appbackplane.supervisor.config import RestartPolicy
+from appbackplane.supervisor.control.status import state
 from appbackplane.supervisor.direction.child import Phase
 
 from ..world import SECOND_NS, World, policy, up_world
@@ -108,6 +109,27 @@ def test_those_taken_along_are_not_counted() -> None:
     world.die("second", -9)
     settle(world)
     assert generations(world)["second"] == 7, "its own first death"
+
+
+def test_while_one_is_missing_the_system_is_degraded() -> None:
+    """With a replica dead and its next start due in ten seconds, `status` and systemd said `up`."""
+    world = up_world()
+    for _ in range(2):
+        world.die("second", -9)
+        assert state(world.director) == "degraded"
+        (problem,) = world.director.movement.problems()
+        assert problem.startswith("backplane 'second': killed by signal 9")
+        assert problem.endswith("it is being started again")
+        settle(world)
+        assert state(world.director) == "up"
+
+
+@pytest.mark.parametrize("type", ["temporary", "transient"])
+def test_one_that_nobody_wants_back_is_not_missing(type: str) -> None:
+    """It has failed in nothing."""
+    world = up_world(policies={"second": policy(type=type)})
+    world.die("second", 0)
+    assert state(world.director) == "up"
 
 
 def test_one_death_more_than_max_gives_it_up_and_restarts_nobody() -> None:

@@ -10,6 +10,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.config import ConfigError, parse
+from appbackplane.supervisor.metrics import extra
 from appbackplane.supervisor.metrics import port as metrics_port
 from appbackplane.supervisor.metrics.address import host_and_port
 from appbackplane.supervisor.metrics.exposition import METRICS
 from appbackplane.supervisor.metrics.port import MetricsPort
 from appbackplane.transport import connect
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
-from tests.waiting import Limit
+from tests.waiting import Limit, wait_until
 
-from ..conftest import LIMIT_S, RunningSystem
+from ..conftest import LIMIT_S, MODULE, TOML, RunningSystem
 
 Start = Callable[..., RunningSystem]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -151,9 +153,38 @@ def test_closing_hangs_up_on_whoever_is_being_served(monkeypatch: pytest.MonkeyP
     with socket.create_connection(host_and_port(port.address)) as silent:
         silent.sendall(b"GET /met")
         limit = Limit()
-        while port._server.served is None:
+        while not port._server.served:
             limit.check()
         port.close()  # returns only when its thread has ended: it would wait for the rest of the question
+
+
+def test_half_a_request_delays_no_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight of them kept Prometheus waiting for half a minute, by which time it had given up; nor do more than fit."""
+    monkeypatch.setattr(metrics_port._Handler, "timeout", 3600.0)
+
+    def look() -> Any:
+        raise Unavailable("asked")
+
+    port = MetricsPort("127.0.0.1:0", look)
+    with ExitStack() as stack:
+        stack.callback(port.close)
+        for _ in range(3 * metrics_port.CONNECTIONS_MAX):
+            half = stack.enter_context(socket.create_connection(host_and_port(port.address)))
+            half.sendall(b"GET /met")
+        wait_until(lambda: len(port._server.served) == metrics_port.CONNECTIONS_MAX, lambda: port._server.served)
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            get(f"http://{port.address}/metrics")
+
+
+def test_check_says_what_metrics_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the first `up` on the machine that counts would say it."""
+    (tmp_path / "demo.py").write_text(MODULE)
+    (tmp_path / "demo.toml").write_text(TOML.format(system='metrics = "127.0.0.1:0"', index=""))
+    assert CliRunner().invoke(main, ["check", str(tmp_path / "demo.toml")]).exit_code == 0
+    monkeypatch.setattr(extra, "is_installed", lambda: False)
+    result = CliRunner().invoke(main, ["check", str(tmp_path / "demo.toml")])
+    assert result.exit_code == 2
+    assert "demo.toml: system.metrics: needs prometheus-client: pip install" in result.stderr
 
 
 def test_a_port_that_is_taken_is_one_clear_line(start: Start) -> None:

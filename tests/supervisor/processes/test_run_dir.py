@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -81,6 +82,18 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     run_dir = RunDir(path, "demo")
     run_dir.close()
     assert sorted(os.listdir(path)) == ["query-1.sock", "thesis.txt"]
+
+
+@pytest.mark.parametrize("step", ["os.open", "os.pwrite"])
+def test_a_full_disk_is_said_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """It is no bug, and the person has to make room."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(step, refuse)
+    with pytest.raises(FailedPrecondition, match=r"run cannot be written: No space left on device: make room there"):
+        RunDir(tmp_path / "run", "demo")
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o720, 0o701])
