@@ -45,7 +45,9 @@ class Peer:
     def __init__(self, name: str, keyring: Keyring) -> None:
         self.lines = Lines(keyring, "tcp://127.0.0.1:0")
         me = Identity(name, time.time_ns(), self.lines.address, str(keyring.own().public))
-        self.node = PeerNode(me, {}, time.monotonic_ns(), random=random.Random(1).random, policy=PATIENT)
+        self.node = PeerNode(
+            me, {}, time.monotonic_ns(), random=random.Random(1).random, unix_ns=time.time_ns, policy=PATIENT
+        )
         self.heard: list[Envelope] = []
         #: What the other says of itself.
         self.messages: list[Message] = []
@@ -115,8 +117,9 @@ class Here:
         me = Identity("a", time.time_ns(), lines.address, str(keys["a"]))
         seeds = {self.peer.lines.address: str(keys["b"])}
         node = PeerNode(
-            me, seeds, time.monotonic_ns(), random=random.Random(2).random, policy=PATIENT, is_allowed=self._is_trusted
-        )
+            me, seeds, time.monotonic_ns(), random=random.Random(2).random, unix_ns=time.time_ns, policy=PATIENT,
+            is_allowed=self._is_trusted,
+        )  # fmt: skip
         self.endpoint = Endpoint(
             node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=self._deliver, look_for=self._look_for,
             patterns=frozenset,
