@@ -49,6 +49,8 @@ class House:
         self.gatekeeper = Gatekeeper(self._context, self.keyring, self.log.put) if with_gatekeeper else None
         self._doorstep = Doorstep(self._socket, self.gatekeeper) if self.gatekeeper else None
         self.port = int(links.bind(self._socket, "tcp://127.0.0.1:0").rpartition(":")[2])
+        if self._doorstep is not None:
+            self._doorstep.listens()
         self.roll = Roll(self.gatekeeper, self._socket) if self.gatekeeper else None
         self._stop_fd, self._stopping_fd = os.pipe()
         self._thread = threading.Thread(target=self._run)
