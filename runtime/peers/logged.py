@@ -32,4 +32,4 @@ def log_effect(effect: fx.Effect, log: PacedLog) -> None:
     elif isinstance(effect, fx.NameTaken):
         log.say(logging.ERROR, effect.reason)
     elif isinstance(effect, fx.NewIncarnation):
-        log.warn(f"this node is known as a later one than it is: {effect.because}")
+        log.warn(f"this node takes another incarnation: {effect.because}")

@@ -66,8 +66,9 @@ class Node(Component):
         own = str(keyring.own().public)
         me = Identity(self.node_name, host.unix_ns(), self._advertise or lines.address, own)
         node = PeerNode(
-            me, seeds, host.now_ns(), random=random.random, is_allowed=self._is_named, may_offer=self._offers
-        )
+            me, seeds, host.now_ns(), random=random.random, unix_ns=host.unix_ns, is_allowed=self._is_named,
+            may_offer=self._offers,
+        )  # fmt: skip
         # A client of its own with each start: else the calls of the one before would be taken for those of this one.
         link = Link(f"{host.backplane}-peers-{me.incarnation:x}")
         session = ClientSession(link, addressing.supervisor_socket(Path(host.run_dir)))

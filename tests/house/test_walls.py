@@ -43,8 +43,8 @@ DOERS = (
     "transport.async_subscription", "transport.async_room", "transport.connecting",
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
-    "transport.security.endless", "transport.ways", "transport.remote.remote_link", "transport.remote.target",
-    "transport.remote.visitors", "supervisor.live.window",
+    "transport.security.endless", "transport.security.headroom", "transport.ways", "transport.remote.remote_link",
+    "transport.remote.target", "transport.remote.visitors", "supervisor.live.window",
 )  # fmt: skip
 
 #: Threads, sockets, processes and clocks. (What only computes is fine: os.path, re, heapq.)

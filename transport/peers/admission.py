@@ -1,8 +1,9 @@
 """Admission: who is let into the mesh when he says hello, and what becomes of who is not.
 
 The connection says whose key it is; the message only what it says of itself. In this order: this node itself, a protocol
-that is not understood, a key that may not bear the name, a name that another bears, no room. Whoever is refused is told why,
-once a second at most, and may come again: what stands in his way may pass. Costs one line a refusal, 32 at a time.
+that is not understood, a key that may not bear the name, a start in the future, a name that another bears, no room. Whoever
+is refused is told why, once a second at most, and may come again: what stands in his way may pass. Costs one line a refusal,
+32 at a time.
 """
 
 from msgspec.structs import replace
@@ -34,6 +35,7 @@ class Admission:
         reason = incompatible(hello) or self._elsewhere(key, hello)
         if reason is None and not mesh.is_allowed(key, hello.name):
             reason = f"the key of {hello.address} may not bear the node name {hello.name!r}: trust it for that name"
+        reason = reason or self._from_the_future(hello)
         if reason is not None:
             return None, self._refuse(key, hello, reason, "", now_ns)
         if hello.name == me.name:
@@ -61,7 +63,8 @@ class Admission:
             return mesh.become(refusal.known + 1, f"{refusal.name!r} knows a later one: the clock was set back", now_ns)
         if refusal.known:
             return []
-        effects = []
+        if effects := mesh.begin_anew(now_ns):
+            return effects
         if refusal.holder and refusal.holder != mesh.name_holder:
             mesh.name_holder = refusal.holder
             effects.append(NameTaken(mesh.me.name, refusal.holder, refusal.reason))
@@ -156,6 +159,21 @@ class Admission:
         if neighbour is None or not neighbour.is_told_up or neighbour.key == key or neighbour.name == hello.name:
             return None
         return f"{hello.address} is where node {neighbour.name!r} listens: correct [node] listen of {hello.name!r}"
+
+    def _from_the_future(self, hello: Hello) -> str | None:
+        """Why its incarnation is too far ahead of this host's clock; None: it is not, or was let in as that one before.
+
+        Once its clock is set right, it could not take an incarnation again that others had accepted.
+        """
+        mesh = self._mesh
+        days, known = mesh.days_ahead(hello.incarnation), mesh.view.get(hello.name)
+        if days is None or (known is not None and known.incarnation == hello.incarnation):
+            return None
+        mesh.incredible_count += 1
+        return (
+            f"{hello.name!r} was started {days:,} days from now, by the clock of {mesh.me.name!r}: "
+            "set the clock of the one that is wrong"
+        )
 
     def _word(self, hello: Hello, reason: str, now_ns: int, *, known: int = 0, holder: str = "") -> Refusal:
         word = self._mesh.say(Refusal, None, now_ns, reason=reason, known=known, holder=holder, dialled=hello.dialled)

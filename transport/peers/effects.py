@@ -152,7 +152,7 @@ class NameTaken:
 
 @dataclass(frozen=True, slots=True)
 class NewIncarnation:
-    """This node has raised its incarnation, or it would be taken for its former self: its clock was set back meanwhile."""
+    """This node has taken another incarnation: its clock was set back, so that peers knew it by a later one or refused it."""
 
     incarnation: int
     because: str

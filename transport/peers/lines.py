@@ -111,6 +111,7 @@ class Lines:
             self._doorstep = Doorstep(self._door, self._gatekeeper)
             #: Where it listens, with the port that it got.
             self.address = f"{listen.rpartition(':')[0]}:{links.bind(self._door, listen).rpartition(':')[2]}"
+            self._doorstep.listens()
             self._roll = Roll(self._gatekeeper, self._door)
         except BaseException:
             self._epoll.close()
@@ -150,7 +151,8 @@ class Lines:
 
     def _begin(self, address: str) -> None:
         """One more line there: the first is for what is urgent, the second for bulk."""
-        line = dialled(self._context, self._keyring, self._keys[address], is_bulk=bool(self._lines[address]))
+        with links.dialling(address):
+            line = dialled(self._context, self._keyring, self._keys[address], is_bulk=bool(self._lines[address]))
         self._lines[address].append(line)
         self._by_number[line.number] = address, line
         self._monitored[line.fileno()] = address

@@ -33,7 +33,7 @@ class Membership:
     """The mesh as one node knows it.
 
     `seeds`: addresses to begin with, and the key that is expected there. `random`: 0 up to 1, seeded in tests. `is_allowed`:
-    whether who holds a key may bear a name.
+    whether who holds a key may bear a name. `unix_ns`: this host's clock, as it is now.
     """
 
     def __init__(
@@ -43,10 +43,11 @@ class Membership:
         now_ns: int,
         *,
         random: Callable[[], float],
+        unix_ns: Callable[[], int],
         policy: MembershipPolicy | None = None,
         is_allowed: Callable[[str, str], bool] = anybody,
     ) -> None:
-        self._mesh = Mesh(me, policy or MembershipPolicy(), random, is_allowed, now_ns)
+        self._mesh = Mesh(me, policy or MembershipPolicy(), random, is_allowed, unix_ns)
         self._admission = Admission(self._mesh)
         self._beats_ns = self._passed_ns = self._judged_ns = now_ns
         self._has_left = False
@@ -255,7 +256,7 @@ class Membership:
         me = mesh.me
         if me.name == record.name or me.address == record.address:
             return []  # whoever knows a later incarnation of this node refuses it, for itself (admission.py)
-        if not mesh.is_credible(record.incarnation, now_ns):
+        if mesh.days_ahead(record.incarnation) is not None:
             mesh.incredible_count += 1
             return []
         peer = mesh.view.get(record.name)

@@ -6,7 +6,7 @@ Nothing here decides when: that is membership.py, admission.py and rounds.py.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from .dialling import Dialling
 from .effects import Down, Effect, NewIncarnation, PeerChanged, PeerDown, PeerUp, Send, State
@@ -21,6 +21,7 @@ AMessage = TypeVar("AMessage", bound=Message)
 _DOWN = {
     State.UNREACHABLE: Down.UNREACHABLE, State.DEAD: Down.DIED, State.LEFT: Down.LEFT, State.REVOKED: Down.REVOKED,
 }  # fmt: skip
+DAY_NS: Final = 24 * 3600 * 1_000_000_000
 #: Who is in these is not dialled.
 _GONE = frozenset((State.LEFT, State.REVOKED))
 
@@ -34,9 +35,9 @@ class Mesh:
         policy: MembershipPolicy,
         random: Callable[[], float],
         is_allowed: Callable[[str, str], bool],
-        now_ns: int,
+        unix_ns: Callable[[], int],
     ) -> None:
-        self.policy, self.random, self.is_allowed = policy, random, is_allowed
+        self.policy, self.random, self.is_allowed, self._unix_ns = policy, random, is_allowed, unix_ns
         self.view = View(me)
         self.lines = Dialling(policy, random)
         self.beat = 0
@@ -48,9 +49,7 @@ class Mesh:
         self.stale_count = self.strange_count = self.over_count = 0
         #: Incarnations that cannot be, or not so often.
         self.incredible_count = 0
-        #: Unix time less this node's: it was started a moment ago.
-        self._unix_ns = me.incarnation - now_ns
-        #: When it took a later incarnation, the last times.
+        #: When this node took another incarnation, the last times.
         self._raised_ns: list[int] = []
 
     @property
@@ -154,22 +153,35 @@ class Mesh:
             effects.append(PeerUp(peer.name, peer.incarnation, peer.address, peer.key))
         return effects
 
-    def is_credible(self, incarnation: int, now_ns: int) -> bool:
-        """Whether somebody may have been started then, as far as this node's clock can say."""
-        return incarnation <= self._unix_ns + now_ns + self.policy.ahead_ns_max
+    def days_ahead(self, incarnation: int) -> int | None:
+        """How many days an incarnation is ahead of this host's clock, if that is more than anybody's may be; else None.
+
+        The clock is read anew each time: it may have been wrong when this node was started, and set right since.
+        """
+        ahead_ns = incarnation - self._unix_ns()
+        return ahead_ns // DAY_NS if ahead_ns > self.policy.ahead_ns_max else None
 
     def why_not_become(self, incarnation: int, now_ns: int) -> str:
         """What speaks against a higher incarnation; "": nothing."""
-        if not self.is_credible(incarnation, now_ns):
-            days = (incarnation - self._unix_ns - now_ns) // (24 * 3600 * 1_000_000_000)
+        days = self.days_ahead(incarnation)
+        if days is not None:
             return f"it knows this node as one of {days:,} days from now: set this host's clock, or that one's"
-        self._raised_ns = [ns for ns in self._raised_ns if now_ns - ns < self.policy.raises_ns]
-        if len(self._raised_ns) >= self.policy.raises_max:
+        if self._has_become_often(now_ns):
             return f"it knows this node as a later one again, after {len(self._raised_ns)} times of late"
         return ""
 
+    def begin_anew(self, now_ns: int) -> list[Effect]:
+        """Take the incarnation of a node that is started now, if the present one is too far ahead of this host's clock: the
+        clock was wrong when the node was started. Otherwise do nothing.
+        """
+        days = self.days_ahead(self.me.incarnation)
+        if days is None or self._has_become_often(now_ns):
+            return []
+        why = f"it was started {days:,} days from now, by this host's clock: that was set back meanwhile"
+        return self.become(self._unix_ns(), why, now_ns)
+
     def become(self, incarnation: int, why: str, now_ns: int) -> list[Effect]:
-        """This node takes a higher incarnation: to its peers it is somebody new, so they are to it."""
+        """This node takes another incarnation: to its peers it is somebody new, so they are to it."""
         self._raised_ns.append(now_ns)
         me = self.me
         self.view.me = Identity(me.name, incarnation, me.address, me.key)
@@ -180,6 +192,10 @@ class Mesh:
             peer.meet_again(now_ns)
             peer.heard_ns = peer.echoed_ns = NEVER
         return effects
+
+    def _has_become_often(self, now_ns: int) -> bool:
+        self._raised_ns = [ns for ns in self._raised_ns if now_ns - ns < self.policy.raises_ns]
+        return len(self._raised_ns) >= self.policy.raises_max
 
     def _told_down(self, peer: Peer, kind: Down, why: str) -> list[Effect]:
         if not peer.is_told_up:

@@ -3,7 +3,8 @@
 It hands on what happens to membership and to the routes, and what follows from the one for the other: a peer that comes up
 is told the routes of this one, one that goes down takes its own along. Pure, as all of it: facts and `now_ns` in, effects out.
 
-    node = PeerNode(Identity("a", started_ns, "tcp://10.0.0.1:7400", key), {"tcp://10.0.0.2:7400": key_of_b}, now_ns, random=…)
+    me = Identity("a", started_ns, "tcp://10.0.0.1:7400", key)
+    node = PeerNode(me, {"tcp://10.0.0.2:7400": key_of_b}, now_ns, random=…, unix_ns=…)
     for effect in node.tick(now_ns): …     # again at node.next_ns(), and whenever a socket has something to say
 """
 
@@ -46,11 +47,14 @@ class PeerNode:
         now_ns: int,
         *,
         random: Callable[[], float],
+        unix_ns: Callable[[], int],
         policy: MembershipPolicy | None = None,
         is_allowed: Callable[[str, str], bool] = anybody,
         may_offer: Callable[[str, Collection[str]], Set[str]] = everything,
     ) -> None:
-        self.membership = Membership(me, seeds, now_ns, random=random, policy=policy, is_allowed=is_allowed)
+        self.membership = Membership(
+            me, seeds, now_ns, random=random, unix_ns=unix_ns, policy=policy, is_allowed=is_allowed
+        )
         self._may_offer = may_offer
         #: All nodes that this one knows, to be read only. Held here because each call reads it, and membership is interpreted.
         self.view: View = self.membership.view

@@ -38,8 +38,9 @@ class MembershipPolicy:
     attempt_ns: int = 1 * _SECOND
     #: Who was refused (its name is taken, its protocol too old) tries again after so long.
     refused_ns: int = 5 * _SECOND
-    #: So far ahead of this node's clock an incarnation may be that others tell of: a year, which no clock is wrong by that is
-    #: looked after. Without it one lie of the year 2116 would leave its victim no later incarnation to take.
+    #: So far ahead of this host's present clock an incarnation may be: a year, which no clock is wrong by that is looked after.
+    #: Without it one lie of the year 2116 would leave its victim no later incarnation to take; and a node that was started
+    #: while its clock was wrong could not come back once it is right.
     ahead_ns_max: int = 366 * 24 * 3600 * _SECOND
     #: A node takes a later incarnation at most so often, in so much time, however much later those are that others tell of:
     #: each time all that is outstanding ends. Three: peers may know of different former ones.

@@ -189,8 +189,11 @@ class RemoteLink:
         self._began_ns, self._stands = self._now_ns(), False
         try:
             self._keyring.refresh()
-            self._line.dial(self._target.address, self._keyring, self._keyring.ring.named(self._target.node).key)
+            with links.dialling(self._target.address):
+                self._line.dial(self._target.address, self._keyring, self._keyring.ring.named(self._target.node).key)
             self._state = _State.DIALLED
+        except Unavailable as error:
+            self._end(error.message)
         except BackplaneError as error:  # its key was revoked here, or a file is not in order any more
             self._end(error.message, is_lasting=True)
 

@@ -4,7 +4,8 @@ ZeroMQ hangs up on them by itself, before it asks the gatekeeper; here they are 
 monitor says which descriptor a connection got, and later that it failed, and which descriptor has ended, in order, from one
 I/O thread. The address is asked of the descriptor, and believed if no event says then that it has ended: it could be somebody
 else's by now. So an owner that comes late may not learn it. Who sends what is no greeting (a browser) is hung up on without
-a word from the monitor, and is not seen here. Costs two messages a connection, three if it fails, and nothing a frame.
+a word from the monitor, and is not seen here. Where strangers leave few descriptors, newcomers wait in the kernel
+(headroom.py). Costs two messages a connection, three if it fails, and nothing a frame.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import zmq
 
 from .admission import Refusal, plain
 from .gatekeeper import Gatekeeper
+from .headroom import Headroom
 from .roll import ends_of, held
 
 # A plain integer: an enum's `&` looks a member up each time, and this is asked in every turn.
@@ -30,8 +32,10 @@ _EVENTS: Final = int(
     | zmq.EVENT_DISCONNECTED
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_LISTENING
 )
 _ACCEPTED, _ENDED = int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_DISCONNECTED)
+_LISTENING = int(zmq.EVENT_LISTENING)
 _event: Final = struct.Struct("=HI")
 #: What happened, and the descriptor that it happened to (or an error's number).
 Event = tuple[int, int]
@@ -54,6 +58,7 @@ class Doorstep:
         self._arrivals: dict[
             int, int
         ] = {}  # when they came, of those that SILENCE_NS has not passed for; the oldest first
+        self._headroom: Headroom | None = None
         self._reason: str | None = None  # of the failure that the next end belongs to
         self._left: list[Event] = []  # taken to see what ends, and not looked at yet
         address = f"inproc://doorstep-{id(self):x}"
@@ -62,6 +67,12 @@ class Doorstep:
         self._monitor.linger = 0
         self._monitor.setsockopt(zmq.RCVHWM, WAITING_MAX)
         self._monitor.connect(address)
+
+    def listens(self) -> None:
+        """After `bind`: from now on strangers cannot take all descriptors."""
+        kind, fd = event_of(self._monitor.recv_multipart(zmq.NOBLOCK))
+        assert kind == _LISTENING
+        self._headroom = Headroom(fd)
 
     def fileno(self) -> int:
         """Readable when something may have happened. Edge-triggered: look before waiting on it."""
@@ -85,6 +96,8 @@ class Doorstep:
                 self._end(self._addresses.pop(value, UNKNOWN), now_ns)
             else:
                 self._reason = REASONS[kind]
+        if self._headroom is not None and (sentence := self._headroom.look(self._arrivals, now_ns)):
+            self._gatekeeper.say([sentence])
         return bool(self._left)
 
     def due(self, now_ns: int) -> list[int]:
@@ -110,6 +123,8 @@ class Doorstep:
 
     def close(self) -> None:
         """Before the socket is closed."""
+        if self._headroom is not None:
+            self._headroom.close()
         self._socket.disable_monitor()
         self._monitor.close()
 

@@ -64,17 +64,16 @@ class Gatekeeper:
 
     def answer(self, now_ns: int) -> bool:
         """Answer those who have asked; whether more may be waiting, so that the owner comes back before it waits."""
-        for number in range(QUESTIONS_MAX):
+        for _ in range(QUESTIONS_MAX):
             if not int(self._socket.getsockopt(zmq.EVENTS)) & _POLLIN:
-                self._say(self.refusals.due(now_ns))
+                self.say(self.refusals.due(now_ns))
                 return False
             question: list[bytes] = self._socket.recv_multipart(zmq.NOBLOCK)
-            if number == 0:
-                self.keyring.refresh()
+            self.keyring.refresh()  # for each: a key may have been trusted since the last one was answered
             if self.keyring.problem != self._problem:
                 self._problem = self.keyring.problem
                 if self._problem is not None:
-                    self._say([f"nobody new is let in: {self._problem}"])
+                    self.say([f"nobody new is let in: {self._problem}"])
             told = answer(question, DOMAIN, None if self._problem is not None else self.keyring.ring)
             # Who has hung up meanwhile is not there to hear it: ZeroMQ drops the answer.
             self._socket.send_multipart(told.frames(), zmq.NOBLOCK)
@@ -87,12 +86,13 @@ class Gatekeeper:
 
     def refuse(self, refusal: Refusal, now_ns: int) -> None:
         """Count it, and log it if that is due; also for those that others keep out."""
-        self._say(self.refusals.note(refusal, now_ns))
+        self.say(self.refusals.note(refusal, now_ns))
 
     def close(self) -> None:
         """From now on nobody comes in. Those who are in stay: they end with their sockets."""
         self._socket.close()
 
-    def _say(self, lines: Sequence[str]) -> None:
+    def say(self, lines: Sequence[str]) -> None:
+        """To the log."""
         for line in lines:
             self._log(line)

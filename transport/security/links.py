@@ -10,19 +10,25 @@ would be aborted when it reads on (`Assertion failed: _input_stopped`, zeromq/li
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import zmq
 
 from ..codec import FRAME_BYTES_MAX
-from ..errors import FailedPrecondition
+from ..errors import FailedPrecondition, Unavailable
 from .addresses import check_address
+from .headroom import WAITING_SHARE, descriptors_max
 from .keyring import Keyring
 from .keys import PublicKey
 
 #: What ZeroMQ calls the set of sockets that one policy is for. That it is not empty is what counts.
 DOMAIN: Final = "appbackplane"
+#: What ZeroMQ says where a socket cannot be made for want of descriptors.
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 #: Before it, CURVE had holes (CVE-2019-13132, CVE-2020-15166: unauthenticated peers, both).
 LIBZMQ_MIN: Final = (4, 3, 5)
 
@@ -40,6 +46,7 @@ class Limits:
     heartbeat_ms: int = 200
     silence_ms: int = 600
     #: Connections that wait to be accepted: ZeroMQ's 100 were full when 2,000 came at once, and who came then waited a second.
+    #: Fewer where there are few descriptors (headroom.py).
     backlog: int = 1_000
     #: To connect, before the kernel's own two minutes.
     connect_ms: int = 2_000
@@ -60,7 +67,7 @@ def server(socket: zmq.Socket[Any], keyring: Keyring, limits: Limits = LIMITS) -
         (zmq.TCP_KEEPALIVE, 1), (zmq.TCP_KEEPALIVE_IDLE, 5), (zmq.TCP_KEEPALIVE_INTVL, 5), (zmq.TCP_KEEPALIVE_CNT, 3),
     ):  # fmt: skip
         socket.setsockopt(option, value)
-    socket.setsockopt(zmq.BACKLOG, limits.backlog)
+    socket.setsockopt(zmq.BACKLOG, min(limits.backlog, descriptors_max() // WAITING_SHARE))
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     socket.setsockopt(zmq.CURVE_SECRETKEY, own.secret)
     socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN.encode())
@@ -119,6 +126,20 @@ def connect(socket: zmq.Socket[Any], address: str) -> None:
     thread that all links share, and a resolver that does not answer would stop them all.
     """
     socket.connect(check_address(address, is_secured=_is_secured(socket), is_bound=False, is_numeric=True))
+
+
+@contextmanager
+def dialling(address: str) -> Iterator[None]:
+    """Turn ZeroMQ's want of descriptors, or of room for sockets, into `Unavailable`: a dial that failed and can be repeated."""
+    try:
+        yield
+    except zmq.ZMQError as error:
+        if error.errno not in _EXHAUSTED:
+            raise
+        raise Unavailable(
+            f"{address} cannot be dialled: {error.strerror} (raise the limit: ulimit -Hn, or LimitNOFILE)",
+            retry_after=1.0,
+        ) from error
 
 
 def _is_secured(socket: zmq.Socket[Any]) -> bool:

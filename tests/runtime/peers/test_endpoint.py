@@ -27,7 +27,7 @@ from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.view import Identity
 from appbackplane.transport.security.keyring import Keyring
-from appbackplane.transport.security.ring import Holder
+from appbackplane.transport.security.ring import Holder, Ring
 from appbackplane.transport.session import ClientSession
 from appbackplane.transport.status import Status
 from tests.waiting import Limit
@@ -45,7 +45,9 @@ class Peer:
     def __init__(self, name: str, keyring: Keyring) -> None:
         self.lines = Lines(keyring, "tcp://127.0.0.1:0")
         me = Identity(name, time.time_ns(), self.lines.address, str(keyring.own().public))
-        self.node = PeerNode(me, {}, time.monotonic_ns(), random=random.Random(1).random, policy=PATIENT)
+        self.node = PeerNode(
+            me, {}, time.monotonic_ns(), random=random.Random(1).random, unix_ns=time.time_ns, policy=PATIENT
+        )
         self.heard: list[Envelope] = []
         #: What the other says of itself.
         self.messages: list[Message] = []
@@ -115,8 +117,9 @@ class Here:
         me = Identity("a", time.time_ns(), lines.address, str(keys["a"]))
         seeds = {self.peer.lines.address: str(keys["b"])}
         node = PeerNode(
-            me, seeds, time.monotonic_ns(), random=random.Random(2).random, policy=PATIENT, is_allowed=self._is_trusted
-        )
+            me, seeds, time.monotonic_ns(), random=random.Random(2).random, unix_ns=time.time_ns, policy=PATIENT,
+            is_allowed=self._is_trusted,
+        )  # fmt: skip
         self.endpoint = Endpoint(
             node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=self._deliver, look_for=self._look_for,
             patterns=frozenset,
@@ -175,6 +178,19 @@ def test_a_node_that_leaves_ends_its_calls_at_those_who_made_them(here: Here) ->
     assert {*here.ends} == {(who, 1, Status.PEER_DOWN, False) for who in (ANN, BOB)}
     assert len(here.ends) == 2
     here.peer.until(lambda: not here.peer.node.membership.is_up("a"))
+
+
+def test_a_node_that_is_trusted_after_it_was_refused_is_let_in(
+    here: Here, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It dials again by itself, whenever that was."""
+    there = Keyring(tmp_path / "b")
+    trusted = there.change(lambda ring: ring)
+    there.change(lambda _ring: Ring())
+    here.endpoint.start()
+    here.peer.until(lambda: "cannot be reached: it does not trust this node's key" in caplog.text)
+    there.change(lambda _ring: trusted)
+    here.peer.until(lambda: here.endpoint.node.membership.is_up("b") and here.peer.node.membership.is_up("a"))
 
 
 def test_what_a_node_that_leaves_has_not_begun_is_refused(here: Here) -> None:

@@ -9,7 +9,7 @@ import os
 import random
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import cycle
 from pathlib import Path
@@ -60,10 +60,14 @@ class Nodes:
         *,
         is_proxied: bool = False,
         hosts: Sequence[Host] = (),
+        prefixes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """`hosts`: where each runs, in the order of the names; by default all on loopback."""
+        """`hosts`: where each runs, in the order of the names; by default all on loopback. `prefixes`: words before the command
+        of a node, by its name.
+        """
         self.folder = folder
         self._hosts = dict(zip(names, hosts, strict=False))
+        self._prefixes = dict(prefixes or {})
         self._begin, self._stack = begin, stack
         self.systems: dict[str, System] = {}
         self.proxies: dict[str, FaultProxy] = {}
@@ -113,7 +117,7 @@ class Nodes:
         return address(self._dialled(name))
 
     def _prefix(self, name: str) -> Sequence[str]:
-        return self._hosts[name].prefix if name in self._hosts else ()
+        return self._hosts[name].prefix if name in self._hosts else self._prefixes.get(name, ())
 
     def _dialled(self, name: str) -> tuple[str, int]:
         return self.proxies[name].address if name in self.proxies else self._listen[name]

@@ -29,8 +29,9 @@ COUNT, COUNT_LONG = 12, 64
 MESH_S_MAX, MESH_LIMIT_S = 10.0, 240.0
 #: Of its own: the process's, the endpoint's, and two of ZeroMQ's for each of its two contexts.
 THREADS_A_NODE = 6
-#: For each peer: two connections, one dialled and one taken, and what ZeroMQ needs to tell of the first; and those of its own.
-FDS_A_PEER, FDS_A_NODE = 5, 24
+#: For each peer: two connections, one dialled and one taken, and what ZeroMQ needs to tell of the first; and those of its own,
+#: of which two are its listening socket (headroom.py).
+FDS_A_PEER, FDS_A_NODE = 5, 25
 
 
 class Mesh:

@@ -55,6 +55,8 @@ class Process:
     sent: Counter[str] = field(default_factory=Counter)
     up: dict[str, int] = field(default_factory=dict)
     tick_at: int = -1
+    #: By so much the clock of its host is wrong.
+    ahead_ns: int = 0
     #: What it exports beside what all do.
     extra: tuple[str, ...] = ()
 
@@ -93,19 +95,22 @@ class Network:
 
     def start(
         self, name: str, seeds: Iterable[str] = (), *, address: str = "", key: str = "", incarnation: int = 0,
-        is_allowed: Callable[[str, str], bool] = lambda _key, _name: True,
+        ahead_ns: int = 0, is_allowed: Callable[[str, str], bool] = lambda _key, _name: True,
         may_offer: Callable[[str, Collection[str]], Set[str]] = everything,
     ) -> Process:  # fmt: skip
-        """A new incarnation of a node; `seeds` are addresses, each of which belongs to who has the key of that name."""
+        """A new incarnation of a node; `seeds` are addresses, each of which belongs to who has the key of that name.
+
+        `ahead_ns`: by so much the clock of its host is wrong; `Process.ahead_ns` sets it.
+        """
         address, key = address or at(name), key or f"key of {name}"
-        me = Identity(name, incarnation or EPOCH + self.now_ns, address, key)
+        me = Identity(name, incarnation or EPOCH + self.now_ns + ahead_ns, address, key)
         # Each machine's clock starts somewhere else: nobody may compare two.
         node = PeerNode(
             me, {seed: self._key_at(seed) for seed in seeds}, self.now_ns,
             random=random.Random(self.random.random()).random, policy=self.policy, is_allowed=is_allowed,
-            may_offer=may_offer,
+            may_offer=may_offer, unix_ns=lambda: EPOCH + self.now_ns + process.ahead_ns,
         )  # fmt: skip
-        process = self.processes[address] = Process(node, key)
+        process = self.processes[address] = Process(node, key, ahead_ns=ahead_ns)
         self._wake(process)
         return process
 

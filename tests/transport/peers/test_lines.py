@@ -21,6 +21,7 @@ from appbackplane.transport.security import links
 from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder
+from tests.descriptors import none_left
 from tests.waiting import EVERY_S, Limit
 
 LIMIT_S = 20.0
@@ -144,6 +145,21 @@ def test_each_way_not_to_be_connected_says_why(end: Callable[[str], End]) -> Non
     a.lines.dial(b.address, b.key)
     until(lambda: a.events, a, b)
     assert isinstance(a.events[0], Lost) and "revoked here" in a.events[0].because
+
+
+def test_a_dial_without_descriptors_fails_and_is_repeated(pair: tuple[End, End]) -> None:
+    """It is no bug of the runtime, which would end the node; and a line for bulk is dialled while its peer is served."""
+    a, b = pair
+    a.events.clear()
+    with none_left():
+        a.lines.say(b.address, packed(1), is_bulk=True)
+        a.lines.flush()
+        a.lines.dial(b.address, b.key)
+        a.turn()
+    (*_, lost) = [event for event in a.events if isinstance(event, Lost)]
+    assert "Too many open files (raise the limit: ulimit -Hn, or LimitNOFILE)" in lost.because
+    a.lines.dial(b.address, b.key)
+    until(lambda: Connected(b.address) in a.events, a, b)
 
 
 def test_an_end_is_told_once_and_a_hang_up_not_at_all(pair: tuple[End, End], end: Callable[[str], End]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -37,10 +38,10 @@ POLICY = MembershipPolicy()
 START = 5 * SECOND
 
 
-def alone(incarnation: int = 1_000) -> PeerNode:
-    """A node to which one talks by hand."""
+def alone(incarnation: int = 1_000, clock: Sequence[int] = ()) -> PeerNode:
+    """A node to which one talks by hand. The first of `clock` is the time on its host, by default when it was started."""
     me = Identity("me", incarnation, "tcp://me", "my key")
-    return PeerNode(me, {}, START, random=random.Random(1).random)
+    return PeerNode(me, {}, START, random=random.Random(1).random, unix_ns=lambda: (*clock, incarnation)[0])
 
 
 def hello(name: str = "b", incarnation: int = 2_000, address: str = "", **changes: object) -> Hello:
@@ -337,6 +338,88 @@ def test_who_is_refused_for_the_far_future_says_why() -> None:
     (why,) = [e for e in node.received("k", refusal, START) if isinstance(e, RefusedBy)]
     assert why.reason == "it knows this node as one of 1,098 days from now: set this host's clock, or that one's"
     assert node.membership.me.incarnation == EPOCH
+
+
+DECADE_NS = 10 * POLICY.ahead_ns_max + SECOND
+
+
+def test_the_clock_counts_as_it_is_now() -> None:
+    """A host without a battery boots in 1970, and is right seconds later: its node must not stay in 1970."""
+    network = Network(seed=41)
+    n0, n1 = mesh(network, 2)
+    was = n1.node.membership.me.incarnation
+    network.kill(n1)
+    again = network.start("n1", ["tcp://n0"], ahead_ns=-DECADE_NS)
+    again.ahead_ns = 0
+    network.run_until(lambda: again.node.membership.me.incarnation == was + 1, POLICY.attempt_ns / SECOND)
+    network.run_until(network.agrees, HEAL_S)
+    assert network.seen(RefusedBy, again) == [] and "n1" in n0.up
+
+
+def test_a_node_from_the_future_is_refused_until_its_clock_is_right() -> None:
+    """Whoever accepted it would not accept its next incarnation, which a right clock gives it."""
+    network = Network(seed=42)
+    n0, n1 = mesh(network, 2)
+    late = network.start("late", ["tcp://n0"], ahead_ns=DECADE_NS)
+    network.run(2 * POLICY.refused_ns / SECOND)
+    assert late.up == {} and not {"late"} & {*n0.up, *n1.up}
+    (_, why), *_ = network.seen(RefusedBy, late)
+    assert isinstance(why, RefusedBy)
+    assert why.reason.startswith("'late' was started 3,660 days from now, by the clock of 'n0': set the clock of ")
+    assert n0.node.membership.counts["incredible"] > 0
+    late.ahead_ns = 0
+    network.run_until(network.agrees, POLICY.refused_ns / SECOND + HEAL_S)
+    (new,) = [e for _, e in network.seen(NewIncarnation, late)]
+    assert isinstance(new, NewIncarnation)
+    assert "that was set back meanwhile" in new.because and new.incarnation <= EPOCH + network.now_ns
+
+
+def test_a_node_whose_clock_was_behind_takes_others_in_once_it_is_right() -> None:
+    """It does not say for ever that all others come from the future."""
+    network = Network(seed=43)
+    mesh(network, 2)
+    early = network.start("early", ["tcp://n0"], ahead_ns=-DECADE_NS)
+    network.run(2 * POLICY.refused_ns / SECOND)
+    assert early.up == {}
+    early.ahead_ns = 0
+    network.run_until(network.agrees, POLICY.refused_ns / SECOND + HEAL_S)
+    assert network.seen(NewIncarnation, early) == []
+
+
+def test_who_is_up_stays_while_a_clock_is_wrong() -> None:
+    """A clock that jumps for a while ends no call: only newcomers have to be credible, and a refusal has to come first."""
+    network = Network(seed=44)
+    nodes = mesh(network, 3)
+    begin_ns = network.now_ns
+    for ahead_ns in (-DECADE_NS, DECADE_NS, 0):
+        nodes[1].ahead_ns = ahead_ns
+        network.run(2 * POLICY.refused_ns / SECOND)
+    assert network.agrees()
+    assert not [seen for kind in (PeerDown, NewIncarnation, Refused) for seen in network.seen(kind, since_ns=begin_ns)]
+
+
+def test_who_was_let_in_may_dial_anew_while_a_clock_is_wrong() -> None:
+    """Its incarnation was credible when it came."""
+    clock = [EPOCH, EPOCH - DECADE_NS]
+    node = alone(EPOCH, clock)
+    node.received("k", hello(incarnation=EPOCH), START)
+    clock.pop(0)
+    assert node.received("k", hello(incarnation=EPOCH, beat=2), START + SECOND) == []
+    assert node.membership.counts["incredible"] == 0
+    effects = node.received("k", hello(incarnation=EPOCH + 1, beat=3), START + SECOND)
+    assert Refused in {type(effect) for effect in effects}
+
+
+def test_a_clock_that_is_set_back_again_and_again_makes_few_incarnations() -> None:
+    """With each all that is outstanding ends."""
+    clock = [EPOCH]
+    node = alone(EPOCH, clock)
+    for number in range(2 * POLICY.raises_max):
+        clock[0] -= 2 * POLICY.ahead_ns_max
+        me = node.membership.me.incarnation
+        refusal = Refusal(name="b", incarnation=2, to=me, beat=1, sent_ns=1, echo_ns=1, reason="no", dialled="")
+        effects = node.received("k", refusal, START + number)
+        assert [type(effect) for effect in effects] == [NewIncarnation if number < POLICY.raises_max else RefusedBy]
 
 
 def test_a_node_does_not_take_one_incarnation_after_the_other() -> None:

@@ -38,6 +38,7 @@ from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.links import Limits
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.security.roll import held
+from tests.descriptors import none_left
 from tests.figures import Stopwatch, judge
 from tests.waiting import Limit, Span
 
@@ -252,6 +253,19 @@ def test_each_way_not_to_be_connected_says_why(door: Door, caller: Caller, tmp_p
     until(lambda: caller.is_over, caller)
     assert isinstance(caller.link.trouble, Unavailable)
     assert caller.link.trouble.message.endswith("nobody listens there")
+
+
+def test_a_dial_without_descriptors_may_be_repeated(door: Door, connected: Caller) -> None:
+    """The program that has opened too many files may close some."""
+    connected.passed_ns += BACKOFF_MAX_NS
+    connected.link.disconnect(connected.peer)
+    with none_left():
+        connected.peer = connected.link.connect(ANY)
+    assert connected.is_over and isinstance(connected.link.trouble, Unavailable)
+    assert "Too many open files (raise the limit: ulimit -Hn, or LimitNOFILE)" in str(connected.link.trouble)
+    connected.passed_ns += BACKOFF_MAX_NS
+    connected.dial()
+    until(lambda: connected.say(1) is Sent.SENT, door, connected)
 
 
 def test_who_dials_again_waits_for_longer_each_time(door: Door, caller: Caller) -> None:

@@ -36,6 +36,7 @@ class Door:
         links.server(self.socket, self.keyring)
         self.doorstep = Doorstep(self.socket, self.gatekeeper)
         self.port = int(links.bind(self.socket, "tcp://127.0.0.1:0").rpartition(":")[2])
+        self.doorstep.listens()
         self.roll = Roll(self.gatekeeper, self.socket)
 
     def lets_in(self, guest: Guest) -> None:

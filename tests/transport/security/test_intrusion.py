@@ -16,7 +16,8 @@ import pytest
 import zmq
 
 from appbackplane.transport.security import links
-from appbackplane.transport.security.keyring import RING
+from appbackplane.transport.security.gatekeeper import ADDRESS, Gatekeeper
+from appbackplane.transport.security.keyring import RING, Keyring
 from tests.figures import Stopwatch, judge
 from tests.waiting import wait_until
 
@@ -49,6 +50,42 @@ def test_a_key_that_is_trusted_is_served_under_its_name(house: House, friend: Gu
     friend.connect(house)
     assert friend.waits(b"x") == b"x"
     assert house.heard == [("friend", b"first"), ("friend", b"x")]
+
+
+def test_who_is_trusted_and_was_not_let_in_in_time_is_served_when_it_dials_again(
+    tmp_path: Path, guest: Callable[[str], Guest]
+) -> None:
+    """ZeroMQ does not try again after a handshake that failed: whoever owns the link has to."""
+    friend = guest("friend")
+    late = House(tmp_path / "house", links.Limits(handshake_ms=100))
+    late.trust("friend", friend.key)
+    events = friend.watch(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_DISCONNECTED)
+    friend.connect(late)
+    wait_for(events, zmq.EVENT_DISCONNECTED)  # nobody has answered the question whether it may come in
+    with late:
+        assert friend.ask(b"is there anybody") is None
+        assert friend.waits(b"first") == b"first"
+
+
+def test_a_key_is_trusted_from_the_next_question_on(tmp_path: Path, guest: Callable[[str], Guest]) -> None:
+    """Also where others have asked in the same moment: the ring is not read for all of them at once."""
+    keyring, friend, stranger = Keyring(tmp_path / "keys"), guest("friend"), guest("stranger")
+    log: list[str] = []
+
+    def trust(line: str) -> None:
+        log.append(line)
+        House.trust_in(Keyring(keyring.folder.path), "friend", friend.key)
+
+    with zmq.Context() as context, context.socket(zmq.DEALER) as asks:
+        gatekeeper = Gatekeeper(context, keyring, trust)
+        asks.connect(ADDRESS)
+        for key in (stranger.key, friend.key):
+            question = [b"1.0", b"1", links.DOMAIN.encode(), b"127.0.0.1", b"", b"CURVE", key.raw]
+            asks.send_multipart([b"", *question])
+        gatekeeper.answer(0)
+        assert [asks.recv_multipart()[3] for _ in range(2)] == [b"400", b"200"]
+        assert len(log) == 1
+        gatekeeper.close()
 
 
 def test_no_key_gets_nothing(house: House, friend: Guest) -> None:

@@ -80,6 +80,7 @@ def test_who_comes_in_and_says_nothing_is_hung_up_on(tmp_path: Path, guest: Call
         links.server(bound, keyring)
         doorstep = Doorstep(bound, gatekeeper)
         address = links.bind(bound, "tcp://127.0.0.1:0")
+        doorstep.listens()
         roll = Roll(gatekeeper, bound)
         for one in (silent, friend):
             events.append(one.watch(zmq.EVENT_DISCONNECTED))

@@ -1,0 +1,107 @@
+"""Headroom: descriptors that connections without a key may not take, because the sockets of this host need them.
+
+Whoever reaches the port costs a descriptor until it shows a key or its handshake runs out of time, and ZeroMQ accepts as many
+as come. At the limit it aborts the process: its listener for local sockets does not bear that accept() fails with EMFILE. So
+while newcomers hold too many, the kernel is told to drop packets of new connections at this port, by a socket filter on the
+listening socket. Connections that stand go on, TCP tries a dropped one again after a second, and strangers run out of time.
+Closing the port instead would end its connections: ZeroMQ keeps them with the listener. Costs 5 us a look while newcomers
+are there, and nothing otherwise.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import socket as sockets
+import struct
+from itertools import islice
+from typing import Final
+
+#: Half of a process's descriptors stay out of the strangers' reach. ZeroMQ accepted one in 0.1 ms, so that half of 1,024 last
+#: for 50 ms. They are counted in each turn of the owner, which takes 2 ms: beside 4,000 half-open connections 524 were open.
+SHARE: Final = 2
+#: So many newcomers are let in even if others hold that share: or a node with many local sockets could not be reached at all.
+NEWCOMERS_MIN: Final = 32
+#: For so long a connection is a newcomer's: two handshakes. Who is there after that has shown a key, or ZeroMQ had hung up.
+NEWCOMER_NS: Final = 2_000_000_000
+#: Connections that wait in the kernel are still accepted when new ones are dropped: no more than this share of the descriptors.
+WAITING_SHARE: Final = 16
+#: Between two lines in the log.
+SAID_NS: Final = 60_000_000_000
+#: Linux, socket.h and filter.h; Python does not have them. The filter is one instruction: keep 0 bytes of each packet.
+_SO_ATTACH_FILTER: Final = 26
+_SO_DETACH_FILTER: Final = 27
+_DROP_ALL: Final = struct.pack("=HBBI", 0x06, 0, 0, 0)
+
+
+class Headroom:
+    """Of one listening socket. Not thread-safe."""
+
+    def __init__(self, listening_fd: int) -> None:
+        """`listening_fd`: ZeroMQ's; this has another of the same socket. Raises OSError."""
+        self._socket = sockets.socket(fileno=os.dup(listening_fd))
+        self.is_paused = False
+        self._said_ns: int | None = None
+
+    def look(self, arrivals: dict[int, int], now_ns: int) -> str | None:
+        """Drop new connections, or take them again; a sentence for the log when that is due.
+
+        `arrivals`: descriptors of those who are connected, and when they came, the oldest first. Old ones may be missing.
+        """
+        limit = descriptors_max()
+        is_short = _is_crowd(arrivals, now_ns) and open_count(limit) * SHARE >= limit
+        if is_short is self.is_paused:
+            return None
+        if because := self._switch(is_paused=is_short):
+            return self._paced(f"strangers cannot be kept from the last descriptors: {because}", now_ns)
+        self.is_paused = is_short
+        if not is_short:
+            return None
+        return self._paced(
+            f"new connections wait: half of {limit:,} descriptors are open, and many come that have shown no key yet "
+            "(raise the limit, ulimit -Hn or LimitNOFILE, or keep strangers from the port)",
+            now_ns,
+        )
+
+    def close(self) -> None:
+        """Before ZeroMQ's socket is closed, or the port stays taken."""
+        self._socket.close()
+
+    def _switch(self, *, is_paused: bool) -> str | None:
+        """Why that cannot be done, as on a kernel without socket filters; None: it is done."""
+        code = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
+        program = struct.pack("@HP", 1, ctypes.addressof(code))
+        try:
+            if is_paused:
+                self._socket.setsockopt(sockets.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+            else:
+                self._socket.setsockopt(sockets.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+        except OSError as error:
+            return os.strerror(error.errno or 0)
+        return None
+
+    def _paced(self, sentence: str, now_ns: int) -> str | None:
+        if self._said_ns is not None and now_ns - self._said_ns < SAID_NS:
+            return None
+        self._said_ns = now_ns
+        return sentence
+
+
+def _is_crowd(arrivals: dict[int, int], now_ns: int) -> bool:
+    newest = [*islice(reversed(arrivals.values()), NEWCOMERS_MIN)]
+    return len(newest) == NEWCOMERS_MIN and now_ns - newest[-1] < NEWCOMER_NS
+
+
+def descriptors_max() -> int:
+    """As many as this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
+
+
+def open_count(limit: int) -> int:
+    """Descriptors of this process that are open; all of them where that cannot be found out, as when none is left to look."""
+    try:
+        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # 0 before Linux 6.2
+    except OSError:
+        return limit
