@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from appbackplane.transport import codec
-from appbackplane.transport.batching import Outbox, Sent
+from appbackplane.transport.batching import Outbox
+from appbackplane.transport.connections import LinkPort
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply
 from appbackplane.transport.errors import MalformedFrame
 
@@ -63,13 +63,10 @@ STOP_LOOKS_MAX = 100
 WAIT_MAX_MS = 3_600_000  # poll(2) takes an int: a timer of a month would not fit
 
 
-class Port(Protocol):
+class Port(LinkPort, Protocol):
     """What the engine needs of a link (transport/link.py; testing/memory_link.py)."""
 
-    def send(self, peer: bytes, frame: bytes) -> Sent: ...
-    def receive(self) -> tuple[bytes, codec.Frame] | None: ...
-    def connect(self, path: Path) -> bytes: ...
-    def disconnect(self, peer: bytes) -> None: ...
+    def known_as(self, peer: bytes) -> bytes: ...
     def expect(self) -> None: ...
     def has_input(self) -> bool: ...
     def fileno(self) -> int: ...

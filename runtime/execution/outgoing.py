@@ -247,12 +247,6 @@ class Outgoing:
             return self._engine.backplane
         return next((name for name, (_, known) in self._peers.items() if known == peer), None)
 
-    @property
-    def own_identity(self) -> bytes:
-        """As whom other backplanes know this one."""
-        place = self.directory.backplanes.get(self._engine.backplane)
-        return f"{self._engine.backplane}-{place.generation if place is not None else 0}".encode()
-
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _call(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:

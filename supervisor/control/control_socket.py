@@ -1,19 +1,17 @@
 """Control socket: what the supervisor hears and says on `supervisor.sock` (who says what: docs/architecture.md).
 
-Backplanes connect as `control/NAME-GENERATION`, clients as whatever they like. Nobody here can make the supervisor wait
+Backplanes connect as identities.py has it, clients as whatever they like. Nobody here can make the supervisor wait
 or fail: nothing blocks, a malformed frame is counted and reported once a peer, every call ends by its limit, and a
 subscriber that does not read gets the newest directory once it reads again instead of every one in between.
 """
 
 from __future__ import annotations
 
-import re
 import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from appbackplane.transport.addressing import CONTROL
 from appbackplane.transport.batching import Outbox
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.codec import Encoder, Frame, decode, head
@@ -31,6 +29,7 @@ from appbackplane.transport.errors import (
 from appbackplane.transport.link import Link
 
 from ..direction.effects import Caller
+from .identities import Identities
 
 #: Where clients hear new versions of the directory.
 DIRECTORY_TOPIC = "system.directory"
@@ -48,7 +47,6 @@ SWEEP_MIN = 256
 REPORTED_MAX = 1_000
 #: A peer that does not read is offered its frames again after this; ZeroMQ does not say when there is room.
 STALLED_RETRY_NS = 20_000_000
-_CONTROL_PEER = re.compile(rf"{CONTROL}/(.+)-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +56,8 @@ class Asked:
     caller: Caller
     route: str
     body: dict[str, Any]
+    #: The backplane and the generation over whose control link it came; None: a client asks.
+    sender: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,7 @@ class ControlSocket:
         except BaseException:
             self._link.close()
             raise
+        self.identities = Identities()
         self._encoder = Encoder()
         self._outbox = Outbox()
         self._calls: OutstandingCalls[tuple[object, str, int]] = OutstandingCalls()
@@ -273,7 +274,8 @@ class ControlSocket:
                 late = DeadlineExceeded(f"{envelope.route}: it came after its deadline")
                 self.refuse(Caller(peer, envelope.id), late)
                 return
-            heard.append(Asked(Caller(peer, envelope.id), envelope.route, envelope.body))
+            sender = self.identities.generation_of(peer)
+            heard.append(Asked(Caller(peer, envelope.id), envelope.route, envelope.body, sender))
         elif kind in (REPLY, STATUS):
             call = self._calls.end(envelope.id, peer)
             if call is not None:
@@ -287,14 +289,3 @@ def allow_descriptors() -> None:
     """As many as we may have: an ipc listener that runs out of them aborts the process (TRAPS 1)."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def control_peer(backplane: str, generation: int) -> bytes:
-    """How the control link of one generation is known here."""
-    return f"{CONTROL}/{backplane}-{generation}".encode()
-
-
-def generation_of(peer: bytes) -> tuple[str, int] | None:
-    """The backplane and generation behind a control link; None for a client."""
-    match = _CONTROL_PEER.fullmatch(peer.decode(errors="replace"))
-    return (match[1], int(match[2])) if match else None
