@@ -93,9 +93,8 @@ class Guarding:
     def _start(self) -> None:
         self._started_ns, self._due_ns = self._now_ns(), None
         read_fd, self._pipe_fd = os.pipe2(os.O_CLOEXEC)
-        os.write(
-            self._pipe_fd, f"{self._mark}\n".encode()
-        )  # before it is born: we may be killed at any time after that
+        # Before it is born: we may be killed at any time after that.
+        os.write(self._pipe_fd, f"{self._mark}\n".encode())
         try:
             self._popen = subprocess.Popen(
                 self._words,
