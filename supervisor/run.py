@@ -25,7 +25,7 @@ from appbackplane.transport.addressing import supervisor_socket
 from .cluster.tenure import Tenure
 from .config import Config
 from .control import status
-from .control.control_socket import Answered, Asked, ControlSocket, Heard, allow_descriptors
+from .control.control_socket import Answered, Asked, ControlSocket, Crowded, Heard, allow_descriptors
 from .control.desk import Desk
 from .control.drains import drain_body, drained
 from .control.limits import Limits
@@ -172,7 +172,7 @@ class Supervisor:
         self._poller = Poller()
         self._signals = signal_pipe
         self._poller.watch(signal_pipe.fd, self._on_signals)
-        self._poller.watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
+        self._control.watch(self._poller)
         guarding.watch(self._poller)
         if self._tenure is not None:
             self._tenure.watch(self._poller)
@@ -253,6 +253,9 @@ class Supervisor:
             self._desk.serve(heard)
         elif isinstance(heard, Answered):
             self._on_answered(heard)
+        elif isinstance(heard, Crowded):
+            most = f"of {heard.descriptors_max} descriptors too few are left (ulimit -Hn, LimitNOFILE=)"
+            self._warn([f"{most}: further connections wait until others have gone"])
         else:
             generation = self._identities.generation_of(heard.peer)  # the identity itself is secret
             who = "{}, generation {}".format(*generation) if generation is not None else repr(heard.peer)

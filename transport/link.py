@@ -76,6 +76,7 @@ class Link:
         self._endpoints: dict[bytes, str] = {}
         self._identities: dict[bytes, bytes] = {}
         self._bound: list[Path] = []
+        self._accepted: zmq.Socket[bytes] | None = None
         #: Large frames that ZeroMQ still has, by peer, the oldest first: it says when it has done with each.
         self._large: dict[bytes, deque[tuple[zmq.MessageTracker, int]]] = {}
         # Found once: a socket looks every attribute up in a class of four layers, and then once more. And without the layer
@@ -96,6 +97,20 @@ class Link:
             raise ValueError(f"socket path exceeds {PATH_BYTES_MAX} bytes: {path} (choose a shorter [system] run_dir)")
         self._socket.bind(f"ipc://{path}")
         self._bound.append(path)
+
+    def has_accepted(self) -> bool:
+        """Whether anybody has connected to us since the last time; known once `accepted_fileno` was asked for."""
+        found = False
+        while self._accepted is not None and self._accepted.poll(0):
+            self._accepted.recv_multipart(_NOBLOCK)
+            found = True
+        return found
+
+    def accepted_fileno(self) -> int:
+        """Readable when `has_accepted` may be true. Poll it, as `fileno`, and never read from it."""
+        if self._accepted is None:
+            self._accepted = self._socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
+        return int(self._accepted.getsockopt(zmq.FD))
 
     def connect(self, path: Path) -> bytes:
         """Connect to the process that listens on `path`; returns the peer to send to. Does not wait."""
@@ -209,6 +224,10 @@ class Link:
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
         """Close, and remove the socket files. What has been sent has `linger_ms` to leave; blocks no longer. Twice is once."""
+        if self._accepted is not None:
+            self._socket.disable_monitor()
+            self._accepted.close(linger=0)
+            self._accepted = None
         if self._shut.alive:
             self._socket.linger = linger_ms
             self._shut()

@@ -29,6 +29,8 @@ from appbackplane.transport.errors import (
 from appbackplane.transport.link import Link
 
 from ..direction.effects import Caller
+from ..poller import Poller
+from .door import LOOK_NS, Door, descriptors_max
 from .identities import Identities
 
 #: Where clients hear new versions of the directory.
@@ -47,6 +49,8 @@ SWEEP_MIN = 256
 REPORTED_MAX = 1_000
 #: A peer that does not read is offered its frames again after this; ZeroMQ does not say when there is room.
 STALLED_RETRY_NS = 20_000_000
+#: That there is no room may begin and end ten times a second; a line a minute is enough for an operator.
+CROWDED_EVERY_NS = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,14 @@ class Malformed:
     reason: str
 
 
-Heard = Asked | Answered | Malformed
+@dataclass(frozen=True, slots=True)
+class Crowded:
+    """There are no descriptors for further connections; told once a minute."""
+
+    descriptors_max: int
+
+
+Heard = Asked | Answered | Malformed | Crowded
 
 
 class ControlSocket:
@@ -91,6 +102,10 @@ class ControlSocket:
             self._link.close()
             raise
         self.identities = Identities()
+        self._door = Door(path)
+        #: When it is looked after though nobody has come.
+        self._door_ns: int | None = None
+        self._link.accepted_fileno()
         self._encoder = Encoder()
         self._outbox = Outbox()
         self._calls: OutstandingCalls[tuple[object, str, int]] = OutstandingCalls()
@@ -104,12 +119,15 @@ class ControlSocket:
         self._ended: list[Heard] = []
         #: Frames that made no sense, and answers that found no room with those who asked.
         self.malformed_count = self.unanswered_count = 0
+        #: From when on it is told again that there is no room.
+        self._crowded_ns = 0
         #: Whether the last turn left something to do at once.
         self.has_more = False
 
-    def fileno(self) -> int:
-        """To wait on, after a turn that heard nothing."""
-        return self._link.fileno()
+    def watch(self, poller: Poller) -> None:
+        """Have each turn come when there is something to do for it."""
+        poller.watch(self._link.fileno(), lambda: None)
+        poller.watch(self._link.accepted_fileno(), lambda: None)
 
     # Say
 
@@ -167,6 +185,7 @@ class ControlSocket:
         """Send what waits, read what came, end what is overdue: (what was heard, peers that cannot be reached)."""
         gone = self._flush()
         heard, self._ended = self._ended, []
+        self._look_at_door(heard, now_ns)
         for peer in gone:
             self._fail(peer, "cannot be reached", heard)
         read = self._drain(heard, now_ns)
@@ -186,7 +205,7 @@ class ControlSocket:
 
     def next_wake_ns(self, now_ns: int) -> int | None:
         """When the next turn is due though nothing comes; None: never."""
-        wakes = [self._calls.next_deadline_ns()]
+        wakes = [self._calls.next_deadline_ns(), self._door_ns]
         if self._outbox:
             wakes.append(now_ns + STALLED_RETRY_NS if self._outbox.stalled else now_ns)
         if self.has_more or self._ended:
@@ -196,7 +215,21 @@ class ControlSocket:
     def close(self) -> None:
         """Offer what is left once more; then the socket file is gone."""
         self._flush()
+        self._door.close()
         self._link.close()
+
+    def _look_at_door(self, heard: list[Heard], now_ns: int) -> None:
+        if not self._link.has_accepted() and (self._door_ns is None or now_ns < self._door_ns):
+            return
+        try:
+            self._door.look()
+            is_crowded = self._door.is_shut
+        except OSError:  # not one is left to look with
+            is_crowded = True
+        self._door_ns = now_ns + LOOK_NS if is_crowded else None
+        if is_crowded and now_ns >= self._crowded_ns:
+            self._crowded_ns = now_ns + CROWDED_EVERY_NS
+            heard.append(Crowded(descriptors_max()))
 
     def _put(self, peer: bytes, envelope: Envelope) -> None:
         if not self._outbox.add(peer, self._encoder.encode(envelope)):

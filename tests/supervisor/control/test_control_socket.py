@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from appbackplane.supervisor.control import control_socket
-from appbackplane.supervisor.control.control_socket import Answered, Asked, ControlSocket, Heard, Malformed
+from appbackplane.supervisor.control.control_socket import Answered, Asked, ControlSocket, Crowded, Heard, Malformed
 from appbackplane.transport.batching import Sent
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.directory import Directory
@@ -174,6 +175,41 @@ def test_only_the_generation_that_was_told_its_token_is_taken_for_it(control: Co
             assert asked.caller.peer == control.identities.peer_of(*asked.sender)
         link.close(0)
     assert senders == [("query", 1), None, None, None, None]
+
+
+def test_while_few_descriptors_are_left_who_comes_waits_and_who_is_there_is_served(
+    control: ControlSocket, connect: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """ZeroMQ aborts the process that accepts at its limit; and whoever is let in takes what the supervisor needs itself."""
+    first = connect("first")
+    introduce(control, first)
+    with monkeypatch.context() as few:
+        few.setattr(resource, "getrlimit", lambda _which: (10, 10))
+        second = connect("second")
+        second.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
+        heard = heard_until(control, lambda heard: len(heard) == 2)
+        assert {type(one) for one in heard} == {Crowded, Asked}
+        third = connect("third")
+        third.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
+        for _ in range(100):
+            introduce(control, first)
+    (asked,) = heard_until(control, lambda heard: bool(heard))
+    assert isinstance(asked, Asked)
+    assert asked.caller.peer == third.identity
+    assert [path.name for path in tmp_path.iterdir() if path.is_socket()] == ["s.sock"]
+
+
+def test_a_door_that_is_shut_at_the_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder goes with its last file."""
+    with monkeypatch.context() as few:
+        few.setattr(resource, "getrlimit", lambda _which: (10, 10))
+        control = ControlSocket(tmp_path / "s.sock")
+        peer = Peer(tmp_path / "s.sock", "client")
+        peer.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
+        heard_until(control, lambda heard: len(heard) == 2)
+        control.close()
+        peer.link.close(0)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_peer_that_is_not_there_is_named(control: ControlSocket) -> None:
