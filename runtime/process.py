@@ -143,7 +143,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     record(config, backplane)
     sentinel = Sentinel(
         backplane.engine,
-        Link(f"{addressing.CONTROL}/{identity}"),
+        Link(f"{addressing.CONTROL}/{identity}", config.token),
         run_dir,
         lifeline_fd=config.lifeline_fd,
         slot=slot,

@@ -50,6 +50,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     backplane: str
     generation: int = 1
     run_dir: str
+    #: By which the supervisor knows the control link of this generation (supervisor/control/identities.py).
+    token: str = ""
     #: "module:Class" each.
     components: tuple[str, ...]
     #: Class name to keyword arguments of the component.

@@ -25,15 +25,7 @@ from appbackplane.transport.addressing import supervisor_socket
 from .cluster.tenure import Tenure
 from .config import Config
 from .control import status
-from .control.control_socket import (
-    Answered,
-    Asked,
-    ControlSocket,
-    Heard,
-    allow_descriptors,
-    control_peer,
-    generation_of,
-)
+from .control.control_socket import Answered, Asked, ControlSocket, Crowded, Heard, allow_descriptors
 from .control.desk import Desk
 from .control.drains import drain_body, drained
 from .control.limits import Limits
@@ -139,8 +131,10 @@ class Supervisor:
         self._control = ControlSocket(supervisor_socket(run_dir.path))
         stack.callback(self._control.close)
         self._placement = placement
-        slots = self._board.slots
-        self._spawner = Spawner(config, self._board.fd, slots, placement, run_dir.mark, guarding.lifeline_fd)
+        slots, self._identities = self._board.slots, self._control.identities
+        self._spawner = Spawner(
+            config, self._board.fd, slots, placement, run_dir.mark, guarding.lifeline_fd, self._identities.token
+        )
         self._director = Director(
             config.system.name,
             {name: backplane.restart for name, backplane in config.backplane.items()},
@@ -181,7 +175,7 @@ class Supervisor:
         self._outcome: Outcome | None = None
         self._guarding, self._service, self._signals = guarding, service, signal_pipe
         self._poller.watch(signal_pipe.fd, self._on_signals)
-        self._poller.watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
+        self._control.watch(self._poller)
         guarding.watch(self._poller)
         if self._tenure is not None:
             self._tenure.watch(self._poller)
@@ -200,7 +194,7 @@ class Supervisor:
         for one in heard:
             self._on_heard(one)
         for peer in gone:
-            if (lost := generation_of(peer)) is not None and lost[0] in self._running:
+            if (lost := self._identities.generation_of(peer)) is not None and lost[0] in self._running:
                 self._take(events.LinkLost(*lost))
         wakes_at_ns = self._director.wakes_at_ns()
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
@@ -243,7 +237,7 @@ class Supervisor:
         self._poller.unwatch(running.ears.ring.wake_fd)
         last_words = self._logs.bury(running.ears)
         code = process.reap()
-        self._control.forget(control_peer(process.backplane, process.generation))
+        self._control.forget(self._identities.peer_of(process.backplane, process.generation))
         self._run_dir.remove_socket(process.backplane, process.generation)
         is_oom = self._looks.memory.has_killed(code)
         self._take(events.Exited(process.backplane, process.generation, code, last_words, is_oom))
@@ -261,8 +255,13 @@ class Supervisor:
             self._desk.serve(heard)
         elif isinstance(heard, Answered):
             self._on_answered(heard)
+        elif isinstance(heard, Crowded):
+            most = f"of {heard.descriptors_max} descriptors too few are left (ulimit -Hn, LimitNOFILE=)"
+            self._warn([f"{most}: further connections wait until others have gone"])
         else:
-            self._say(f"malformed frame from {heard.peer!r} dropped (further ones are only counted): {heard.reason}")
+            generation = self._identities.generation_of(heard.peer)  # the identity itself is secret
+            who = "{}, generation {}".format(*generation) if generation is not None else repr(heard.peer)
+            self._say(f"malformed frame from {who} dropped (further ones are only counted): {heard.reason}")
 
     def _on_answered(self, answered: Answered) -> None:
         if self._questions.take(answered) or self._reconfiguring.take(answered):
@@ -327,7 +326,7 @@ class Supervisor:
                 self._call(effect.backplane, effect.generation, "control.drain", body, effect, limit_ns)
             case effects.Stop():
                 self._placement.lift(effect.backplane)
-                self._control.cast(control_peer(effect.backplane, effect.generation), "control.stop", {})
+                self._control.cast(self._identities.peer_of(effect.backplane, effect.generation), "control.stop", {})
             case effects.Kill() | effects.TakeStacks():
                 running = self._running.get(effect.backplane)
                 if running is not None and running.process.generation == effect.generation:
@@ -384,13 +383,15 @@ class Supervisor:
     def _call(
         self, backplane: str, generation: int, route: str, body: dict[str, Any], token: object, limit_ns: int
     ) -> None:
-        self._control.call(control_peer(backplane, generation), route, body, token, self._now_ns(), limit_ns)
+        peer = self._identities.peer_of(backplane, generation)
+        self._control.call(peer, route, body, token, self._now_ns(), limit_ns)
 
     def _send_directory(self, effect: effects.SendDirectory) -> None:
         body = {"directory": effect.directory.to_body()}
         for child in self._director.children.values():
             if child.phase in (*MOVABLE, Phase.STOPPING):
-                self._control.cast(control_peer(child.name, child.generation), "control.directory", body)
+                peer = self._identities.peer_of(child.name, child.generation)
+                self._control.cast(peer, "control.directory", body)
         self._control.publish(effect.directory)
 
     def _kill_what_lives(self) -> None:

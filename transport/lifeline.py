@@ -15,21 +15,32 @@ from pathlib import Path
 
 from .addressing import run_dir_bases, run_link, supervisor_socket
 from .discovery import Location
-from .errors import FailedPrecondition
+from .errors import FailedPrecondition, Unavailable
 
 _CREDENTIALS = struct.Struct("3i")
+#: For a supervisor to take in those before us; a start of a hundred clients takes it some ms. A timeval, for the kernel.
+_ROOM_WAIT_S = 1
+_ROOM_WAIT = struct.pack("@ll", _ROOM_WAIT_S, 0)
 
 
 def open_lifeline(location: Location) -> int | None:
     """A descriptor that becomes readable when the system's supervisor ends; whoever gets it closes it.
 
-    None where the kernel does not tell (the process is in another pid namespace). Raises `SystemNotRunning`, and
-    `FailedPrecondition` when another user's process listens: in a shared temporary directory anybody may have put a
-    socket of that name. Root may talk to anybody's supervisor, if it named the folder itself.
+    None where the kernel does not tell (the process is in another pid namespace). Raises `SystemNotRunning`, `Unavailable`
+    when the supervisor has no room for a connection, and `FailedPrecondition` when another user's process listens: in a
+    shared temporary directory anybody may have put a socket of that name. Root may talk to anybody's supervisor, if it
+    named the folder itself.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _ROOM_WAIT)
         try:
             probe.connect(os.fspath(location.supervisor))
+        except BlockingIOError as error:
+            raise Unavailable(
+                f"system {location.system!r} takes no more connections: its supervisor has as many as it may "
+                "(ulimit -Hn, LimitNOFILE=)",
+                retry_after=_ROOM_WAIT_S,
+            ) from error
         except PermissionError as error:
             raise location.not_permitted() from error
         except OSError as error:

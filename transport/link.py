@@ -47,17 +47,20 @@ PATH_BYTES_MAX: Final = 107
 class Link:
     """Carries frames between this process and its peers, never blocking. Not thread-safe."""
 
-    def __init__(self, identity: str) -> None:
-        """`identity` is how the far end of an outgoing connection knows us: unique in the system and a generation."""
+    def __init__(self, name: str, token: str = "") -> None:
+        """The far end of a connection knows us by an identity: `name`, for people, and a word that nobody can guess.
+
+        Each connection draws a word of its own, so that one that ends never stands in the way of the next. `token`: the word
+        of the only connection, where the far end is to recognise it.
+        """
         self._context = zmq.Context(io_threads=1)
         self._context.linger = 0
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         for option, value in (
             (zmq.ROUTER_MANDATORY, 1),
-            # A peer that comes back under its identity takes its place at once. Without this it is ignored, silently and
-            # for ever, when we have not noticed its first connection's end yet: 156 of 500 reconnects were lost, with it
-            # none. An identity is unique in the system and a generation, so nobody else can bear it.
-            (zmq.ROUTER_HANDOVER, 1),
+            # A connection keeps its identity while it lives. With a hand-over, whoever bore another's identity got what was
+            # meant for that one, and a connection replaced while we were behind kept its descriptor for ever.
+            (zmq.ROUTER_HANDOVER, 0),
             (zmq.SNDHWM, HIGH_WATER_MARK),
             (zmq.RCVHWM, READ_AHEAD),
             (zmq.MAXMSGSIZE, FRAME_BYTES_MAX),
@@ -69,9 +72,11 @@ class Link:
             (zmq.RECONNECT_IVL_MAX, 500),
         ):
             self._socket.setsockopt(option, value)
-        self._socket.setsockopt(zmq.ROUTING_ID, identity.encode())
+        self._name, self._token = name, token
         self._endpoints: dict[bytes, str] = {}
+        self._identities: dict[bytes, bytes] = {}
         self._bound: list[Path] = []
+        self._accepted: zmq.Socket[bytes] | None = None
         #: Large frames that ZeroMQ still has, by peer, the oldest first: it says when it has done with each.
         self._large: dict[bytes, deque[tuple[zmq.MessageTracker, int]]] = {}
         # Found once: a socket looks every attribute up in a class of four layers, and then once more. And without the layer
@@ -93,18 +98,40 @@ class Link:
         self._socket.bind(f"ipc://{path}")
         self._bound.append(path)
 
+    def has_accepted(self) -> bool:
+        """Whether anybody has connected to us since the last time; known once `accepted_fileno` was asked for."""
+        found = False
+        while self._accepted is not None and self._accepted.poll(0):
+            self._accepted.recv_multipart(_NOBLOCK)
+            found = True
+        return found
+
+    def accepted_fileno(self) -> int:
+        """Readable when `has_accepted` may be true. Poll it, as `fileno`, and never read from it."""
+        if self._accepted is None:
+            self._accepted = self._socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
+        return int(self._accepted.getsockopt(zmq.FD))
+
     def connect(self, path: Path) -> bytes:
         """Connect to the process that listens on `path`; returns the peer to send to. Does not wait."""
+        assert not self._token or not self._endpoints, "a token is for one connection"
         peer = b"\x01" + os.urandom(8)
+        identity = self._identities[peer] = f"{self._name}-{self._token or os.urandom(8).hex()}".encode()
+        self._socket.setsockopt(zmq.ROUTING_ID, identity)
         self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, peer)
         endpoint = f"ipc://{path}"
         self._socket.connect(endpoint)
         self._endpoints[peer] = endpoint
         return peer
 
+    def known_as(self, peer: bytes) -> bytes:
+        """The identity by which a peer that we connected to knows us; empty if we did not."""
+        return self._identities.get(peer, b"")
+
     def disconnect(self, peer: bytes) -> None:
         """Forget a peer we connected to; frames it has not read are lost, which its death has already made true."""
         self._large.pop(peer, None)
+        self._identities.pop(peer, None)
         endpoint = self._endpoints.pop(peer, None)
         if endpoint is not None:
             self._socket.disconnect(endpoint)
@@ -205,6 +232,10 @@ class Link:
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
         """Close, and remove the socket files. What has been sent has `linger_ms` to leave; blocks no longer. Twice is once."""
+        if self._accepted is not None:
+            self._socket.disable_monitor()
+            self._accepted.close(linger=0)
+            self._accepted = None
         if self._shut.alive:
             self._socket.linger = linger_ms
             self._shut()

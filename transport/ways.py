@@ -73,7 +73,7 @@ class LocalWay:
         self._location = location
         self.system, self.where = location.system, f"in {location.run_dir}"
         self.home, self.place = addressing.SUPERVISOR, location.supervisor
-        self.link: ClientLink = Link(f"client/{os.getpid()}-{os.urandom(8).hex()}")
+        self.link: ClientLink = Link(f"client/{os.getpid()}")
 
     def open(self) -> int | None:
         """Raises `SystemNotRunning`, `FailedPrecondition`."""

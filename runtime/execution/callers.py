@@ -106,7 +106,10 @@ class Callers:
         for name, place in old.backplanes.items():
             now = new.backplanes.get(name)
             if place.is_up and (now is None or not now.is_up or now.generation != place.generation):
-                self.gone(f"{name}-{place.generation}".encode())
+                identities = f"{name}-{place.generation}-".encode()  # one a connection (transport/link.py)
+                heard = {*self.heard_ns, *(peer for peer, _ in self._engine.intake.accepted)}
+                for peer in [one for one in heard if one.startswith(identities)]:
+                    self.gone(peer)
 
     def _withdraw(self, now_ns: int) -> None:
         intake, clock = self._engine.intake, self._engine.clock

@@ -303,7 +303,7 @@ class Inspection:
             what = action.request.what if isinstance(action.request, Signal) else ""
             return Awaited(action.name, left_ns, what=what)
         callee = engine.outgoing.backplane_of(peer) or "?"
-        caller = LOCAL if peer is LOCAL else engine.outgoing.own_identity
+        caller = LOCAL if peer is LOCAL else engine.link.known_as(peer)
         return Awaited(
             action.name, left_ns, action.request.route, callee, call_name(callee, caller, id),
             is_stalled=peer in engine.outbox.stalled,

@@ -1,7 +1,7 @@
 """Naming: how people name an object, a call or a route, and what they mean by it.
 
 An object is BACKPLANE/COMPONENT or BACKPLANE/COMPONENT.KEY, as in every message about it. A call is BACKPLANE:CALLER:NUMBER:
-where it is served, who made it, and its number there; of a client the beginning of its name is enough. A route stands for
+where it is served, who made it, and its number there; the beginning of the caller's name is enough. A route stands for
 the oldest call of it that has not ended. Each look stops after `LOOK_MAX` entries.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LOOK_MAX = 10_000
 #: Objects and calls listed, the oldest of each.
 SHOWN_MAX = 10
-#: How much of a client's random name is shown.
+#: How much of a caller's random word is shown.
 _HEX_SHOWN = 8
 _SELF = "self"
 
@@ -113,11 +113,8 @@ def route_of(action: Action) -> str:
 
 def call_name(backplane: str, peer: bytes, id: int) -> str:
     """A call that `backplane` serves."""
-    caller = _SELF if peer == LOCAL else peer.decode(errors="replace")
-    if caller.startswith("client/"):
-        pid, _, random = caller.partition("-")
-        caller = f"{pid}-{random[:_HEX_SHOWN]}"
-    return f"{backplane}:{caller}:{id}"
+    name, dash, random = (_SELF if peer == LOCAL else peer.decode(errors="replace")).rpartition("-")
+    return f"{backplane}:{name}{dash}{random[:_HEX_SHOWN] if dash else random}:{id}"
 
 
 def is_object_name(asked: str) -> bool:

@@ -248,12 +248,6 @@ class Outgoing:
             return self._engine.backplane
         return self._connections.place_name(peer)
 
-    @property
-    def own_identity(self) -> bytes:
-        """As whom other backplanes know this one."""
-        place = self.directory.backplanes.get(self._engine.backplane)
-        return f"{self._engine.backplane}-{place.generation if place is not None else 0}".encode()
-
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _call(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:

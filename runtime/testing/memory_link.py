@@ -14,7 +14,9 @@ from appbackplane.transport.batching import Sent
 class MemoryLink:
     """A `Port` of the engine (execution/engine.py) without a socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, known_as: str = "virtual-1") -> None:
+        """`known_as`: what far ends call this one."""
+        self._known_as = known_as.encode()
         self._inbox: deque[tuple[bytes, bytes]] = deque()
         #: Frames that were sent and not taken yet: (peer, frame).
         self.sent: deque[tuple[bytes, bytes]] = deque()
@@ -54,6 +56,10 @@ class MemoryLink:
         """A peer for a path."""
         self._connected += 1
         return b"connected-%d %s" % (self._connected, str(path).encode())
+
+    def known_as(self, peer: bytes) -> bytes:
+        """The identity by which a peer knows the backplane."""
+        return self._known_as
 
     def disconnect(self, peer: bytes) -> None:
         """The backplane has let go of a peer."""

@@ -147,7 +147,7 @@ class VirtualBackplane:
         one, where they are served here, too); `idempotent`: those of the routes that may be called twice.
         """
         self.clock = VirtualClock()
-        self.link = MemoryLink()
+        self.link = MemoryLink(f"{name}-1")
         self._config = ProcessConfig(
             system="test", backplane=name, run_dir="/nowhere", components=(), priorities=priorities, quotas=quotas,
             order=order, tick_ns=round(tick * 1e9), cpu_limit=cpu_limit, slow_action_ns=round(slow_action * 1e9), preempt=False,

@@ -44,7 +44,7 @@ class Asker:
             self.pidfd = os.pidfd_open(self.pid)
         except ProcessLookupError:
             raise location.not_running() from None
-        self._link = Link(f"command-{os.getpid()}-{os.urandom(4).hex()}")
+        self._link = Link(f"command-{os.getpid()}")
         self._peer = self._link.connect(supervisor_socket(location.run_dir))
         self._encoder = Encoder()
         self._asked = 0

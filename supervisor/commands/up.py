@@ -24,7 +24,7 @@ from appbackplane.transport.lifeline import find_living
 
 from ..config import Config, load
 from ..logs.collector import folder_of
-from ..logs.folder import LAST_WORDS
+from ..logs.folder import LAST_WORDS, open_folder
 from ..logs.output import Output
 from ..processes.run_dir import already_running, running_pid
 from . import cluster_store, node_keys, show
@@ -160,11 +160,13 @@ def _detached(config: Config, *, as_json: bool) -> None:
 def _open_last_words(folder: Path) -> int:
     """For what the supervisor itself prints: nothing, unless it fails."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    folder_fd = open_folder(folder)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(folder / LAST_WORDS, flags, 0o600)
+        return os.open(LAST_WORDS, flags, 0o600, dir_fd=folder_fd)
     except OSError as error:
         raise FailedPrecondition(f"log folder {folder} cannot be written: {error.strerror}") from error
+    finally:
+        os.close(folder_fd)
 
 
 def _heard_of(ready_fd: int, config: Config) -> bytes:

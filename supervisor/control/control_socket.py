@@ -1,19 +1,17 @@
 """Control socket: what the supervisor hears and says on `supervisor.sock` (who says what: docs/architecture.md).
 
-Backplanes connect as `control/NAME-GENERATION`, clients as whatever they like. Nobody here can make the supervisor wait
+Backplanes connect as identities.py has it, clients as whatever they like. Nobody here can make the supervisor wait
 or fail: nothing blocks, a malformed frame is counted and reported once a peer, every call ends by its limit, and a
 subscriber that does not read gets the newest directory once it reads again instead of every one in between.
 """
 
 from __future__ import annotations
 
-import re
 import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from appbackplane.transport.addressing import CONTROL
 from appbackplane.transport.batching import Outbox
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.codec import Encoder, Frame, decode, head
@@ -31,6 +29,9 @@ from appbackplane.transport.errors import (
 from appbackplane.transport.link import Link
 
 from ..direction.effects import Caller
+from ..poller import Poller
+from .door import LOOK_NS, Door, descriptors_max
+from .identities import Identities
 
 #: Where clients hear new versions of the directory.
 DIRECTORY_TOPIC = "system.directory"
@@ -48,7 +49,8 @@ SWEEP_MIN = 256
 REPORTED_MAX = 1_000
 #: A peer that does not read is offered its frames again after this; ZeroMQ does not say when there is room.
 STALLED_RETRY_NS = 20_000_000
-_CONTROL_PEER = re.compile(rf"{CONTROL}/(.+)-(\d+)")
+#: That there is no room may begin and end ten times a second; a line a minute is enough for an operator.
+CROWDED_EVERY_NS = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Asked:
     caller: Caller
     route: str
     body: dict[str, Any]
+    #: The backplane and the generation over whose control link it came; None: a client asks.
+    sender: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,14 @@ class Malformed:
     reason: str
 
 
-Heard = Asked | Answered | Malformed
+@dataclass(frozen=True, slots=True)
+class Crowded:
+    """There are no descriptors for further connections; told once a minute."""
+
+    descriptors_max: int
+
+
+Heard = Asked | Answered | Malformed | Crowded
 
 
 class ControlSocket:
@@ -90,6 +101,11 @@ class ControlSocket:
         except BaseException:
             self._link.close()
             raise
+        self.identities = Identities()
+        self._door = Door(path)
+        #: When it is looked after though nobody has come.
+        self._door_ns: int | None = None
+        self._link.accepted_fileno()
         self._encoder = Encoder()
         self._outbox = Outbox()
         self._calls: OutstandingCalls[tuple[object, str, int]] = OutstandingCalls()
@@ -103,12 +119,15 @@ class ControlSocket:
         self._ended: list[Heard] = []
         #: Frames that made no sense, and answers that found no room with those who asked.
         self.malformed_count = self.unanswered_count = 0
+        #: From when on it is told again that there is no room.
+        self._crowded_ns = 0
         #: Whether the last turn left something to do at once.
         self.has_more = False
 
-    def fileno(self) -> int:
-        """To wait on, after a turn that heard nothing."""
-        return self._link.fileno()
+    def watch(self, poller: Poller) -> None:
+        """Have each turn come when there is something to do for it."""
+        poller.watch(self._link.fileno(), lambda: None)
+        poller.watch(self._link.accepted_fileno(), lambda: None)
 
     # Say
 
@@ -166,6 +185,7 @@ class ControlSocket:
         """Send what waits, read what came, end what is overdue: (what was heard, peers that cannot be reached)."""
         gone = self._flush()
         heard, self._ended = self._ended, []
+        self._look_at_door(heard, now_ns)
         for peer in gone:
             self._fail(peer, "cannot be reached", heard)
         read = self._drain(heard, now_ns)
@@ -185,7 +205,7 @@ class ControlSocket:
 
     def next_wake_ns(self, now_ns: int) -> int | None:
         """When the next turn is due though nothing comes; None: never."""
-        wakes = [self._calls.next_deadline_ns()]
+        wakes = [self._calls.next_deadline_ns(), self._door_ns]
         if self._outbox:
             wakes.append(now_ns + STALLED_RETRY_NS if self._outbox.stalled else now_ns)
         if self.has_more or self._ended:
@@ -195,7 +215,21 @@ class ControlSocket:
     def close(self) -> None:
         """Offer what is left once more; then the socket file is gone."""
         self._flush()
+        self._door.close()
         self._link.close()
+
+    def _look_at_door(self, heard: list[Heard], now_ns: int) -> None:
+        if not self._link.has_accepted() and (self._door_ns is None or now_ns < self._door_ns):
+            return
+        try:
+            self._door.look()
+            is_crowded = self._door.is_shut
+        except OSError:  # not one is left to look with
+            is_crowded = True
+        self._door_ns = now_ns + LOOK_NS if is_crowded else None
+        if is_crowded and now_ns >= self._crowded_ns:
+            self._crowded_ns = now_ns + CROWDED_EVERY_NS
+            heard.append(Crowded(descriptors_max()))
 
     def _put(self, peer: bytes, envelope: Envelope) -> None:
         if not self._outbox.add(peer, self._encoder.encode(envelope)):
@@ -273,7 +307,8 @@ class ControlSocket:
                 late = DeadlineExceeded(f"{envelope.route}: it came after its deadline")
                 self.refuse(Caller(peer, envelope.id), late)
                 return
-            heard.append(Asked(Caller(peer, envelope.id), envelope.route, envelope.body))
+            sender = self.identities.generation_of(peer)
+            heard.append(Asked(Caller(peer, envelope.id), envelope.route, envelope.body, sender))
         elif kind in (REPLY, STATUS):
             call = self._calls.end(envelope.id, peer)
             if call is not None:
@@ -287,14 +322,3 @@ def allow_descriptors() -> None:
     """As many as we may have: an ipc listener that runs out of them aborts the process (TRAPS 1)."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def control_peer(backplane: str, generation: int) -> bytes:
-    """How the control link of one generation is known here."""
-    return f"{CONTROL}/{backplane}-{generation}".encode()
-
-
-def generation_of(peer: bytes) -> tuple[str, int] | None:
-    """The backplane and generation behind a control link; None for a client."""
-    match = _CONTROL_PEER.fullmatch(peer.decode(errors="replace"))
-    return (match[1], int(match[2])) if match else None

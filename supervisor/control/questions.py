@@ -18,7 +18,7 @@ from ..direction.effects import Caller
 from ..processes.board_file import BoardFile
 from . import inquiry, status
 from .asked import Look
-from .control_socket import Answered, Asked, ControlSocket, control_peer
+from .control_socket import Answered, Asked, ControlSocket
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,5 +138,5 @@ class Questions:
         self._control.reply(token.caller, token.inquiry.answer)
 
     def _call(self, child: Child, route: str, body: dict[str, Any], token: object, limit_ns: int) -> None:
-        peer = control_peer(child.name, child.generation)
+        peer = self._control.identities.peer_of(child.name, child.generation)
         self._control.call(peer, route, body, token, self._now_ns(), limit_ns)

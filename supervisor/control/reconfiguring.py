@@ -33,7 +33,7 @@ from ..logs.collector import Logs
 from ..processes.board_file import BoardFile
 from ..processes.placement import Placement
 from ..processes.spawn import Spawner, process_config
-from .control_socket import Answered, Asked, ControlSocket, control_peer
+from .control_socket import Answered, Asked, ControlSocket
 
 #: A sentinel takes over new settings between two turns. One that has not by then is stopped, or the interpreter is kept from
 #: it; what it was told it does when it goes on.
@@ -190,7 +190,7 @@ class Reconfiguring:
         self._known[name] = now
         is_placed = not settings.keys().isdisjoint(("cpu_limit", "cpu_exempt"))
         body = {"settings": settings, "placed": self._place(name, now.cpu_limit) if is_placed else None}
-        peer, token = control_peer(name, child.generation), _Token(name, child.generation)
+        peer, token = self._control.identities.peer_of(name, child.generation), _Token(name, child.generation)
         self._control.call(peer, "control.configure", body, token, self._now_ns(), CONFIGURE_LIMIT_NS)
         if job is not None:
             job.told.add(name)

@@ -113,11 +113,8 @@ class Logs:
         """These are its components: whoever asks for another is told so."""
         if self._names.get(backplane) != (components := list(components)):
             self._names[backplane] = components
-            path = self._file.folder / NAMES
             with suppress(OSError):  # a full disk has been told of; without this, a wrong name is not
-                fresh = path.with_suffix(".new")
-                fresh.write_text(json.dumps(self._names), encoding="utf-8")
-                fresh.replace(path)
+                self._file.put(NAMES, json.dumps(self._names).encode())
 
     def forget(self, ears: Ears) -> None:
         """It was not born."""

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .folder import name_of, numbers, outdated
+from .folder import name_of, numbers, open_folder, outdated
 
 
 class LogFile:
     """The files of one folder, for their one writer."""
 
     def __init__(self, folder: Path, file_bytes_max: int, files_max: int) -> None:
-        """Raises `FailedPrecondition` where it cannot be written, or another system writes there."""
+        """Raises `FailedPrecondition` where it cannot be written, others may write, or another system does."""
         self.folder = folder
         self._file_bytes_max, self._files_max = file_bytes_max, files_max
         #: Lines that the disk did not take, and why it did not take the last one.
@@ -29,13 +29,11 @@ class LogFile:
         self.problem = ""
         #: Whether the last line has no end yet.
         self._is_torn = False
-        self._fd = self._folder_fd = -1
+        self._fd, self._folder_fd = -1, open_folder(folder)
         self._number = self._size = 0
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(self._folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._open(max(numbers(os.listdir(folder)), default=1))
+            self._open(max(numbers(os.listdir(self._folder_fd)), default=1))
         except BlockingIOError:
             self.close()
             raise FailedPrecondition(
@@ -65,6 +63,16 @@ class LogFile:
         """So much from now on; files that are too many go when the next begins."""
         self._file_bytes_max, self._files_max = file_bytes_max, files_max
 
+    def put(self, name: str, data: bytes) -> None:
+        """A small file beside the log: the new one whole, or the old one. Raises OSError."""
+        fresh = f"{name}.new"
+        with suppress(FileNotFoundError):  # of a writer that was killed
+            os.unlink(fresh, dir_fd=self._folder_fd)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(fresh, flags, 0o600, dir_fd=self._folder_fd), "wb") as file:
+            file.write(data)
+        os.replace(fresh, name, src_dir_fd=self._folder_fd, dst_dir_fd=self._folder_fd)
+
     def close(self) -> None:
         """Let the next one write."""
         for fd in (self._fd, self._folder_fd):
@@ -85,6 +93,6 @@ class LogFile:
         self._fd, self._number = fd, number
         self._size = os.fstat(fd).st_size
         self._is_torn = self._size > 0 and os.pread(fd, 1, self._size - 1) != b"\n"
-        for old in outdated(numbers(os.listdir(self.folder)), number, self._files_max):
+        for old in outdated(numbers(os.listdir(self._folder_fd)), number, self._files_max):
             with suppress(FileNotFoundError):
                 os.unlink(name_of(old), dir_fd=self._folder_fd)

@@ -2,7 +2,8 @@
 
 `$XDG_STATE_HOME/appbackplane/NAME`, beside the run directory where that was chosen, or `[system] log.dir`: it stays when the
 system has gone. Each file is followed by one with the next number and is never written again, so that whoever reads or
-follows is never in the way and never finds another file under the same name. Paths and names only; files.py and reader do.
+follows is never in the way and never finds another file under the same name. Where others could have planted it, or can
+change it, it is refused: what is written below its descriptor then meets no link of theirs.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from appbackplane.transport.addressing import SUPERVISOR, default_run_dir, state_home
+from appbackplane.transport.errors import FailedPrecondition
 
 #: In the run directory: leads to the folder, wherever it is, while the system runs.
 LINK = "log"
@@ -30,6 +33,28 @@ def default_folder(system: str, run_dir: Path) -> Path:
     if run_dir == default_run_dir(system):
         return state_home() / "appbackplane" / system
     return run_dir.with_name(run_dir.name + ".log")
+
+
+def open_folder(folder: Path) -> int:
+    """A descriptor of the folder, made if need be; everything in it is opened below this. A link of the user's own is followed.
+
+    Raises `FailedPrecondition` where it is not the user's, or others may write there.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_ours = folder.lstat().st_uid == os.getuid()
+        fd = os.open(folder.resolve(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise FailedPrecondition(f"log folder {folder} cannot be written: {error.strerror}") from error
+    found = os.fstat(fd)
+    if is_ours and found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return fd
+    os.close(fd)
+    if is_ours and found.st_uid == os.getuid():
+        raise FailedPrecondition(f"log folder {folder} can be changed by others: chmod go-w {folder}")
+    raise FailedPrecondition(
+        f"log folder {folder} is not a folder of yours: remove it, or choose another, [system] log = {{ dir = … }}"
+    )
 
 
 def name_of(number: int) -> str:

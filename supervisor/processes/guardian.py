@@ -6,7 +6,8 @@ die; its own children know nothing of us. So somebody else must be there who wai
 (PDEATHSIG) kills at once, without grace, and not those children.
 
 It holds the backplanes' lifeline open, with the supervisor, and lets go of it once it knows who there is.
-Its standard input is a pipe that only the supervisor holds open: end of file without the word `DISMISSED` means it was
+Its standard input is a pipe that only the supervisor holds open. First comes the mark by which leftovers are known, which a
+command line would tell every user of the machine; end of file without the word `DISMISSED` means that the supervisor was
 killed. 17 MB, half of them shared, and 20 ms of CPU at the start; nothing while it waits. Killed itself, it is started
 again (guarding.py); killed together with the supervisor, it leaves the unwell ones to the next `up`.
 """
@@ -31,14 +32,15 @@ GRACE_NS = 500_000_000
 
 
 def main() -> int:
-    """`guardian SYSTEM PID MARK NICE LIFELINE CGROUP`; the last is empty where there is none."""
-    system, pid, mark, nice, lifeline, cgroup = sys.argv[1:]
+    """`guardian SYSTEM PID NICE LIFELINE CGROUP`; the last is empty where there is none."""
+    system, pid, nice, lifeline, cgroup = sys.argv[1:]
     # Ctrl-C, a terminal that goes and an order to all are the supervisor's to act on; until it has, it is guarded.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     with suppress(PermissionError):  # as urgent as the most urgent that it is to end, or it might wait for them
         os.setpriority(os.PRIO_PROCESS, 0, int(nice))
-    if _last_of(0) == DISMISSED:
+    mark, last = _heard_on(0)
+    if last == DISMISSED:
         return 0
     if cgroup:
         cgroups.lift(Path(cgroup))
@@ -52,12 +54,13 @@ def main() -> int:
     return 0
 
 
-def _last_of(fd: int) -> bytes:
-    """What was said before the end; waits for it."""
+def _heard_on(fd: int) -> tuple[str, bytes]:
+    """The mark, and what was said after it; waits for the end."""
     said = b""
-    while more := os.read(fd, 16):
-        said = more
-    return said
+    while more := os.read(fd, 64):
+        said += more
+    mark, _, last = said.partition(b"\n")
+    return mark.decode(), last
 
 
 def _say(line: str) -> None:

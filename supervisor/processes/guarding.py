@@ -32,8 +32,9 @@ class Guarding:
         #: What backplanes look at: it ends when the supervisor is dead, and the guardian too or ready for their end.
         self.lifeline_fd, self._lifeline_end_fd = os.pipe2(os.O_CLOEXEC)
         self._words = (
-            *_COMMAND, system, str(os.getpid()), mark, str(nice), str(self._lifeline_end_fd), cgroup or "",
+            *_COMMAND, system, str(os.getpid()), str(nice), str(self._lifeline_end_fd), cgroup or "",
         )  # fmt: skip
+        self._mark = mark
         self._say, self._now_ns = say, now_ns
         self._poller: Poller | None = None
         self._pause_ns = _PAUSE_MIN_NS
@@ -92,6 +93,8 @@ class Guarding:
     def _start(self) -> None:
         self._started_ns, self._due_ns = self._now_ns(), None
         read_fd, self._pipe_fd = os.pipe2(os.O_CLOEXEC)
+        # Before it is born: we may be killed at any time after that.
+        os.write(self._pipe_fd, f"{self._mark}\n".encode())
         try:
             self._popen = subprocess.Popen(
                 self._words,

@@ -72,14 +72,19 @@ class Spawner:
         placement: Placement,
         mark: str,
         lifeline_fd: int,
+        token: Callable[[str, int], str],
     ) -> None:
-        """`mark`: by which all that descends from us is known (leftovers.py). `lifeline_fd`: ends with us (guarding.py)."""
+        """`mark`: by which all that descends from us is known (leftovers.py). `lifeline_fd`: ends with us (guarding.py).
+
+        `token`: of a backplane and a generation; by it the control link is known (control/identities.py).
+        """
         #: What the next generation of each is told.
         self.config = config
         self._placement = placement
         self._environment = leftovers.environment(mark)
         self._board_fd, self._slots = board_fd, slots
         self._lifeline_fd = lifeline_fd
+        self._token = token
 
     def spawn(self, backplane: str, generation: int, ring: RingReader) -> Process:
         """Start one generation, whose log is read from `ring`. Raises OSError when there can be no process."""
@@ -89,6 +94,7 @@ class Spawner:
             self.config,
             backplane,
             generation=generation,
+            token=self._token(backplane, generation),
             board_fd=self._board_fd,
             board_slot=self._slots[backplane],
             lifeline_fd=self._lifeline_fd,
@@ -138,6 +144,7 @@ def process_config(
     backplane: str,
     *,
     generation: int = 1,
+    token: str = "",
     board_fd: int | None = None,
     board_slot: int = 0,
     lifeline_fd: int | None = None,
@@ -152,6 +159,7 @@ def process_config(
         backplane=backplane,
         generation=generation,
         run_dir=config.run_dir,
+        token=token,
         components=share.components,
         settings=share.settings,
         import_dir=config.import_dir,

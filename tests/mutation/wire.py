@@ -141,7 +141,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         AREA,
         "transport/link.py",
         (f"{TESTS}/test_link.py",),
-        ("a peer that comes back is ignored for ever", "            (zmq.ROUTER_HANDOVER, 1),\n", ""),
+        ("a stranger takes the place of who lives", "(zmq.ROUTER_HANDOVER, 0)", "(zmq.ROUTER_HANDOVER, 1)"),
+        ("who connects again is ignored for ever", "{self._token or os.urandom(8).hex()}", "{self._token}"),
         ("who is not there looks as if he had heard", "            (zmq.ROUTER_MANDATORY, 1),\n", ""),
         ("a path that is too long is cut", "        if len(os.fsencode(path)) > PATH_BYTES_MAX:", "        if False:"),
         (

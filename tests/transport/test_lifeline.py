@@ -13,7 +13,7 @@ import pytest
 
 from appbackplane.transport import addressing, lifeline
 from appbackplane.transport.discovery import locate
-from appbackplane.transport.errors import FailedPrecondition, SystemNotRunning
+from appbackplane.transport.errors import FailedPrecondition, SystemNotRunning, Unavailable
 
 
 @pytest.mark.systems
@@ -123,3 +123,14 @@ def test_another_users_supervisor_is_not_trusted(stand_in: Any, run_dir: Path, m
     monkeypatch.setattr(Probe, "credentials", (0, 4711, 0))
     monkeypatch.setattr(lifeline.os, "getuid", lambda: 0)
     assert lifeline.open_lifeline(locate(run_dir)) is None, "root named the folder itself"
+
+
+def test_a_supervisor_that_has_no_room_is_said_to_have_none(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client would otherwise wait in connect(2) for as long as it has none, whatever its deadline is."""
+    monkeypatch.setattr(lifeline, "_ROOM_WAIT", struct.pack("@ll", 0, 1_000))
+    with socket.socket(socket.AF_UNIX) as full, socket.socket(socket.AF_UNIX) as first:
+        full.bind(str(run_dir / "supervisor.sock"))
+        full.listen(0)
+        first.connect(str(run_dir / "supervisor.sock"))
+        with pytest.raises(Unavailable, match="takes no more connections"):
+            lifeline.open_lifeline(locate(run_dir))

@@ -1,6 +1,7 @@
 """Link: frames over real sockets, never blocking, and what has no reader is said to have none."""
 
 import gc
+import os
 import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ import zmq
 from appbackplane.transport.batching import Sent
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.errors import MalformedFrame
-from appbackplane.transport.link import HIGH_WATER_MARK, LARGE_BYTES_MAX, PATH_BYTES_MAX, Link
+from appbackplane.transport.link import HIGH_WATER_MARK, LARGE_BYTES_MAX, PATH_BYTES_MAX, READ_AHEAD, Link
+from tests.waiting import wait_until
 
 LIMIT_MS = 20_000
 
@@ -44,11 +46,12 @@ def receive(link: Link) -> tuple[bytes, bytes]:
 
 
 def test_a_frame_arrives_and_is_answered(server: Link, client: Link, run_dir: Path) -> None:
-    """One ROUTER both binds and connects; the far end knows us by our identity, we know it by an alias of our own."""
+    """One ROUTER both binds and connects; the far end knows us by an identity, we know it by an alias of our own."""
     peer = client.connect(run_dir / "server.sock")
     assert client.send(peer, b"hello") is Sent.SENT
     caller, frame = receive(server)
-    assert (caller, frame) == (b"client-1", b"hello")
+    assert (caller, frame) == (client.known_as(peer), b"hello")
+    assert caller.startswith(b"client-1-")
     assert server.send(caller, b"welcome") is Sent.SENT
     assert receive(client) == (peer, b"welcome")
     assert client.receive() is None and server.receive() is None
@@ -127,8 +130,8 @@ def test_a_message_of_several_frames_is_malformed_and_the_next_one_fine(
     context.destroy(linger=0)
 
 
-def test_who_comes_back_under_its_identity_is_heard_at_once(server: Link, client: Link, run_dir: Path) -> None:
-    """TRAPS 6. Ignored silently, it would wait for its deadlines for ever: the first connection's end is seen late."""
+def test_who_connects_again_is_heard_at_once(server: Link, client: Link, run_dir: Path) -> None:
+    """TRAPS 6. Under the same identity it would be ignored for ever: the first connection's end is seen late."""
     for n in range(300):
         peer = client.connect(run_dir / "server.sock")
         client.send(peer, b"%d" % n)
@@ -137,6 +140,50 @@ def test_who_comes_back_under_its_identity_is_heard_at_once(server: Link, client
         assert server.send(caller, frame) is Sent.SENT
         assert receive(client) == (peer, frame)
         client.disconnect(peer)
+
+
+def test_who_bears_the_identity_of_a_connection_that_lives_gets_nothing_that_is_meant_for_it(
+    server: Link, client: Link, run_dir: Path
+) -> None:
+    """It took its place: a client's replies went to a stranger, and a backplane was cut off from others for ever."""
+    peer = client.connect(run_dir / "server.sock")
+    client.send(peer, b"hello")
+    caller, _ = receive(server)
+    with zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+        stranger.linger = 0
+        watched = stranger.get_monitor_socket(zmq.Event.HANDSHAKE_SUCCEEDED)
+        stranger.routing_id = caller
+        stranger.connect(f"ipc://{run_dir}/server.sock")
+        has_arrived = watched.poll(LIMIT_MS)
+        stranger.disable_monitor()
+        watched.close(linger=0)
+        assert has_arrived
+        # Its handshake is over; so is the server's side of it, when what comes after it has come.
+        client.send(client.connect(run_dir / "server.sock"), b"after it")
+        assert receive(server)[1] == b"after it"
+        assert server.send(caller, b"for the first") is Sent.SENT
+        assert receive(client) == (peer, b"for the first")
+        client.send(peer, b"still there")
+        assert receive(server) == (caller, b"still there")
+
+
+def test_who_comes_again_and_again_leaves_no_descriptor_with_one_that_is_behind(server: Link, run_dir: Path) -> None:
+    """A connection replaced by another of the same identity kept its descriptor, and what was unread, for ever."""
+    before, rounds, frames = descriptors(), 20, READ_AHEAD + 8
+    for _ in range(rounds):
+        client = Link("client-1")
+        peer = client.connect(run_dir / "server.sock")
+        for _ in range(frames):  # more than is read ahead: nobody sees the end of the connection
+            assert client.send(peer, b"unread") is Sent.SENT
+        client.close()
+    for _ in range(rounds * frames):
+        assert receive(server)[1] == b"unread"
+    wait_until(lambda: server.receive() is None and descriptors() == before)
+
+
+def descriptors() -> int:
+    """How many this process has open."""
+    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.parametrize("step", ["send", "recv"])
@@ -189,7 +236,7 @@ def test_what_was_sent_just_before_closing_still_leaves(server: Link, run_dir: P
     client = Link("client-2")
     client.send(client.connect(run_dir / "server.sock"), b"last words")
     client.close()
-    assert receive(server) == (b"client-2", b"last words")
+    assert receive(server)[1] == b"last words"
 
 
 def test_closing_takes_the_socket_file_along(run_dir: Path) -> None:

@@ -202,9 +202,9 @@ def test_a_backplane_that_has_died_is_a_caller_that_has_died(office: VirtualBack
     places = {**engine.outgoing.directory.backplanes, "caller": Place(3, "/nowhere/caller-3.sock")}
     version = engine.outgoing.directory.version
     engine.outgoing.update(Directory("test", version + 1, places), office.clock.now_ns())
-    call(office, b"caller-3", 1, "wait", seconds=25.0)
+    call(office, b"caller-3-5eed", 1, "wait", seconds=25.0)
     office.run_until_idle()
-    office.link.gone.add(b"caller-3")
+    office.link.gone.add(b"caller-3-5eed")
     places = {**places, "caller": Place(4, "/nowhere/caller-4.sock")}
     engine.outgoing.update(Directory("test", version + 2, places), office.clock.now_ns())
     office.run_until_idle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from appbackplane.supervisor.control import control_socket
-from appbackplane.supervisor.control.control_socket import Answered, Asked, ControlSocket, Heard, Malformed
+from appbackplane.supervisor.control.control_socket import Answered, Asked, ControlSocket, Crowded, Heard, Malformed
 from appbackplane.transport.batching import Sent
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.directory import Directory
@@ -26,10 +27,10 @@ CALL_LIMIT_NS = 60_000_000_000
 class Peer:
     """The far end, as raw as a test wants it."""
 
-    def __init__(self, path: Path, identity: str) -> None:
-        self.identity = identity.encode()
-        self.link = Link(identity)
+    def __init__(self, path: Path, name: str) -> None:
+        self.link = Link(name)
         self.supervisor = self.link.connect(path)
+        self.identity = self.link.known_as(self.supervisor)
 
     def send(self, *envelopes: Envelope) -> None:
         """One frame."""
@@ -57,8 +58,8 @@ def connect(tmp_path: Path, control: ControlSocket) -> Iterator[Callable[[str], 
     """Makes peers of it."""
     peers: list[Peer] = []
 
-    def make(identity: str) -> Peer:
-        peers.append(Peer(tmp_path / "s.sock", identity))
+    def make(name: str) -> Peer:
+        peers.append(Peer(tmp_path / "s.sock", name))
         return peers[-1]
 
     yield make
@@ -76,12 +77,12 @@ def heard_until(control: ControlSocket, is_it: Callable[[list[Heard]], bool]) ->
     return heard
 
 
-def introduce(control: ControlSocket, peer: Peer, identity: bytes) -> Asked:
+def introduce(control: ControlSocket, peer: Peer) -> Asked:
     """Has a peer call, so that it is known."""
     peer.send(Envelope(CALL, 1, 0, "supervisor.directory", None, None, None, {}))
     (asked,) = heard_until(control, lambda heard: bool(heard))
     assert isinstance(asked, Asked)
-    assert asked.caller.peer == identity
+    assert asked.caller.peer == peer.identity
     return asked
 
 
@@ -114,9 +115,9 @@ def test_a_malformed_frame_is_reported_once_a_peer_and_the_next_call_is_heard(
 def test_a_call_ends_once_by_its_answer(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
     """A second answer, or one from a stranger, must not end another call."""
     peer, stranger = connect("control/query-1"), connect("stranger")
-    introduce(control, peer, b"control/query-1")
-    introduce(control, stranger, b"stranger")
-    control.call(b"control/query-1", "control.move", {"state": "primary"}, "token", time.monotonic_ns(), CALL_LIMIT_NS)
+    introduce(control, peer)
+    introduce(control, stranger)
+    control.call(peer.identity, "control.move", {"state": "primary"}, "token", time.monotonic_ns(), CALL_LIMIT_NS)
     calls: list[Envelope] = []
     limit = Limit()
     while not calls:
@@ -133,8 +134,8 @@ def test_a_call_ends_once_by_its_answer(control: ControlSocket, connect: Callabl
 def test_a_call_that_is_not_answered_ends_at_its_limit(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
     """A hook that hangs would keep the system from ever going down."""
     peer, now_ns = connect("control/query-1"), time.monotonic_ns()
-    introduce(control, peer, b"control/query-1")
-    control.call(b"control/query-1", "control.move", {}, "token", now_ns, CALL_LIMIT_NS)
+    introduce(control, peer)
+    control.call(peer.identity, "control.move", {}, "token", now_ns, CALL_LIMIT_NS)
     assert control.turn(now_ns + CALL_LIMIT_NS - 1)[0] == []
     (ended,) = control.turn(now_ns + CALL_LIMIT_NS)[0]
     assert isinstance(ended, Answered)
@@ -143,12 +144,72 @@ def test_a_call_that_is_not_answered_ends_at_its_limit(control: ControlSocket, c
 
 def test_calls_to_the_dead_end_at_once(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
     """Their limits are a minute."""
-    introduce(control, connect("control/query-1"), b"control/query-1")
-    control.call(b"control/query-1", "control.move", {}, "token", time.monotonic_ns(), CALL_LIMIT_NS)
-    control.forget(b"control/query-1")
+    peer = connect("control/query-1")
+    introduce(control, peer)
+    control.call(peer.identity, "control.move", {}, "token", time.monotonic_ns(), CALL_LIMIT_NS)
+    control.forget(peer.identity)
     (ended,) = control.turn(time.monotonic_ns())[0]
     assert isinstance(ended, Answered)
     assert ended.error is not None
+
+
+def test_only_the_generation_that_was_told_its_token_is_taken_for_it(control: ControlSocket, tmp_path: Path) -> None:
+    """Any program of the user's could otherwise register in a backplane's place, or change its CPU limit."""
+    token = control.identities.token("query", 1)
+    senders = []
+    for name, given in (
+        ("query-1", token),
+        ("query-1", ""),
+        ("query-2", token),
+        ("other-1", token),
+        ("query-01", token),
+    ):
+        link = Link(f"control/{name}", given)
+        peer = link.connect(tmp_path / "s.sock")
+        call = Envelope(CALL, 1, 0, "supervisor.limit", None, None, None, {})
+        link.send(peer, batch([Encoder().encode(call)]))
+        (asked,) = heard_until(control, lambda heard: bool(heard))
+        assert isinstance(asked, Asked)
+        senders.append(asked.sender)
+        if asked.sender is not None:
+            assert asked.caller.peer == control.identities.peer_of(*asked.sender)
+        link.close(0)
+    assert senders == [("query", 1), None, None, None, None]
+
+
+def test_while_few_descriptors_are_left_who_comes_waits_and_who_is_there_is_served(
+    control: ControlSocket, connect: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """ZeroMQ aborts the process that accepts at its limit; and whoever is let in takes what the supervisor needs itself."""
+    first = connect("first")
+    introduce(control, first)
+    with monkeypatch.context() as few:
+        few.setattr(resource, "getrlimit", lambda _which: (10, 10))
+        second = connect("second")
+        second.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
+        heard = heard_until(control, lambda heard: len(heard) == 2)
+        assert {type(one) for one in heard} == {Crowded, Asked}
+        third = connect("third")
+        third.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
+        for _ in range(100):
+            introduce(control, first)
+    (asked,) = heard_until(control, lambda heard: bool(heard))
+    assert isinstance(asked, Asked)
+    assert asked.caller.peer == third.identity
+    assert [path.name for path in tmp_path.iterdir() if path.is_socket()] == ["s.sock"]
+
+
+def test_a_door_that_is_shut_at_the_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder goes with its last file."""
+    with monkeypatch.context() as few:
+        few.setattr(resource, "getrlimit", lambda _which: (10, 10))
+        control = ControlSocket(tmp_path / "s.sock")
+        peer = Peer(tmp_path / "s.sock", "client")
+        peer.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
+        heard_until(control, lambda heard: len(heard) == 2)
+        control.close()
+        peer.link.close(0)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_peer_that_is_not_there_is_named(control: ControlSocket) -> None:
@@ -160,7 +221,7 @@ def test_a_peer_that_is_not_there_is_named(control: ControlSocket) -> None:
 def test_subscribers_hear_each_new_directory_numbered(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
     """A gap in the numbers is how a client sees that it missed one."""
     peer = connect("client")
-    control.subscribe(introduce(control, peer, b"client").caller.peer)
+    control.subscribe(introduce(control, peer).caller.peer)
     for version in (1, 2):
         control.publish(Directory("demo", version))
         control.turn(time.monotonic_ns())
@@ -181,14 +242,14 @@ def test_a_subscriber_that_does_not_read_delays_nobody_and_gets_the_newest(
     """A stopped client must neither stop the supervisor nor have it keep every version there ever was."""
     stalled, reading = connect("stalled"), connect("reading")
     for peer in (stalled, reading):
-        control.subscribe(introduce(control, peer, peer.identity).caller.peer)
+        control.subscribe(introduce(control, peer).caller.peer)
     routes = {f"component.operation{n}": ("query",) for n in range(200)}
     versions, found = 3_000, []
     for version in range(1, versions + 1):
         control.publish(Directory("demo", version, routes=routes))
         control.turn(time.monotonic_ns())
         found += reading.received()
-    assert b"stalled" in control._outbox.stalled
+    assert stalled.identity in control._outbox.stalled
     limit = Limit()
     while not found or found[-1].body["version"] != versions:
         limit.check()
@@ -213,23 +274,23 @@ def test_clients_that_have_gone_take_nobodys_place(
     control._sweep_at = 10
     control.publish(Directory("demo", 1))
     living = connect("living")
-    control.subscribe(introduce(control, living, b"living").caller.peer)
+    control.subscribe(introduce(control, living).caller.peer)
     for number in range(100):
         client = connect(f"client-{number}")
-        control.subscribe(introduce(control, client, client.identity).caller.peer)
+        control.subscribe(introduce(control, client).caller.peer)
         client.link.close()
         limit = Limit()
         while control._link.send(client.identity, b"\x90") is not Sent.UNREACHABLE:
             limit.check()
             control.turn(time.monotonic_ns())
-    assert b"living" in control._subscribers
+    assert living.identity in control._subscribers
     assert len(control._subscribers) <= 10
 
 
 def test_an_answer_that_cannot_travel_becomes_a_status(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
     """Whoever asked must not wait for its deadline because of our bug."""
     peer = connect("client")
-    control.reply(introduce(control, peer, b"client").caller, {"x": object()})
+    control.reply(introduce(control, peer).caller, {"x": object()})
     control.turn(time.monotonic_ns())
     found: list[Envelope] = []
     limit = Limit()
@@ -263,8 +324,8 @@ def test_a_call_that_is_too_large_is_refused_by_the_bound_it_exceeds(
 def test_an_answer_that_is_too_large_ends_its_call(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
     """The other direction: who asked would otherwise wait for the limit, and call the backplane silent."""
     peer = connect("control/query-1")
-    introduce(control, peer, b"control/query-1")
-    control.call(b"control/query-1", "control.statistics", {}, "token", time.monotonic_ns(), CALL_LIMIT_NS)
+    introduce(control, peer)
+    control.call(peer.identity, "control.statistics", {}, "token", time.monotonic_ns(), CALL_LIMIT_NS)
     calls: list[Envelope] = []
     limit = Limit()
     while not calls:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appbackplane.supervisor.commands.up import _open_last_words
 from appbackplane.supervisor.logs.file import LogFile
 from appbackplane.supervisor.logs.folder import NAMES, default_folder, name_of, names_in, numbers, outdated
 from appbackplane.transport.addressing import default_run_dir
@@ -88,6 +89,57 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a file")
     with pytest.raises(FailedPrecondition, match="cannot be written: "):
         LogFile(tmp_path / "log", 1_000, 3)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o703])
+def test_a_folder_that_others_may_change_is_refused(tmp_path: Path, mode: int) -> None:
+    """Whoever writes there puts a link in the place of the next file, and has us write over what it leads to."""
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log").chmod(mode)
+    with pytest.raises(FailedPrecondition, match="can be changed by others: chmod go-w"):
+        LogFile(tmp_path / "log", 1_000, 3)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("planted", ["folder", "link", "link to another's"])
+def test_another_users_folder_is_refused(tmp_path: Path, planted: str) -> None:
+    """Beside a run directory in a shared folder anybody may have put one, or a link to one of ours."""
+    folder, elsewhere = tmp_path / "log", tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    if planted == "folder":
+        folder.mkdir(mode=0o700)
+    else:
+        folder.symlink_to(elsewhere)
+    os.chown(elsewhere if planted == "link to another's" else folder, 12_345, -1, follow_symlinks=False)
+    with pytest.raises(FailedPrecondition, match="not a folder of yours: remove it, or choose another"):
+        LogFile(folder, 1_000, 3)
+    with pytest.raises(FailedPrecondition, match="not a folder of yours"):
+        _open_last_words(folder)
+    assert not any(elsewhere.iterdir())
+
+
+def test_a_link_of_ones_own_is_followed(tmp_path: Path) -> None:
+    """To a disk that has room for it."""
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "log").symlink_to(tmp_path / "elsewhere")
+    LogFile(tmp_path / "log", 1_000, 3).close()
+    assert (tmp_path / "elsewhere" / name_of(1)).exists()
+
+
+def test_a_planted_link_is_not_written_through(begin: Open, tmp_path: Path) -> None:
+    """It was: with `names.new` leading to it, a private file was overwritten."""
+    private = tmp_path / "private"
+    private.write_text("of value")
+    file = begin()
+    for name in ("names.json.new", name_of(1), "names.json"):
+        (tmp_path / "log" / name).unlink(missing_ok=True)
+        (tmp_path / "log" / name).symlink_to(private)
+    file.put("names.json", b"{}")
+    file.close()
+    with pytest.raises(FailedPrecondition, match="cannot be written"):
+        begin()
+    assert private.read_text() == "of value"
+    assert (tmp_path / "log" / "names.json").read_text() == "{}"
 
 
 def test_what_the_disk_does_not_take_is_counted(begin: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

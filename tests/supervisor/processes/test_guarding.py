@@ -99,6 +99,14 @@ def test_orders_to_all_are_not_for_it(guarded: Guarded, number: signal.Signals) 
     assert guarded.guarding._popen.returncode == 0, "it was there to be dismissed"
 
 
+def test_other_users_do_not_learn_the_mark(guarded: Guarded) -> None:
+    """Every command line can be read by all; who bears the mark is killed with what is left of the system."""
+    wait_ready(guarded.guarding.pid)
+    words = Path(f"/proc/{guarded.guarding.pid}/cmdline").read_bytes().split(b"\0")
+    assert b"demo" in words
+    assert guarded.guarding._mark.encode() not in words
+
+
 def wait_ready(pid: int) -> None:
     """Until it reads from its supervisor, and has said what it does not listen to."""
     limit = Limit()
