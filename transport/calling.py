@@ -35,6 +35,10 @@ IDLE_NS = 20_000_000
 BURST_GAP_NS = 20_000
 BURST_EAGER: Final = 64
 GATHER_MAX: Final = 64
+_INTERRUPTED: Final = (
+    "this thread is within a call of this client already: a signal handler or a finalizer that interrupts it cannot use the "
+    "same client; let it set a flag, or use a client of its own"
+)
 
 _monotonic_ns: Final = time.monotonic_ns
 _getpid: Final = os.getpid
@@ -159,7 +163,7 @@ class Calling:
         """Let what was said arrive, end everything, and let go of the link; twice is once."""
         if self._pid != _getpid():
             return  # a fork's copy: the link is the parent's
-        with self._waiting.lock:
+        with self._lock:
             if self._is_closed:
                 return
             try:
@@ -236,6 +240,8 @@ class Calling:
         """Of this process's client. In a fork's copy a thread that is not there may have it, and the link is the parent's."""
         if self._pid != _getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
+        if self._waiting.has_me:
+            raise FailedPrecondition(_INTERRUPTED)
         return self._waiting.lock
 
     def _settle(self) -> None:
@@ -339,7 +345,11 @@ class Calling:
         if waiting.is_readable:
             waiting.is_readable = False
             self._link.expect()
-        self._deliver(session.turn(now_ns, frames_max))
+        try:
+            self._deliver(session.turn(now_ns, frames_max))
+        except BaseException:  # a signal's: what is left of this turn is for who polls, and polling would not tell him
+            waiting.wake_leader()
+            raise
         if waiting.is_led and session.has_more:
             waiting.wake_leader()  # it polls, and what is left on the link makes no edge any more
         return session.next_wake_ns(now_ns)
@@ -357,7 +367,8 @@ class Calling:
             for event in events:
                 if isinstance(event, Ended):
                     pending: Outcome = event.token
-                    pending._result, pending._error = event.result, event.error
+                    if not pending.is_ready:  # where a signal's exception has struck, a call may end a second time
+                        pending._result, pending._error = event.result, event.error
                     self._waiting.ready(pending)
                     if self._seekers_count:
                         self._waiting.ready(self._room)

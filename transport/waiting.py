@@ -17,6 +17,7 @@ from typing import Final
 from .waitables import Waitable, Waiter
 
 _monotonic_ns: Final = time.monotonic_ns
+_get_ident: Final = threading.get_ident
 
 
 class Waiting:
@@ -36,6 +37,8 @@ class Waiting:
         self._lifeline_cut = lifeline_cut
         self._leader: Waiter | None = None
         self._followers: deque[Waiter] = deque()
+        #: Threads within `wait`, where they let go of the lock, by their numbers.
+        self._sleepers: set[int] = set()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lifeline_fd = -1
         #: Whether the link's descriptor has been found readable; for whoever looks to take back.
@@ -46,13 +49,18 @@ class Waiting:
         self._poll.register(self._wake_fd, select.POLLIN)
 
     @property
+    def has_me(self) -> bool:  # hot: scripts/bench call_rtt
+        """Whether this thread holds the lock, or waits: then it is a signal handler, or a finalizer, that asks."""
+        return self._has_lock() or (bool(self._sleepers) and _get_ident() in self._sleepers)
+
+    @property
     def is_led(self) -> bool:
         """Whether a thread polls the link now."""
         return self._leader is not None
 
     def wait(self, waitable: Waitable, until_ns: int | None) -> bool:  # hot: scripts/bench call_rtt
         """Wait until it is ready, or the time has come: then False. The lock is held before and after."""
-        waiter = Waiter()
+        waiter, me = Waiter(), _get_ident()
         try:
             while True:
                 now_ns = _monotonic_ns()
@@ -71,6 +79,7 @@ class Waiting:
                     waiters = waitable.waiters = []
                 waiters.append(waiter)
                 try:
+                    self._sleepers.add(me)
                     if self._leader is None:
                         self._lead(waiter, None if wake_ns is None else wake_ns - now_ns)
                     else:
@@ -78,6 +87,7 @@ class Waiting:
                 finally:
                     waiters.remove(waiter)
         finally:
+            self._sleepers.discard(me)
             if self._followers and self._leader is None:
                 self.wake(self._followers[0])
 
