@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from . import request
+from . import descriptors, request
 from .async_room import AsyncRoom
 from .async_subscription import AsyncSubscription
 from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
 from .connecting import LOOK_AGAIN_NS
+from .descriptors import Descriptors, opening
 from .directory import Directory
 from .errors import Cancelled, DeadlineExceeded, FailedPrecondition, PeerDown, SystemNotRunning, Unavailable
 from .events import Ended, Events
@@ -35,10 +36,11 @@ async def connect_async(
 
     Parameters and errors are those of `connect`.
     """
-    if is_remote(target):  # a host's number may have to be asked for
-        way = await asyncio.to_thread(way_to, target, keys, time.monotonic_ns)
-    else:
-        way = way_to(target, keys, time.monotonic_ns)
+    with opening(descriptors.CLIENT):
+        if is_remote(target):  # a host's number may have to be asked for
+            way = await asyncio.to_thread(way_to, target, keys, time.monotonic_ns)
+        else:
+            way = way_to(target, keys, time.monotonic_ns)
     client = AsyncClient(way, retry_budget)
     try:
         if timeout is None:
@@ -52,7 +54,9 @@ async def connect_async(
 
 
 class AsyncClient:
-    """A connection to a system. Made by `connect_async`; belongs to its event loop; not to be used after a fork."""
+    """A connection to a system. Made by `connect_async`; belongs to its event loop, which holds it until it is closed; not to
+    be used after a fork.
+    """
 
     def __init__(self, way: Way, retry_budget: RetryBudget | None = None) -> None:
         self._way = way
@@ -64,6 +68,7 @@ class AsyncClient:
         self._subscriptions: set[AsyncSubscription] = set()
         self._starting: asyncio.Future[None] | None = None
         self._lifeline_fd = -1
+        self._descriptors = Descriptors(f"async client of {way.system!r} {way.where}")
         self._room = AsyncRoom(self._session, self._loop, time.monotonic_ns)
         self._is_turn_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -214,6 +219,7 @@ class AsyncClient:
         self._room.close()
         self._loop.remove_reader(self._link.fileno())
         self._watch(None)
+        self._descriptors.end()
         if self._timer is not None:
             self._timer.cancel()
         for subscription in list(self._subscriptions):
@@ -357,8 +363,8 @@ class AsyncClient:
     def _watch(self, lifeline_fd: int | None) -> None:
         if self._lifeline_fd >= 0:
             self._loop.remove_reader(self._lifeline_fd)
-            os.close(self._lifeline_fd)
-        self._lifeline_fd = -1 if lifeline_fd is None else lifeline_fd
+            self._descriptors.close(self._lifeline_fd)
+        self._lifeline_fd = -1 if lifeline_fd is None else self._descriptors.note(lifeline_fd)
         if self._lifeline_fd >= 0:
             self._loop.add_reader(self._lifeline_fd, self._system_gone)
 

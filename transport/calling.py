@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from . import request
 from .connecting import Connecting
+from .descriptors import Descriptors
 from .directory import Directory
 from .errors import Busy, Cancelled, DeadlineExceeded, FailedPrecondition, Unavailable, UnknownRoute
 from .events import Ended, Events
@@ -35,10 +36,6 @@ IDLE_NS = 20_000_000
 BURST_GAP_NS = 20_000
 BURST_EAGER: Final = 64
 GATHER_MAX: Final = 64
-_INTERRUPTED: Final = (
-    "this thread is within a call of this client already: a signal handler or a finalizer that interrupts it cannot use the "
-    "same client; let it set a flag, or use a client of its own"
-)
 
 _monotonic_ns: Final = time.monotonic_ns
 _getpid: Final = os.getpid
@@ -53,7 +50,8 @@ class Calling:
         self._link = way.link
         account = RetryAccount(budget, _monotonic_ns())
         self.session = ClientSession(self._link, way.place, account, random.random, way.home)
-        self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone)
+        descriptors = Descriptors(f"client of {way.system!r} {way.where}")
+        self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone, descriptors)
         self._connecting = Connecting(self, way, self.session, self._waiting, _monotonic_ns)
         self._subscriptions: set[Stream] = set()
         self._room = Waitable()
@@ -240,8 +238,7 @@ class Calling:
         """Of this process's client. In a fork's copy a thread that is not there may have it, and the link is the parent's."""
         if self._pid != _getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
-        if self._waiting.has_me:
-            raise FailedPrecondition(_INTERRUPTED)
+        self._waiting.expect_outside()
         return self._waiting.lock
 
     def _settle(self) -> None:

@@ -59,7 +59,11 @@ class Link:
         """`identity` is how the far end of an outgoing connection knows us: unique in the system and a generation."""
         self._context = zmq.Context(io_threads=1)
         self._context.linger = 0
-        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        try:
+            self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        except zmq.ZMQError as error:  # no descriptor is left
+            self._context.term()
+            raise OSError(error.errno, str(error)) from error
         for option, value in (
             (zmq.ROUTER_MANDATORY, 1),
             # A peer that comes back under its identity takes its place at once. Without this it is ignored, silently and

@@ -1,6 +1,7 @@
 """Async client: the same calls in one event loop, over real sockets."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import threading
@@ -27,6 +28,7 @@ from appbackplane.transport.errors import (
     UnknownRoute,
 )
 from appbackplane.transport.inbox import Message
+from tests.waiting import wait_until
 
 #: Generous: what a test waits for comes within milliseconds, or it has failed.
 LIMIT_S = 20.0
@@ -348,3 +350,25 @@ def test_whatever_a_fork_touches_of_its_parents_client_says_so(stand_in: Any, ru
         assert await client.call("query.echo") == {}, "the parent's is as good as before"
 
     run(run_dir, act)
+
+
+def test_a_client_that_is_left_to_a_loop_that_has_ended_leaves_nothing_behind_and_is_named(
+    stand_in: Any, run_dir: Path
+) -> None:
+    """Until then its loop holds it, as it holds any transport."""
+
+    async def call() -> None:
+        assert await (await connect_async(run_dir)).call("query.echo", n=1) == {"n": 1}
+
+    def leave() -> None:
+        asyncio.run(call())
+        gc.collect()
+
+    async def close() -> None:
+        await (await connect_async(run_dir)).close()
+
+    asyncio.run(close())
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.warns(ResourceWarning, match="unclosed async client of .*: close it, or use it in a `with`"):
+        leave()
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, lambda: os.listdir("/proc/self/fd"))

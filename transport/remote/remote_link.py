@@ -18,8 +18,10 @@ from typing import Final
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from .. import descriptors
 from ..batching import Sent
 from ..codec import Encoder, Frame, batch, decode
+from ..descriptors import opening
 from ..errors import BackplaneError, FailedPrecondition, MalformedFrame, PeerDown, Unavailable
 from ..link import HIGH_WATER_MARK, LARGE_BYTES, LINGER_MS
 from ..security import links
@@ -205,9 +207,12 @@ class RemoteLink:
         self._began_ns, self._stands = self._now_ns(), False
         try:
             self._keyring.refresh()
-            self._line.dial(self._target.address, self._keyring, self._keyring.ring.named(self._target.node).key)
+            with opening(descriptors.CLIENT):
+                self._line.dial(self._target.address, self._keyring, self._keyring.ring.named(self._target.node).key)
             self._state = _State.DIALLED
-        except BackplaneError as error:  # its key was revoked here, or a file is not in order any more
+        except (
+            BackplaneError
+        ) as error:  # its key was revoked here, a file is not in order any more, no descriptor is left
             self._end(error.message, is_lasting=True)
 
     def _greet(self) -> None:
