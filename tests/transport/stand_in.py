@@ -38,6 +38,8 @@ class StandIn:
         #: Backplanes that have never registered.
         self.missing: tuple[str, ...] = ()
         self.is_up = True
+        #: Whether the supervisor answers nothing.
+        self.is_silent = False
         self.heard: list[Envelope] = []
         #: Frames that brought calls or casts of a program's: what looks after a link may come at any time.
         self.frames_count = 0
@@ -199,7 +201,7 @@ class StandIn:
         return is_something
 
     def _answer_as_supervisor(self, peer: bytes, envelope: Envelope) -> Envelope | None:
-        if envelope.kind != CALL:
+        if envelope.kind != CALL or self.is_silent:
             return None
         if envelope.route == "supervisor.directory":
             if peer not in self.watchers:

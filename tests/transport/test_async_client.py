@@ -372,3 +372,24 @@ def test_a_client_that_is_left_to_a_loop_that_has_ended_leaves_nothing_behind_an
     with pytest.warns(ResourceWarning, match="unclosed async client of .*: close it, or use it in a `with`"):
         leave()
     wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, lambda: os.listdir("/proc/self/fd"))
+
+
+def test_a_route_that_is_newer_than_the_directory_is_found(stand_in: Any, run_dir: Path) -> None:
+    """All who look for it at the same time ask once."""
+
+    async def act(client: AsyncClient) -> None:
+        assert await client.call("query.echo") == {}
+        stand_in.hooks["query.new"] = lambda envelope: envelope.body
+        stand_in.version += 1
+        calls = [client.call("query.new", n=n) for n in range(3)]
+        assert await asyncio.gather(*calls) == [{"n": n} for n in range(3)]
+        assert len(stand_in.wait_for_route("supervisor.directory")) == 2, "one when it connected"
+        stand_in.hooks["query.newer"] = lambda envelope: envelope.body
+        stand_in.version += 1
+        await client.cast("query.newer")
+        await other_thread(stand_in.wait_for_route, "query.newer")
+        await ends_in(UnknownRoute, client.call("query.none"))
+        await ends_in(UnknownRoute, client.cast("query.none"))
+        assert await client.call("query.echo", n=1) == {"n": 1}
+
+    run(run_dir, act)

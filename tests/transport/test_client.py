@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import calling, connect, connect_async, exchange
+from appbackplane.transport import calling, connect, connect_async, connecting, exchange
 from appbackplane.transport.client import Client
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, due_ns
@@ -158,6 +158,31 @@ def test_ctrl_c_ends_the_waiting_and_takes_the_call_back(client: Client, stand_i
         signal.signal(signal.SIGUSR1, before)
     call = stand_in.wait_for_route("query.hang")[0]
     stand_in.wait_for(lambda s: [e for e in s.heard if e.kind == CANCEL and e.id == call.id])
+    assert client.call("query.echo", n=1) == {"n": 1}
+
+
+@pytest.mark.parametrize("ask", ["call", "submit", "cast"])
+def test_a_route_that_is_newer_than_the_directory_is_found(client: Client, stand_in: Any, ask: str) -> None:
+    """A `reload` adds routes; who calls one before the news of it has come would be told that it does not exist."""
+    assert client.call("query.echo") == {}
+    stand_in.hooks["query.new"] = lambda envelope: envelope.body
+    stand_in.version += 1  # and it says nothing
+    asked = getattr(client, ask)("query.new", n=1)
+    assert {"call": lambda: asked, "submit": lambda: asked.result(), "cast": lambda: {"n": 1}}[ask]() == {"n": 1}
+    stand_in.wait_for_route("query.new")
+
+
+@pytest.mark.parametrize("ask", ["call", "submit", "cast"])
+def test_a_route_that_is_not_known_costs_one_question_and_is_told(
+    client: Client, stand_in: Any, ask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the supervisor does not answer."""
+    ends_in(UnknownRoute, lambda: getattr(client, ask)("query.none"))
+    assert len(stand_in.wait_for_route("supervisor.directory", 2)) == 2, "one when it connected"
+    monkeypatch.setattr(connecting, "FETCH_LIMIT_NS", 10_000_000)
+    stand_in.is_silent = True
+    ends_in(UnknownRoute, lambda: getattr(client, ask)("query.none"))
+    stand_in.is_silent = False
     assert client.call("query.echo", n=1) == {"n": 1}
 
 
