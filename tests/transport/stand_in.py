@@ -38,8 +38,9 @@ class StandIn:
         #: Backplanes that have never registered.
         self.missing: tuple[str, ...] = ()
         self.is_up = True
-        #: Whether the supervisor answers nothing.
+        #: Called when somebody asks for the directory; and whether it is kept back then.
         self.is_silent = False
+        self.before_directory: Callable[[], object] = lambda: None
         self.heard: list[Envelope] = []
         #: Frames that brought calls or casts of a program's: what looks after a link may come at any time.
         self.frames_count = 0
@@ -201,9 +202,12 @@ class StandIn:
         return is_something
 
     def _answer_as_supervisor(self, peer: bytes, envelope: Envelope) -> Envelope | None:
-        if envelope.kind != CALL or self.is_silent:
+        if envelope.kind != CALL:
             return None
         if envelope.route == "supervisor.directory":
+            self.before_directory()
+            if self.is_silent:
+                return None
             if peer not in self.watchers:
                 self.watchers.append(peer)
             return reply(envelope.id, self.directory().to_body())

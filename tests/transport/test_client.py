@@ -167,7 +167,12 @@ def test_a_route_that_is_newer_than_the_directory_is_found(client: Client, stand
     assert client.call("query.echo") == {}
     stand_in.hooks["query.new"] = lambda envelope: envelope.body
     stand_in.version += 1  # and it says nothing
-    asked = getattr(client, ask)("query.new", n=1)
+    has_ended = threading.Event()
+    stand_in.before_directory = lambda: wait_until(lambda: client._calling._waiting.is_led or has_ended.is_set())
+    try:
+        asked = getattr(client, ask)("query.new", n=1)
+    finally:
+        has_ended.set()
     assert {"call": lambda: asked, "submit": lambda: asked.result(), "cast": lambda: {"n": 1}}[ask]() == {"n": 1}
     stand_in.wait_for_route("query.new")
 
@@ -181,7 +186,11 @@ def test_a_route_that_is_not_known_costs_one_question_and_is_told(
     assert len(stand_in.wait_for_route("supervisor.directory", 2)) == 2, "one when it connected"
     monkeypatch.setattr(connecting, "FETCH_LIMIT_NS", 10_000_000)
     stand_in.is_silent = True
+    heard_ns: list[int] = []
+    stand_in.before_directory = lambda: heard_ns.append(time.monotonic_ns())
     ends_in(UnknownRoute, lambda: getattr(client, ask)("query.none"))
+    asked = stand_in.wait_for_route("supervisor.directory", 3)[-1]
+    assert -asked.deadline - connecting.FETCH_LIMIT_NS <= heard_ns[0], "it waits so long, and not for its own deadline"
     stand_in.is_silent = False
     assert client.call("query.echo", n=1) == {"n": 1}
 
