@@ -34,7 +34,7 @@ ROOT = Path(__file__).parent.resolve()
 #: what runs once a second, a connection or a failure.
 COMPILED = """
     transport: attempts batching calling calls codec connections envelope events exchange inbox link
-        proving publishing purposes request resolver session topics waitables waiting
+        proving publishing purposes request resolver room session topics waitables waiting
     transport/peers: line lines node parts route_table view window
     transport/security: roll
     runtime/objects: action binding operation_spec registry schedulable

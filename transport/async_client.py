@@ -13,18 +13,24 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from . import request
+from . import descriptors, request
+from .async_connecting import AsyncConnecting
 from .async_room import AsyncRoom
 from .async_subscription import AsyncSubscription
 from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
-from .connecting import LOOK_AGAIN_NS
+from .descriptors import Descriptors, opening
 from .directory import Directory
-from .errors import Cancelled, DeadlineExceeded, FailedPrecondition, PeerDown, SystemNotRunning, Unavailable
+from .errors import (
+    Cancelled,
+    FailedPrecondition,
+    Unavailable,
+    UnknownRoute,
+)
 from .events import Ended, Events
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
-from .ways import Way, is_back_soon, is_remote, not_in_time, way_to
+from .ways import Way, is_back_soon, is_remote, way_to
 
 
 async def connect_async(
@@ -35,16 +41,17 @@ async def connect_async(
 
     Parameters and errors are those of `connect`.
     """
-    if is_remote(target):  # a host's number may have to be asked for
-        way = await asyncio.to_thread(way_to, target, keys, time.monotonic_ns)
-    else:
-        way = way_to(target, keys, time.monotonic_ns)
+    with opening(descriptors.CLIENT):
+        if is_remote(target):  # a host's number may have to be asked for
+            way = await asyncio.to_thread(way_to, target, keys, time.monotonic_ns)
+        else:
+            way = way_to(target, keys, time.monotonic_ns)
     client = AsyncClient(way, retry_budget)
     try:
         if timeout is None:
             await client.start()
         else:
-            await client._await_system(request.duration_ns(timeout))
+            await client._connecting.await_system(request.duration_ns(timeout))
     except BaseException:
         await client.close()
         raise
@@ -52,7 +59,9 @@ async def connect_async(
 
 
 class AsyncClient:
-    """A connection to a system. Made by `connect_async`; belongs to its event loop; not to be used after a fork."""
+    """A connection to a system. Made by `connect_async`; belongs to its event loop, which holds it until it is closed; not to
+    be used after a fork.
+    """
 
     def __init__(self, way: Way, retry_budget: RetryBudget | None = None) -> None:
         self._way = way
@@ -62,8 +71,9 @@ class AsyncClient:
         account = RetryAccount(retry_budget or RetryBudget(), time.monotonic_ns())
         self._session = ClientSession(self._link, way.place, account, random.random, way.home)
         self._subscriptions: set[AsyncSubscription] = set()
-        self._starting: asyncio.Future[None] | None = None
+        self._connecting = AsyncConnecting(self, way, self._session, time.monotonic_ns)
         self._lifeline_fd = -1
+        self._descriptors = Descriptors(f"async client of {way.system!r} {way.where}")
         self._room = AsyncRoom(self._session, self._loop, time.monotonic_ns)
         self._is_turn_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -74,12 +84,7 @@ class AsyncClient:
     async def start(self, timeout: float = CONNECT_TIMEOUT_S) -> None:
         """Connect, unless connected: `connect_async` has done it, and a call does it when the system is back."""
         self._expect_open()
-        if self._session.directory is not None:
-            return
-        try:
-            await asyncio.shield(self._starting or self._open(request.duration_ns(timeout)))
-        except DeadlineExceeded as error:
-            raise not_in_time(self._way, error) from error
+        await self._connecting.start(request.duration_ns(timeout))
 
     async def call(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
@@ -94,10 +99,18 @@ class AsyncClient:
         """
         self._expect_not_forked()
         if self._session.directory is None:
-            timeout = await self._start(request.duration_ns(timeout), is_patient=bool(retry))
+            timeout = await self._connecting.start_for_call(request.duration_ns(timeout), is_patient=bool(retry))
         if self._session.is_full:
             await self._room.wait(route, priority, request.duration_ns(timeout))
-        id, future = self._begin(route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry)
+        try:
+            id, future = self._begin(
+                route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry
+            )
+        except UnknownRoute:
+            timeout = await self._connecting.fetch(timeout)
+            id, future = self._begin(
+                route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry
+            )
         try:
             return await future
         except asyncio.CancelledError:
@@ -111,8 +124,8 @@ class AsyncClient:
     ) -> asyncio.Future[Any]:  # fmt: skip
         """Begin a call without awaiting it: the future ends in the result or the error, and may be cancelled.
 
-        `retry` as of `Client.submit`. Raises `Unavailable` while the system is gone; `call` would look for it again. Raises
-        `Busy` where `call` would wait for room.
+        `retry` as of `Client.submit`. Raises at once where `call` would wait: `Unavailable` while the system is gone, `Busy`
+        where there is no room, `UnknownRoute` without fetching the directory first.
         """
         self._expect_not_forked()
         if self._session.is_full:
@@ -129,7 +142,11 @@ class AsyncClient:
         request.check(route, key, priority)
         body = request.body_of(route, arguments, keywords)
         await self.start()
-        self._session.cast(route, key, priority, body)
+        try:
+            self._session.cast(route, key, priority, body)
+        except UnknownRoute:
+            await self._connecting.fetch(CONNECT_TIMEOUT_S)
+            self._session.cast(route, key, priority, body)
         self._soon()
 
     async def publish(
@@ -214,6 +231,7 @@ class AsyncClient:
         self._room.close()
         self._loop.remove_reader(self._link.fileno())
         self._watch(None)
+        self._descriptors.end()
         if self._timer is not None:
             self._timer.cancel()
         for subscription in list(self._subscriptions):
@@ -231,51 +249,6 @@ class AsyncClient:
     def _expect_not_forked(self) -> None:
         if self._pid != os.getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
-
-    async def _await_system(self, limit_ns: int) -> None:
-        """As `Calling.await_system`."""
-        until_ns = time.monotonic_ns() + limit_ns
-        while True:
-            left_ns = max(1, until_ns - time.monotonic_ns())
-            try:
-                if self._way.is_remote:
-                    await self._start(left_ns, is_patient=True)
-                else:
-                    await self.start(left_ns / 1e9)
-                return
-            except (SystemNotRunning, PeerDown):
-                if time.monotonic_ns() + LOOK_AGAIN_NS >= until_ns:
-                    raise
-            await asyncio.sleep(LOOK_AGAIN_NS / 1e9)
-
-    async def _start(self, limit_ns: int, *, is_patient: bool) -> float:
-        """Connect for a call; returns the seconds that it has left. `is_patient`: as of `Calling._start`."""
-        until_ns = time.monotonic_ns() + limit_ns
-        while self._session.directory is None:
-            left_s = max(1, until_ns - time.monotonic_ns()) / 1e9
-            try:
-                await asyncio.wait_for(self.start(left_s), left_s)
-            except TimeoutError:  # others, whose start it is, have more time
-                raise not_in_time(self._way, DeadlineExceeded("no connection before the deadline")) from None
-            except (Unavailable, PeerDown) as error:
-                if self._is_closed or not (is_patient and is_back_soon(self._way, error)):
-                    raise
-        return max(1, until_ns - time.monotonic_ns()) / 1e9
-
-    def _open(self, limit_ns: int) -> asyncio.Future[None]:
-        """Begin to connect; what is returned ends when it is done."""
-        self._watch(self._way.open())
-        starting = self._starting = self._loop.create_future()
-        starting.add_done_callback(self._started)
-        self._session.start(starting, time.monotonic_ns(), limit_ns)
-        self._soon()
-        return starting
-
-    def _started(self, starting: asyncio.Future[None]) -> None:
-        if self._starting is starting:
-            self._starting = None
-        if not starting.cancelled():
-            starting.exception()  # whoever awaits it raises it; if nobody does any more, it need not be reported
 
     def _begin(
         self, route: str, key: str | None, priority: int | None, timeout: float | None,
@@ -357,8 +330,8 @@ class AsyncClient:
     def _watch(self, lifeline_fd: int | None) -> None:
         if self._lifeline_fd >= 0:
             self._loop.remove_reader(self._lifeline_fd)
-            os.close(self._lifeline_fd)
-        self._lifeline_fd = -1 if lifeline_fd is None else lifeline_fd
+            self._descriptors.close(self._lifeline_fd)
+        self._lifeline_fd = -1 if lifeline_fd is None else self._descriptors.note(lifeline_fd)
         if self._lifeline_fd >= 0:
             self._loop.add_reader(self._lifeline_fd, self._system_gone)
 
@@ -367,7 +340,7 @@ class AsyncClient:
         self._turn(self._session.ahead_frames_max)  # what it said last
         error = self._way.gone()
         if self._session.system_gone(error, is_back_soon=is_back_soon(self._way, error)):
-            self._open(request.duration_ns(CONNECT_TIMEOUT_S))
+            self._connecting.open(request.duration_ns(CONNECT_TIMEOUT_S))
         self._turn()
         for subscription in self._subscriptions:
             subscription._error = error

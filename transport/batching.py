@@ -41,11 +41,14 @@ _UNREACHABLE: Final = Sent.UNREACHABLE
 class _Pending:
     """What waits for one peer: packed envelopes, oldest first, and their bytes."""
 
-    __slots__ = ("bytes", "envelopes")
+    __slots__ = ("bytes", "envelopes", "frame", "frame_bytes", "frame_count")
 
     def __init__(self) -> None:
         self.envelopes: list[bytes] = []
         self.bytes = 0
+        #: The frame that is being offered; how many of the envelopes it holds, from the oldest on, and their bytes.
+        self.frame: bytes | None = None
+        self.frame_count = self.frame_bytes = 0
 
 
 class Outbox:
@@ -55,6 +58,8 @@ class Outbox:
         self._pending: dict[bytes, _Pending] = {}
         #: One that is empty, for the next peer.
         self._spare: _Pending | None = None
+        #: The peer to which a frame is being offered. It stays when a signal's exception strikes meanwhile.
+        self._offered: bytes | None = None
         #: Peers whose socket was full at the last flush: flush again soon.
         self.stalled: set[bytes] = set()
 
@@ -65,8 +70,8 @@ class Outbox:
         """Put one packed envelope behind all others for `peer`. False: the peer is at its bound, nothing was kept."""
         pending = self._pending.get(peer)
         if pending is None:
-            pending = self._pending[peer] = self._spare or _Pending()
-            self._spare = None
+            spare, self._spare = self._spare, None
+            pending = self._pending[peer] = spare or _Pending()
         elif pending.bytes + len(packed) > PEER_BYTES_MAX:
             return False
         pending.envelopes.append(packed)
@@ -99,12 +104,18 @@ class Outbox:
 
         `with_stalled=False` leaves those alone whose socket was full the last time: to make a frame for one that is frozen
         takes 380 us (11 for another's), so who flushes all the time does it now and then.
+
+        A signal's exception (Ctrl-C) may leave `send` at any point. The next flush then offers the same frame, the same object,
+        before all others: only `send` knows how much of it has left (link.py).
         """
         unreachable: list[bytes] = []
-        for peer, pending in list(self._pending.items()):
-            if not with_stalled and peer in self.stalled:
+        for peer in self._peers():
+            pending = self._pending.get(peer)
+            if pending is None or (not with_stalled and peer in self.stalled):
                 continue
+            self._offered = peer
             sent = _send_all(peer, pending, send)
+            self._offered = None
             if sent is _FULL:
                 self.stalled.add(peer)
                 continue
@@ -117,31 +128,42 @@ class Outbox:
                 self._spare = pending
         return unreachable
 
+    def _peers(self) -> list[bytes]:
+        """Whom something waits for; first the one that was being offered a frame when a signal's exception struck."""
+        peers = list(self._pending)
+        if self._offered is not None:
+            peers.insert(0, self._offered)
+        return peers
+
 
 def _send_all(peer: bytes, pending: _Pending, send: Callable[[bytes, bytes], Sent]) -> Sent:
     envelopes = pending.envelopes
     while envelopes:
-        if len(envelopes) <= BATCH_MAX and pending.bytes <= BATCH_BYTES_MAX:  # the usual case: one frame takes it all
-            batch = list(envelopes)
-        else:
-            batch, room = [], BATCH_BYTES_MAX
-            for packed in envelopes:
-                room -= len(packed)
-                if batch and (room < 0 or len(batch) == BATCH_MAX):
-                    break
-                batch.append(packed)
-        # Out of the queue before it is sent: should a signal's exception strike in between, it is lost and its calls end
-        # by their deadlines; the other way round it would be sent, and executed, twice.
-        if len(batch) == len(envelopes):
-            size, pending.bytes = pending.bytes, 0
-            envelopes.clear()
-        else:
-            size = sum(map(len, batch))
-            pending.bytes -= size
-            del envelopes[: len(batch)]
-        sent = send(peer, codec.batch(batch))
+        frame = pending.frame
+        if frame is None:
+            frame = _make_frame(pending)
+        sent = send(peer, frame)
+        # No call from here on until the envelopes are out of the queue: a signal's exception would strike at it, and they
+        # would be sent again.
+        pending.frame = None
         if sent is not _SENT:
-            envelopes[:0] = batch
-            pending.bytes += size
             return sent
+        del envelopes[: pending.frame_count]
+        pending.bytes -= pending.frame_bytes
     return _SENT
+
+
+def _make_frame(pending: _Pending) -> bytes:
+    envelopes, size = pending.envelopes, pending.bytes
+    count = len(envelopes)
+    if count > BATCH_MAX or size > BATCH_BYTES_MAX:  # usually one frame takes it all
+        size = count = 0
+        for packed in envelopes:
+            if count and (size + len(packed) > BATCH_BYTES_MAX or count == BATCH_MAX):
+                break
+            size += len(packed)
+            count += 1
+        envelopes = envelopes[:count]
+    frame = codec.batch(envelopes)
+    pending.frame_count, pending.frame_bytes, pending.frame = count, size, frame
+    return frame

@@ -13,14 +13,16 @@ from typing import Any, Final
 
 from . import request
 from .connecting import Connecting
+from .descriptors import Descriptors
 from .directory import Directory
-from .errors import Busy, Cancelled, DeadlineExceeded, FailedPrecondition, Unavailable, UnknownRoute
+from .errors import Cancelled, DeadlineExceeded, FailedPrecondition, Unavailable, UnknownRoute
 from .events import Ended, Events
 from .inbox import Message
 from .retrying import RetryAccount, RetryBudget
+from .room import Room
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
-from .waitables import Outcome, Stream, Waitable
+from .waitables import Outcome, Stream
 from .waiting import Waiting
 from .ways import Way, is_back_soon
 
@@ -49,12 +51,11 @@ class Calling:
         self._link = way.link
         account = RetryAccount(budget, _monotonic_ns())
         self.session = ClientSession(self._link, way.place, account, random.random, way.home)
-        self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone)
+        descriptors = Descriptors(f"client of {way.system!r} {way.where}")
+        self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone, descriptors)
         self._connecting = Connecting(self, way, self.session, self._waiting, _monotonic_ns)
         self._subscriptions: set[Stream] = set()
-        self._room = Waitable()
-        #: Threads that wait for room. One that looks itself waits for nothing while it looks, and must see it all the same.
-        self._seekers_count = 0
+        self._room = Room(self.session, self._waiting, _monotonic_ns)
         self._looked_ns = 0
         self._submitted_ns = 0
         self._burst_count = 0
@@ -99,7 +100,7 @@ class Calling:
         with self._lock:
             session = self.session
             if session.is_full:
-                self._wait_for_room(pending.route, request.duration_ns(timeout))
+                self._room.wait(pending.route, request.duration_ns(timeout))
             now_ns = self._begin(pending, key, priority, timeout, arguments, keywords, idempotency_key, is_retried)
             is_burst = now_ns - self._submitted_ns < BURST_GAP_NS
             self._burst_count = self._burst_count + 1 if is_burst else 1
@@ -117,7 +118,12 @@ class Calling:
         """Call, and expect nothing back."""
         with self._lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
-            self.session.cast(route, key, priority, body)
+            try:
+                self.session.cast(route, key, priority, body)
+            except UnknownRoute:
+                self._connecting.fetch(request.duration_ns(CONNECT_TIMEOUT_S))
+                self._look(_monotonic_ns())
+                self.session.cast(route, key, priority, body)
             self._look(_monotonic_ns())
 
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
@@ -159,11 +165,13 @@ class Calling:
         """Let what was said arrive, end everything, and let go of the link; twice is once."""
         if self._pid != _getpid():
             return  # a fork's copy: the link is the parent's
-        with self._waiting.lock:
+        with self._lock:
             if self._is_closed:
                 return
+            settled, now_ns, limit_ns = Outcome(self, "close"), _monotonic_ns(), request.duration_ns(CLOSE_TIMEOUT_S)
             try:
-                self._settle()
+                if self.session.settle(settled, now_ns, limit_ns):
+                    self._waiting.wait(settled, now_ns + limit_ns)
             finally:
                 self._close()
 
@@ -236,13 +244,8 @@ class Calling:
         """Of this process's client. In a fork's copy a thread that is not there may have it, and the link is the parent's."""
         if self._pid != _getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
+        self._waiting.expect_outside()
         return self._waiting.lock
-
-    def _settle(self) -> None:
-        settled, now_ns = Outcome(self, "close"), _monotonic_ns()
-        limit_ns = request.duration_ns(CLOSE_TIMEOUT_S)
-        if self.session.settle(settled, now_ns, limit_ns):
-            self._waiting.wait(settled, now_ns + limit_ns)
 
     def _close(self) -> None:
         if self._is_closed:
@@ -288,27 +291,40 @@ class Calling:
         timeout_ns = request.duration_ns(timeout)
         body = keywords if arguments is None else request.body_of(route, arguments, keywords)
         asked_ns = _monotonic_ns()
+        ends_ns = asked_ns + timeout_ns
         now_ns = self._ready_to_speak(asked_ns, timeout_ns, is_patient=is_retried)
-        timeout_ns -= now_ns - asked_ns
         session = self.session
         try:
             pending._id = session.call(
-                pending, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
+                pending, now_ns, ends_ns - now_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
             )
-        except (Unavailable, UnknownRoute):  # by a directory that may be old: the new one may be lying in the link
+        except (
+            Unavailable,
+            UnknownRoute,
+        ) as unknown:  # by a directory that may be old: the new one may lie in the link
+            if isinstance(unknown, UnknownRoute):
+                self._connecting.fetch(timeout_ns)
             now_ns = _monotonic_ns()
             self._look(now_ns)
             try:
                 pending._id = session.call(
-                    pending, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
+                    pending,
+                    now_ns,
+                    ends_ns - now_ns,
+                    route,
+                    key,
+                    priority,
+                    body,
+                    idempotency_key,
+                    is_retried=is_retried,
                 )
             except Unavailable as error:
                 if not is_retried:
                     raise
                 pending._id = session.call_later(
-                    error, pending, now_ns, timeout_ns, route, key, priority, body, idempotency_key
+                    error, pending, now_ns, ends_ns - now_ns, route, key, priority, body, idempotency_key
                 )
-        pending._ends_ns = now_ns + timeout_ns
+        pending._ends_ns = ends_ns
         return now_ns
 
     def _end_lost(self, pending: Outcome) -> None:
@@ -317,18 +333,6 @@ class Calling:
         """
         pending._error = DeadlineExceeded(f"{pending.route}: no answer before the deadline")
         self._waiting.ready(pending)
-
-    def _wait_for_room(self, route: str, limit_ns: int) -> None:
-        until_ns = _monotonic_ns() + limit_ns
-        self._seekers_count += 1
-        try:
-            while self.session.is_full:
-                self._room.is_ready = False
-                if not self._waiting.wait(self._room, until_ns):
-                    count = self.session.outstanding_count
-                    raise Busy(f"{route}: {count} calls of this client are outstanding", retry_after=0.1)
-        finally:
-            self._seekers_count -= 1
 
     def _look(self, now_ns: int, frames_max: int = FRAMES_MAX) -> int | None:  # hot: scripts/bench call_rtt
         """Take a turn; returns when the next is due."""
@@ -339,7 +343,11 @@ class Calling:
         if waiting.is_readable:
             waiting.is_readable = False
             self._link.expect()
-        self._deliver(session.turn(now_ns, frames_max))
+        try:
+            self._deliver(session.turn(now_ns, frames_max))
+        except BaseException:  # a signal's: what is left of this turn is for who polls, and polling would not tell him
+            waiting.wake_leader()
+            raise
         if waiting.is_led and session.has_more:
             waiting.wake_leader()  # it polls, and what is left on the link makes no edge any more
         return session.next_wake_ns(now_ns)
@@ -357,10 +365,11 @@ class Calling:
             for event in events:
                 if isinstance(event, Ended):
                     pending: Outcome = event.token
-                    pending._result, pending._error = event.result, event.error
+                    if not pending.is_ready:  # where a signal's exception has struck, a call may end a second time
+                        pending._result, pending._error = event.result, event.error
                     self._waiting.ready(pending)
-                    if self._seekers_count:
-                        self._waiting.ready(self._room)
+                    if self._room.seekers_count:
+                        self._room.let_in()
                 else:
                     stream: Stream = event.subscriber
                     stream._inbox.put(event.message, event.size)

@@ -15,6 +15,9 @@ from .ways import Way, is_back_soon, not_in_time
 
 #: A system that is not up is looked for as often: a look costs 0.1 ms, and a system needs some 300 ms to come up.
 LOOK_AGAIN_NS: Final = 50_000_000
+#: A route that is not known may be newer than the directory here, which is fetched once then. That takes a millisecond; a
+#: supervisor that does not answer must not hold up for longer that nobody serves the route.
+FETCH_LIMIT_NS: Final = 1_000_000_000
 
 
 class Connecting:
@@ -55,6 +58,14 @@ class Connecting:
                 if again_ns >= until_ns:
                     raise
             self._waiting.wait(Waitable(), again_ns)
+
+    def fetch(self, limit_ns: int) -> None:
+        """Fetch the directory, which the next look then follows. In vain: it stays what it was."""
+        now_ns = self._now_ns()
+        limit_ns = min(limit_ns, FETCH_LIMIT_NS)
+        fetched = Outcome(self._owner, "supervisor.directory")
+        self._session.start(fetched, now_ns, limit_ns)
+        self._waiting.wait(fetched, now_ns + limit_ns)
 
     def begin(self, now_ns: int, limit_ns: int) -> Outcome:
         """Begin to connect; what is returned ends when it is done."""

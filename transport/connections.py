@@ -63,6 +63,10 @@ class Connections:
         """The places we are connected to."""
         return list(self._peers)
 
+    def peers(self) -> list[bytes]:
+        """The same, as peers."""
+        return list(self._names)
+
     def connect(self, name: str, place: Place) -> bytes:
         """Connect to a place that is not connected."""
         assert name not in self._peers

@@ -117,6 +117,15 @@ class MalformedFrame(PeerError):
     status = Status.INVALID_ARGUMENT
 
 
+class FrameLost(MalformedFrame):
+    """A signal's exception struck in the moment in which a frame was taken from the socket, and it is gone."""
+
+    def __init__(self, sender: bytes | None) -> None:
+        super().__init__("a signal's exception struck while a frame was being received: it is lost")
+        #: The peer whose frame it was; None: not known.
+        self.sender = sender
+
+
 #: A message may be so long, characters: what a person can take in and a log can bear. Routes and keys of strangers, and
 #: whatever an operation was working on, are quoted in messages.
 MESSAGE_MAX = 4_096

@@ -12,11 +12,11 @@ from typing import Any, Final
 from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
 from .calls import OutstandingCalls
-from .codec import Encoder, decode, renumbered
+from .codec import Encoder, Frame, decode, renumbered
 from .connections import ANSWERS_AHEAD, Connections, LinkPort
 from .directory import Place
 from .envelope import BOOST, CALL, CANCEL, CAST, Envelope
-from .errors import Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
+from .errors import Busy, DeadlineExceeded, FrameLost, InvalidArgument, MalformedFrame
 
 #: Calls outstanding, and bytes of them, from which on whoever can wait should (client.py). Throughput is flat from 1000
 #: calls on. Taking calls in costs the callee about 8 us each: with so many on their way to it, an urgent call of the same
@@ -50,6 +50,11 @@ class Exchange:
         #: Of the frame that was received last: whose it is, and how many bytes an envelope.
         self.sender = b""
         self.share_bytes = 0
+        #: The envelopes of that frame that its reader has not done with yet, the next one last.
+        self.unread: list[Envelope] = []
+        self._received: tuple[bytes, Frame] | None = None
+        #: Peers of which a frame has been lost; None: of one that is not known.
+        self._lost_from: list[bytes | None] = []
         self._outstanding_bytes = 0
         self._link = link
         self._outbox = Outbox()
@@ -216,29 +221,52 @@ class Exchange:
 
     def flush(self) -> list[str]:  # hot: scripts/bench call_rtt
         """Offer all that was put to the link. Returns the places that cannot be reached; usually none."""
-        self.gathered_count = 0
         if not self._outbox:
+            self.gathered_count = 0
             return []
         if len(self.calls) > self._answers_ahead:  # each answer may be a frame: its callee may end before we look again
             self._answers_ahead = 2 * len(self.calls)
             self._link.read_ahead(2 * self._answers_ahead)
-        return [self.connections.name(peer) for peer in self._outbox.flush(self._link.send)]
+        unreachable = self._outbox.flush(self._link.send)
+        self.gathered_count = 0
+        return [self.connections.name(peer) for peer in unreachable]
 
-    def receive(self) -> list[Envelope] | None:  # hot: scripts/bench call_rtt
-        """The envelopes of the next frame, which is from `sender`; None: there is no frame left. Malformed: none, counted."""
+    def receive(self) -> bool:  # hot: scripts/bench call_rtt
+        """Have `unread` hold the envelopes of the next frame, which is from `sender`. False: there is no frame left.
+
+        Of a malformed frame there are none, and it is counted. Should a signal's exception strike, the same frame is next.
+        """
+        if self.unread:
+            return True
         self.has_more = True
         try:
-            received = self._link.receive()
+            received = self._received
             if received is None:
-                self.has_more = False
-                return None
-            self.sender, frame = received
-            envelopes = decode(frame)
+                received = self._received = self._link.receive()
+                if received is None:
+                    self.has_more = False
+                    return False
+            envelopes = decode(received[1])
+        except FrameLost as lost:
+            self._lost_from.append(lost.sender)
+            return True
         except MalformedFrame:
             self.malformed_count += 1
+            self._received = None
+            return True
+        self.share_bytes = len(received[1]) // max(1, len(envelopes))
+        envelopes.reverse()
+        self.sender, self.unread, self._received = received[0], envelopes, None
+        return True
+
+    def take_unanswered(self) -> list[tuple[int, Call]]:
+        """End the calls whose answers may have been in a frame that is lost: all that its sender held. Their ids, and they."""
+        if not self._lost_from:
             return []
-        self.share_bytes = len(frame) // max(1, len(envelopes))
-        return envelopes
+        peers = set(self.connections.peers() if None in self._lost_from else self._lost_from)
+        calls = [call for peer in peers if peer is not None for call in self._fail(peer)]
+        self._lost_from.clear()
+        return calls
 
     @property
     def ahead_frames_max(self) -> int:

@@ -27,8 +27,8 @@ class Inbox:
 
     def __init__(self, messages_max: int = MESSAGES_MAX, bytes_max: int = BYTES_MAX) -> None:
         assert messages_max > 1
-        self._messages: deque[Message] = deque()
-        self._sizes: deque[int] = deque()
+        #: Each with its size, so that one call puts it in or takes it out: a signal's exception strikes between two.
+        self._messages: deque[tuple[Message, int]] = deque()
         self._messages_max, self._bytes_max = messages_max, bytes_max
         self._bytes = 0
         #: Messages that were lost, on the way or here.
@@ -44,18 +44,19 @@ class Inbox:
         """
         messages = self._messages
         self.lost_count += message.lost
-        messages.append(message)
-        self._sizes.append(size)
         self._bytes += size
+        messages.append((message, size))
         while len(messages) > self._messages_max or (self._bytes > self._bytes_max and len(messages) > 1):
-            oldest = messages.popleft()
-            self._bytes -= self._sizes.popleft()
-            messages[0] = messages[0]._replace(lost=messages[0].lost + oldest.lost + 1)
+            oldest, oldest_size = messages.popleft()
+            self._bytes -= oldest_size
+            following, following_size = messages[0]
+            messages[0] = (following._replace(lost=following.lost + oldest.lost + 1), following_size)
             self.lost_count += 1
 
     def take(self) -> Message | None:
         """The oldest, or None."""
         if not self._messages:
             return None
-        self._bytes -= self._sizes.popleft()
-        return self._messages.popleft()
+        message, size = self._messages.popleft()
+        self._bytes -= size
+        return message

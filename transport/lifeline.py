@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .addressing import run_dir_bases, run_link, supervisor_socket
+from .descriptors import opening
 from .discovery import Location
 from .errors import FailedPrecondition, Unavailable
 
@@ -27,11 +28,11 @@ def open_lifeline(location: Location) -> int | None:
     """A descriptor that becomes readable when the system's supervisor ends; whoever gets it closes it.
 
     None where the kernel does not tell (the process is in another pid namespace). Raises `SystemNotRunning`, `Unavailable`
-    when the supervisor has no room for a connection, and `FailedPrecondition` when another user's process listens: in a
-    shared temporary directory anybody may have put a socket of that name. Root may talk to anybody's supervisor, if it
-    named the folder itself.
+    when the supervisor has no room for a connection, and `FailedPrecondition` when no descriptor is left, or when another
+    user's process listens: in a shared temporary directory anybody may have put a socket of that name. Root may talk to
+    anybody's supervisor, if it named the folder itself.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+    with opening(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _ROOM_WAIT)
         try:
             probe.connect(os.fspath(location.supervisor))
@@ -48,7 +49,8 @@ def open_lifeline(location: Location) -> int | None:
         pid, uid, _gid = _CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         check_trusted(location, uid)
         try:
-            return os.pidfd_open(pid) if pid > 0 else None
+            with opening():
+                return os.pidfd_open(pid) if pid > 0 else None
         except OSError:  # it has ended in this very moment, or the kernel is older than pidfd: deadlines still hold
             return None
 

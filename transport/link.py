@@ -15,8 +15,8 @@ from typing import Any, Final
 import zmq
 
 from .batching import Sent
-from .codec import FRAME_BYTES_MAX, Frame
-from .errors import MalformedFrame
+from .codec import FRAME_BYTES_MAX, Frame, batch
+from .errors import FrameLost, MalformedFrame
 
 #: Frames queued to one peer before it counts as full. A frame is a whole batch, so this is far more than as many calls.
 HIGH_WATER_MARK: Final = 1000
@@ -40,6 +40,14 @@ LARGE_BYTES: Final = 1 << 16
 LARGE_BYTES_MAX: Final = 32 << 20
 #: Peers with large frames on their way from which on it is looked for those that have gone.
 _LARGE_PEERS_SWEEP: Final = 64
+#: Ends a message of which only the address has left, and means nothing to who reads it.
+_NOTHING: Final = batch([])
+#: How far the message has come that is being received: nothing of it is missing; its address has been asked for, or its frame;
+#: a part is lost, and the rest has to be thrown away.
+_WHOLE: Final = 0
+_ADDRESS: Final = 1
+_FRAME: Final = 2
+_LOST: Final = 3
 #: Linux limits a socket path to 107 bytes.
 PATH_BYTES_MAX: Final = 107
 
@@ -55,7 +63,11 @@ class Link:
         """
         self._context = zmq.Context(io_threads=1)
         self._context.linger = 0
-        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        try:
+            self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        except zmq.ZMQError as error:  # no descriptor is left
+            self._context.term()
+            raise OSError(error.errno, str(error)) from error
         for option, value in (
             (zmq.ROUTER_MANDATORY, 1),
             # A connection keeps its identity while it lives. With a hand-over, whoever bore another's identity got what was
@@ -84,7 +96,12 @@ class Link:
         self._send: Any = zmq.backend.Socket.send.__get__(self._socket)
         self._recv: Any = self._socket.recv
         self._get: Any = self._socket.getsockopt
-        self._is_sending = self._is_receiving = False  # within a message of several parts
+        # Messages have two parts, and a signal's exception (Ctrl-C) may strike at each call of the socket, after it was done.
+        #: The frame that is being sent; `_NOTHING` until its address has left.
+        self._leaving: bytes | None = None
+        self._step = _WHOLE
+        self._sender = b""
+        self._part: Any = None
         self._is_expecting = False
         # A link that is forgotten unclosed, in a ring of references, would hang the garbage collector: pyzmq's context waits
         # in `__del__` for sockets it cannot see any more. The finalizer keeps both alive until it has closed them in order.
@@ -137,32 +154,44 @@ class Link:
             self._socket.disconnect(endpoint)
 
     def send(self, peer: bytes, frame: bytes) -> Sent:  # hot: scripts/bench call_rtt
-        """Offer one frame; never blocks."""
+        """Offer one frame; never blocks. Where an exception leaves it, offer the same object next: it leaves once."""
         send = self._send
+        if self._leaving is not None and self._finish_sending(frame):
+            return _SENT
         if len(frame) >= LARGE_BYTES and self._large and not self._has_room(peer, len(frame)):
             return Sent.FULL
         try:
-            if self._is_sending:
-                send(b"", _NOBLOCK)  # ends a message that a signal's exception cut: malformed, counted over there
-            self._is_sending = True
+            self._leaving = _NOTHING
             send(peer, _MORE)
+            self._leaving = frame
             if len(frame) < LARGE_BYTES:
                 send(frame, _NOBLOCK)
-                self._is_sending = False
+                self._leaving = None
                 return _SENT
             tracker = send(frame, _NOBLOCK, False, True)
-            self._is_sending = False
+            self._leaving = None
             assert tracker is not None
             self._large.setdefault(peer, deque()).append((tracker, len(frame)))
         except zmq.Again:
-            self._is_sending = False  # it is the first part that is refused, or none
+            self._leaving = None  # it is the first part that is refused, or none
             return Sent.FULL
         except zmq.ZMQError as error:
-            self._is_sending = False
+            self._leaving = None
             if error.errno == zmq.EHOSTUNREACH:
                 return Sent.UNREACHABLE
             raise
         return Sent.SENT
+
+    def _finish_sending(self, frame: bytes) -> bool:
+        """Complete the message at which a signal's exception struck; whether `frame` has left with it.
+
+        A ROUTER drops a message of one part. So a last part may be sent again: it completes a message that lacks it, and is
+        dropped otherwise. Of an address nobody knows whether it was taken or refused; it is followed by nothing.
+        """
+        leaving = self._leaving
+        self._send(leaving, _NOBLOCK)
+        self._leaving = None
+        return leaving is frame
 
     def _has_room(self, peer: bytes, size: int) -> bool:
         """Whether one more large frame may be on its way to a peer; one always may."""
@@ -181,33 +210,48 @@ class Link:
     def receive(self) -> tuple[bytes, Frame] | None:  # hot: scripts/bench call_rtt
         """The next (peer, frame), or None; a large frame is a view of ZeroMQ's own memory.
 
-        Raises `MalformedFrame` for a message of another shape, which is consumed.
-        Call until None before waiting on `fileno()`, and again after every send: the descriptor is edge-triggered.
+        Raises `MalformedFrame` for a message of another shape, which is consumed, and `FrameLost` for one that a signal's
+        exception took away in the call before. Call until None before waiting on `fileno()`, and again after every send: the
+        descriptor is edge-triggered.
         """
-        if not self._is_expecting or self._is_receiving:
-            events: int = self._get(_EVENTS)  # 1.4 us against 3.2 for a recv that raises
-            if not events & _POLLIN:
-                return None
-            if self._is_receiving and self._get(zmq.RCVMORE):
-                self._socket.recv_multipart(_NOBLOCK)  # the rest of a message that a signal's exception cut
-                events = self._get(_EVENTS)
+        if self._step == _WHOLE or not self._has_sender():
+            if not self._is_expecting:
+                events: int = self._get(_EVENTS)  # 1.4 us against 3.2 for a recv that raises
                 if not events & _POLLIN:
-                    self._is_receiving = False
                     return None
-        self._is_expecting = False
-        self._is_receiving = True
-        try:
-            peer = self._recv(_NOBLOCK)
-        except zmq.Again:  # expected in vain
-            self._is_receiving = False
-            return None
+            self._is_expecting = False
+            self._step = _ADDRESS
+            try:
+                self._sender = self._recv(_NOBLOCK)
+            except zmq.Again:  # expected in vain
+                self._step = _WHOLE
+                return None
+            self._step = _FRAME
         # A ROUTER's messages have at least these two. Not copied, the second brings word of a third: asking costs 0.8 us.
-        frame = self._recv(_NOBLOCK, False)
-        count = len(self._socket.recv_multipart(_NOBLOCK)) if frame.more else 0
-        self._is_receiving = False
+        part = self._part
+        if part is None:
+            part = self._part = self._recv(_NOBLOCK, False)
+        count = len(self._socket.recv_multipart(_NOBLOCK)) if part.more else 0
+        frame: Frame = part.bytes if len(part) < LARGE_BYTES else part.buffer
+        self._step, self._part = _WHOLE, None
         if count:
-            raise MalformedFrame(f"message of {count + 1} frames from {peer!r}, one is expected")
-        return peer, frame.bytes if len(frame) < LARGE_BYTES else frame.buffer
+            raise MalformedFrame(f"message of {count + 1} frames from {self._sender!r}, one is expected")
+        return self._sender, frame
+
+    def _has_sender(self) -> bool:
+        """Where a signal's exception has left `receive`: whether the frame of `_sender` is next. Raises `FrameLost`."""
+        has_rest = self._get(zmq.RCVMORE)
+        if self._step == _ADDRESS and not has_rest:
+            self._step = _WHOLE  # nothing had been taken
+            return False
+        if self._step == _FRAME and (has_rest or self._part is not None):
+            return True
+        sender = self._sender if self._step == _FRAME else None
+        self._step = _LOST
+        if has_rest:
+            self._socket.recv_multipart(_NOBLOCK)
+        self._step = _WHOLE
+        raise FrameLost(sender)
 
     def read_ahead(self, frames: int) -> None:
         """From now on read so many frames ahead from each peer; never fewer than before.

@@ -41,6 +41,7 @@ SUBSCRIBE_RETRY_NS, SUBSCRIBE_LIMIT_NS = 500_000_000, 5_000_000_000
 #: A deadline that passes may mean that we missed a directory, because the link to the supervisor was cut: it is
 #: fetched, at most this often, and waited for this long.
 REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
+_LOST: Final = "a signal's exception struck while answers were being received; whether the work ran is not known"
 
 
 class ClientSession:
@@ -143,8 +144,7 @@ class ClientSession:
         for name in self._hearing.remove(topic, subscriber):
             peer = self._connections.peer(name)
             if peer is not None:
-                route = addressing.backplane_route(name, "unsubscribe")
-                settling = Settling(None, 1)
+                route, settling = addressing.backplane_route(name, "unsubscribe"), Settling(None, 1)
                 self._exchange.open(peer, settling, now_ns, SUBSCRIBE_LIMIT_NS, route, None, None, {"topic": topic})
 
     def unconfirmed(self, topic: str) -> list[str]:
@@ -170,14 +170,17 @@ class ClientSession:
             for name in exchange.flush():
                 self._cannot_reach(name, events)
             for _ in range(frames_max):
-                envelopes = exchange.receive()
-                if envelopes is None:
+                if not exchange.receive():
                     break
-                for envelope in envelopes:
-                    self._take(exchange.sender, envelope, events)
+                unread = exchange.unread
+                while unread:
+                    self._take(exchange.sender, unread[-1], events)
+                    del unread[-1]
+            if unanswered := exchange.take_unanswered():
+                self._end_unanswered(unanswered, events)
             if self._newest is not None and (self.directory is None or exchange.has_read_on(frames_max)):
-                directory, self._newest = self._newest, None
-                self._adopt(directory, events)
+                self._adopt(self._newest, events)
+                self._newest = None
             self._expire(events)
             if not exchange.gathered_count:  # none of these had anything to say
                 return events
@@ -251,11 +254,6 @@ class ClientSession:
         return len(self._exchange.calls) + self._exchange.waiting_count
 
     @property
-    def late_count(self) -> int:
-        """Answers that came for calls which had ended."""
-        return self._exchange.calls.late_count
-
-    @property
     def malformed_count(self) -> int:
         """Frames and envelopes that made no sense and were dropped."""
         return self._exchange.malformed_count
@@ -283,16 +281,14 @@ class ClientSession:
 
     def _take(self, peer: bytes, envelope: Envelope, events: Events) -> None:  # hot: scripts/bench call_rtt
         kind = envelope.kind
-        if kind == REPLY:
-            token = self._exchange.end(envelope.id, peer)
-            if token is not None:
-                self._finish(token, envelope.body, None, events)
-        elif kind == STATUS:
+        if kind == REPLY or kind == STATUS:
             call = self._exchange.end_call(envelope.id, peer)
             if call is not None:
-                self._failed(
-                    envelope.id, call, error_from(*envelope.body, is_refused=envelope.route == REFUSED), events
-                )
+                try:
+                    self._answered(call, envelope, events)
+                except BaseException:  # a signal's: the table knows this call no more, so nothing else would end it
+                    self._answered(call, envelope, events)
+                    raise
         elif kind == PUBLISH and envelope.route is not None:
             lost = self._gaps.gap_before(peer, envelope.route, envelope.id)
             if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(self._home):
@@ -302,6 +298,11 @@ class ClientSession:
             events += [Heard(one, message, size) for one in self._hearing.table.matching(envelope.route)]
         else:
             self._exchange.malformed_count += 1  # nobody calls a client
+
+    def _answered(self, call: Call, envelope: Envelope, events: Events) -> None:
+        if envelope.kind == REPLY:
+            return self._finish(call[0], envelope.body, None, events)
+        self._failed(envelope.id, call, error_from(*envelope.body, is_refused=envelope.route == REFUSED), events)
 
     def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:
         if not isinstance(token, Own):
@@ -323,6 +324,12 @@ class ClientSession:
     def _failed(self, id: int, call: Call, error: BackplaneError, events: Events) -> None:
         if (final := self._attempts.failed(id, call, error, self._now_ns, self._resolver)) is not None:
             self._finish(call[0], None, final, events)
+
+    def _end_unanswered(self, calls: list[tuple[int, Call]], events: Events) -> None:
+        for id, call in calls:
+            self._failed(id, call, PeerDown(f"{call[1]}: {_LOST}"), events)
+        if self.directory is not None:  # it may have been a newer one that was lost
+            self.start(None, self._now_ns, REFRESH_LIMIT_NS)
 
     def _expire(self, events: Events) -> None:  # hot: scripts/bench call_rtt
         expired = self._exchange.expire(self._now_ns)
@@ -396,5 +403,5 @@ class ClientSession:
             return
         elif isinstance(error, CallerError) and not isinstance(error, DeadlineExceeded):
             events += [Ended(waiter, None, error) for waiter in self._hearing.refused(ask.topic)]
-        elif not isinstance(error, PeerDown):  # of the dead there is a next generation, asked when it appears
+        else:  # of one that is dead nobody asks any more: then this is not wanted
             heapq.heappush(self._ask_again, (self._now_ns + SUBSCRIBE_RETRY_NS, ask))

@@ -14,16 +14,26 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from .descriptors import Descriptors
+from .errors import FailedPrecondition
 from .waitables import Waitable, Waiter
 
+_INTERRUPTED: Final = (
+    "this thread is within a call of this client already: a signal handler or a finalizer that interrupts it cannot use the "
+    "same client; let it set a flag, or use a client of its own"
+)
 _monotonic_ns: Final = time.monotonic_ns
+_get_ident: Final = threading.get_ident
 
 
 class Waiting:
     """The lock of one client, and the threads that wait under it."""
 
-    def __init__(self, fileno: int, look: Callable[[int], int | None], lifeline_cut: Callable[[], None]) -> None:
-        """`look(now_ns)` takes a turn and says when the next is due; `lifeline_cut` hears that the system is gone.
+    def __init__(
+        self, fileno: int, look: Callable[[int], int | None], lifeline_cut: Callable[[], None], descriptors: Descriptors
+    ) -> None:
+        """`look(now_ns)` takes a turn and says when the next is due; `lifeline_cut` hears that the system is gone;
+        `descriptors` is the client's.
 
         A turn may leave something on the link: at once, if it says that the next one is due. Whoever has what it waited for
         leaves it to the next who waits, or speaks.
@@ -36,7 +46,10 @@ class Waiting:
         self._lifeline_cut = lifeline_cut
         self._leader: Waiter | None = None
         self._followers: deque[Waiter] = deque()
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        #: Threads within `wait`, where they let go of the lock, by their numbers.
+        self._sleepers: set[int] = set()
+        self._descriptors = descriptors
+        self._wake_fd = descriptors.note(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
         self._lifeline_fd = -1
         #: Whether the link's descriptor has been found readable; for whoever looks to take back.
         self.is_readable = False
@@ -45,6 +58,11 @@ class Waiting:
         self._poll.register(fileno, select.POLLIN)
         self._poll.register(self._wake_fd, select.POLLIN)
 
+    def expect_outside(self) -> None:  # hot: scripts/bench call_rtt
+        """Raises `FailedPrecondition` where this thread holds the lock, or waits: a signal handler, or a finalizer, asks."""
+        if self._has_lock() or (self._sleepers and _get_ident() in self._sleepers):
+            raise FailedPrecondition(_INTERRUPTED)
+
     @property
     def is_led(self) -> bool:
         """Whether a thread polls the link now."""
@@ -52,7 +70,7 @@ class Waiting:
 
     def wait(self, waitable: Waitable, until_ns: int | None) -> bool:  # hot: scripts/bench call_rtt
         """Wait until it is ready, or the time has come: then False. The lock is held before and after."""
-        waiter = Waiter()
+        waiter, me = Waiter(), _get_ident()
         try:
             while True:
                 now_ns = _monotonic_ns()
@@ -71,6 +89,7 @@ class Waiting:
                     waiters = waitable.waiters = []
                 waiters.append(waiter)
                 try:
+                    self._sleepers.add(me)
                     if self._leader is None:
                         self._lead(waiter, None if wake_ns is None else wake_ns - now_ns)
                     else:
@@ -78,6 +97,7 @@ class Waiting:
                 finally:
                     waiters.remove(waiter)
         finally:
+            self._sleepers.discard(me)
             if self._followers and self._leader is None:
                 self.wake(self._followers[0])
 
@@ -106,7 +126,7 @@ class Waiting:
     def watch(self, lifeline_fd: int) -> None:
         """Poll this as well from now on; it is ours to close."""
         self.unwatch()
-        self._lifeline_fd = lifeline_fd
+        self._lifeline_fd = self._descriptors.note(lifeline_fd)
         self._poll.register(lifeline_fd, select.POLLIN)
         self.wake_leader()  # it polls without
 
@@ -114,8 +134,8 @@ class Waiting:
         """Let go of the lifeline."""
         if self._lifeline_fd >= 0:
             self._poll.unregister(self._lifeline_fd)
-            os.close(self._lifeline_fd)
-            self._lifeline_fd = -1
+            lifeline_fd, self._lifeline_fd = self._lifeline_fd, -1
+            self._descriptors.close(lifeline_fd)
 
     def check_lifeline(self) -> None:
         """For a thread that has not waited for long: hear now, before anything is sent, that the system is gone."""
@@ -129,7 +149,8 @@ class Waiting:
             self.wake(self._leader)
             self._follow(waiter, None)
         self.unwatch()
-        os.close(self._wake_fd)
+        self._descriptors.close(self._wake_fd)
+        self._descriptors.end()
 
     def _lead(self, waiter: Waiter, patience_ns: int | None) -> None:  # hot: scripts/bench call_rtt
         self._leader = waiter

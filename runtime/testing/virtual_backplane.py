@@ -24,7 +24,7 @@ from appbackplane.transport.envelope import (
     reply,
     status,
 )
-from appbackplane.transport.errors import BackplaneError, error_from
+from appbackplane.transport.errors import BackplaneError, Cancelled, DeadlineExceeded, error_from
 from appbackplane.transport.request import check
 
 from ..backplane import Backplane
@@ -50,24 +50,32 @@ class Bench(Component):
 
 
 class VirtualCall:
-    """A call that the test made as a client."""
+    """A call that the test made as a client. It ends as a client's does: by its answer, at its deadline, or when it is taken
+    back, whatever its callee is at then.
+    """
 
-    def __init__(self, backplane: VirtualBackplane, id: int) -> None:
+    def __init__(self, backplane: VirtualBackplane, id: int, ends_ns: int | None = None) -> None:
         self._backplane, self._id = backplane, id
+        self._ends_ns = ends_ns
         self._answers: list[Envelope] = []
+        #: In what it has ended here, before its answer came.
+        self._ended: BackplaneError | None = None
 
     @property
     def is_done(self) -> bool:
         """Whether it has ended."""
         self._backplane.collect()
-        return bool(self._answers)
+        self._look_at_clock()
+        return self._ended is not None or bool(self._answers)
 
     def result(self) -> Any:
         """Its result; runs the backplane until idle first. Raises the error it ended in."""
-        if not self.is_done:
+        if not self.is_done or not self._answers:
             self._backplane.run_until_idle()
         if not self.is_done:
             raise AssertionError("the call has not ended: its object awaits something, or time has to pass (advance)")
+        if self._ended is not None:
+            raise self._ended
         assert len(self._answers) == 1, f"a call was answered {len(self._answers)} times: {self._answers}"
         answer = self._answers[0]
         if answer.kind == REPLY:
@@ -82,9 +90,22 @@ class VirtualCall:
             return error
         raise AssertionError(f"the call was expected to fail; it returned {result!r}")
 
-    def cancel(self) -> None:
-        """Take it back."""
+    def cancel(self) -> bool:
+        """Take it back; it ends in `Cancelled`. False: it had ended before. Work that has begun may run on."""
+        if self.is_done:
+            return False
+        self._ended = Cancelled("taken back by the caller")
         self._backplane.hear(Envelope(CANCEL, self._id))
+        return True
+
+    def _answered(self, envelope: Envelope) -> None:
+        self._look_at_clock()
+        self._answers.append(envelope)
+
+    def _look_at_clock(self) -> None:
+        is_late = self._ends_ns is not None and self._backplane.clock.now_ns() > self._ends_ns
+        if is_late and self._ended is None and not self._answers:
+            self._ended = DeadlineExceeded("no answer before the deadline")
 
 
 class OutsideCall:
@@ -242,8 +263,8 @@ class VirtualBackplane:
         """Call as a client does, over the link; ask the handle for its result."""
         check(route, key, priority)
         id = len(self._calls) + 1
-        call = self._calls[id] = VirtualCall(self, id)
         deadline = None if timeout is None else round(timeout * 1e9)
+        call = self._calls[id] = VirtualCall(self, id, None if deadline is None else self.clock.now_ns() + deadline)
         self.hear(Envelope(CALL, id, priority, route, key, deadline, None, arguments, None, idempotency_key))
         return call
 
@@ -309,6 +330,8 @@ class VirtualBackplane:
             return False
         self._order.append(action.name.rpartition(".")[2])
         engine.complete(action, *engine.execute(worker, action))
+        engine.flush(self.clock.now_ns())
+        self.collect()
         return True
 
     # -- the far ends -------------------------------------------------------------------------------------------------
@@ -324,7 +347,7 @@ class VirtualBackplane:
             peer, frame = self.link.sent.popleft()
             for envelope in codec.decode(frame):
                 if envelope.kind in (REPLY, STATUS):
-                    self._calls[envelope.id]._answers.append(envelope)
+                    self._calls[envelope.id]._answered(envelope)
                 elif envelope.kind == PUBLISH:
                     assert envelope.route is not None
                     self.published.append((envelope.route, envelope.body))

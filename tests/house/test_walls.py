@@ -38,8 +38,9 @@ DECIDERS = (
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (
-    "transport.link", "transport.lifeline", "transport.waiting", "transport.waitables",
-    "transport.calling", "transport.client", "transport.handles", "transport.async_client",
+    "transport.link", "transport.lifeline", "transport.descriptors", "transport.waiting", "transport.waitables",
+    "transport.calling", "transport.room", "transport.client", "transport.handles", "transport.async_client",
+    "transport.async_connecting",
     "transport.async_subscription", "transport.async_room", "transport.connecting",
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",

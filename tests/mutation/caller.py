@@ -181,8 +181,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "one bad frame ends the client",
-            "        except MalformedFrame:\n            self.malformed_count += 1\n            return []",
-            "        except MalformedFrame:\n            raise",
+            "        except MalformedFrame:\n            self.malformed_count += 1\n",
+            "        except MalformedFrame:\n            raise\n",
         ),
         (
             "nobody is told that a call is overdue",
@@ -216,13 +216,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_inbox.py",),
         (
             "what was dropped is not told",
-            "lost=messages[0].lost + oldest.lost + 1",
-            "lost=messages[0].lost + oldest.lost",
+            "lost=following.lost + oldest.lost + 1",
+            "lost=following.lost + oldest.lost",
         ),
         (
             "bytes of what was taken count",
-            "        self._bytes -= self._sizes.popleft()\n        return",
-            "        self._sizes.popleft()\n        return",
+            "        self._bytes -= size\n        return",
+            "        return",
         ),
     ),
     *mutations(
@@ -254,5 +254,31 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if not options.is_retried or not request.attempts_count:",
             "if not request.attempts_count:",
         ),
+    ),
+    *mutations(
+        AREA,
+        "transport/exchange.py",
+        (f"{TESTS}/test_interrupts.py",),
+        (
+            "whose answers a signal took away waits for the deadline",
+            "            self._lost_from.append(lost.sender)\n",
+            "",
+        ),
+        (
+            "a frame that a signal left unread is forgotten",
+            "received = self._received = self._link.receive()",
+            "received = self._link.receive()",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/waiting.py",
+        (f"{TESTS}/test_interrupts.py",),
+        (
+            "a signal handler waits for the thread that it interrupts",
+            "                    self._sleepers.add(me)\n",
+            "",
+        ),
+        ("a thread that has waited may not call again", "            self._sleepers.discard(me)\n", ""),
     ),
 )

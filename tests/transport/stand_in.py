@@ -38,6 +38,9 @@ class StandIn:
         #: Backplanes that have never registered.
         self.missing: tuple[str, ...] = ()
         self.is_up = True
+        #: Called when somebody asks for the directory; and whether it is kept back then.
+        self.is_silent = False
+        self.before_directory: Callable[[], object] = lambda: None
         self.heard: list[Envelope] = []
         #: Frames that brought calls or casts of a program's: what looks after a link may come at any time.
         self.frames_count = 0
@@ -202,6 +205,9 @@ class StandIn:
         if envelope.kind != CALL:
             return None
         if envelope.route == "supervisor.directory":
+            self.before_directory()
+            if self.is_silent:
+                return None
             if peer not in self.watchers:
                 self.watchers.append(peer)
             return reply(envelope.id, self.directory().to_body())

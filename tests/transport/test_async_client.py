@@ -1,6 +1,7 @@
 """Async client: the same calls in one event loop, over real sockets."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import threading
@@ -27,6 +28,7 @@ from appbackplane.transport.errors import (
     UnknownRoute,
 )
 from appbackplane.transport.inbox import Message
+from tests.waiting import wait_until
 
 #: Generous: what a test waits for comes within milliseconds, or it has failed.
 LIMIT_S = 20.0
@@ -346,5 +348,48 @@ def test_whatever_a_fork_touches_of_its_parents_client_says_so(stand_in: Any, ru
             _, code = await other_thread(os.waitpid, child, 0)
             assert os.waitstatus_to_exitcode(code) == 7, number
         assert await client.call("query.echo") == {}, "the parent's is as good as before"
+
+    run(run_dir, act)
+
+
+def test_a_client_that_is_left_to_a_loop_that_has_ended_leaves_nothing_behind_and_is_named(
+    stand_in: Any, run_dir: Path
+) -> None:
+    """Until then its loop holds it, as it holds any transport."""
+
+    async def call() -> None:
+        assert await (await connect_async(run_dir)).call("query.echo", n=1) == {"n": 1}
+
+    def leave() -> None:
+        asyncio.run(call())
+        gc.collect()
+
+    async def close() -> None:
+        await (await connect_async(run_dir)).close()
+
+    asyncio.run(close())
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.warns(ResourceWarning, match="unclosed async client of .*: close it, or use it in a `with`"):
+        leave()
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, lambda: os.listdir("/proc/self/fd"))
+
+
+def test_a_route_that_is_newer_than_the_directory_is_found(stand_in: Any, run_dir: Path) -> None:
+    """All who look for it at the same time ask once."""
+
+    async def act(client: AsyncClient) -> None:
+        assert await client.call("query.echo") == {}
+        stand_in.hooks["query.new"] = lambda envelope: envelope.body
+        stand_in.version += 1
+        calls = [client.call("query.new", n=n) for n in range(3)]
+        assert await asyncio.gather(*calls) == [{"n": n} for n in range(3)]
+        assert len(stand_in.wait_for_route("supervisor.directory")) == 2, "one when it connected"
+        stand_in.hooks["query.newer"] = lambda envelope: envelope.body
+        stand_in.version += 1
+        await client.cast("query.newer")
+        await other_thread(stand_in.wait_for_route, "query.newer")
+        await ends_in(UnknownRoute, client.call("query.none"))
+        await ends_in(UnknownRoute, client.cast("query.none"))
+        assert await client.call("query.echo", n=1) == {"n": 1}
 
     run(run_dir, act)

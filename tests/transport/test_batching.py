@@ -1,11 +1,12 @@
 """Outbox: one frame a peer at the end of a turn, in order, bounded, and nothing dropped."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.transport import batching
 from appbackplane.transport.batching import BATCH_BYTES_MAX, BATCH_MAX, PEER_BYTES_MAX, RESERVE_BYTES, Outbox, Sent
-from appbackplane.transport.codec import Encoder, decode
+from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.envelope import reply
 
 encoder = Encoder()
@@ -174,3 +175,24 @@ def test_what_waits_for_the_dead_is_let_go() -> None:
     outbox.forget(b"p")
     assert not outbox and not outbox.stalled
     assert outbox.room(b"p") == PEER_BYTES_MAX
+
+
+def test_a_frame_at_which_a_signal_strikes_is_offered_again_before_all_others() -> None:
+    """The same object: only the link knows how much of it has left. Whatever was put meanwhile comes behind it."""
+    outbox, offered = Outbox(), list[tuple[bytes, bytes]]()
+
+    def send(peer: bytes, frame: bytes) -> Sent:
+        offered.append((peer, frame))
+        if len(offered) == 2:
+            raise KeyboardInterrupt
+        return Sent.FULL if len(offered) == 1 else Sent.SENT
+
+    outbox.add(b"slow", packed(1))
+    outbox.add(b"cut", packed(2))
+    with pytest.raises(KeyboardInterrupt):
+        outbox.flush(send)
+    outbox.add(b"cut", packed(3))
+    outbox.flush(send)
+    assert [peer for peer, _ in offered] == [b"slow", b"cut", b"cut", b"cut", b"slow"]
+    assert offered[2][1] is offered[1][1] and offered[3][1] == batch([packed(3)])
+    assert not outbox and outbox.room(b"cut") == PEER_BYTES_MAX

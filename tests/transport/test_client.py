@@ -1,10 +1,14 @@
 """Client: blocking calls by any number of threads, without a thread of its own, over real sockets."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
+import sys
 import threading
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import calling, connect, connect_async, exchange
+from appbackplane.transport import calling, connect, connect_async, connecting, exchange
 from appbackplane.transport.client import Client
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, due_ns
@@ -32,8 +36,8 @@ from appbackplane.transport.errors import (
 from appbackplane.transport.handles import PendingCall, Subscription
 from appbackplane.transport.inbox import Message
 from appbackplane.transport.lifeline import open_lifeline
-from appbackplane.transport.ways import LocalWay
-from tests.waiting import Span
+from appbackplane.transport.ways import LocalWay, way_to
+from tests.waiting import Span, wait_until
 
 #: Generous: what a test waits for comes within milliseconds, or it has failed.
 LIMIT_S = 20.0
@@ -154,6 +158,40 @@ def test_ctrl_c_ends_the_waiting_and_takes_the_call_back(client: Client, stand_i
         signal.signal(signal.SIGUSR1, before)
     call = stand_in.wait_for_route("query.hang")[0]
     stand_in.wait_for(lambda s: [e for e in s.heard if e.kind == CANCEL and e.id == call.id])
+    assert client.call("query.echo", n=1) == {"n": 1}
+
+
+@pytest.mark.parametrize("ask", ["call", "submit", "cast"])
+def test_a_route_that_is_newer_than_the_directory_is_found(client: Client, stand_in: Any, ask: str) -> None:
+    """A `reload` adds routes; who calls one before the news of it has come would be told that it does not exist."""
+    assert client.call("query.echo") == {}
+    stand_in.hooks["query.new"] = lambda envelope: envelope.body
+    stand_in.version += 1  # and it says nothing
+    has_ended = threading.Event()
+    stand_in.before_directory = lambda: wait_until(lambda: client._calling._waiting.is_led or has_ended.is_set())
+    try:
+        asked = getattr(client, ask)("query.new", n=1)
+    finally:
+        has_ended.set()
+    assert {"call": lambda: asked, "submit": lambda: asked.result(), "cast": lambda: {"n": 1}}[ask]() == {"n": 1}
+    stand_in.wait_for_route("query.new")
+
+
+@pytest.mark.parametrize("ask", ["call", "submit", "cast"])
+def test_a_route_that_is_not_known_costs_one_question_and_is_told(
+    client: Client, stand_in: Any, ask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the supervisor does not answer."""
+    ends_in(UnknownRoute, lambda: getattr(client, ask)("query.none"))
+    assert len(stand_in.wait_for_route("supervisor.directory", 2)) == 2, "one when it connected"
+    monkeypatch.setattr(connecting, "FETCH_LIMIT_NS", 10_000_000)
+    stand_in.is_silent = True
+    heard_ns: list[int] = []
+    stand_in.before_directory = lambda: heard_ns.append(time.monotonic_ns())
+    ends_in(UnknownRoute, lambda: getattr(client, ask)("query.none"))
+    asked = stand_in.wait_for_route("supervisor.directory", 3)[-1]
+    assert -asked.deadline - connecting.FETCH_LIMIT_NS <= heard_ns[0], "it waits so long, and not for its own deadline"
+    stand_in.is_silent = False
     assert client.call("query.echo", n=1) == {"n": 1}
 
 
@@ -510,6 +548,117 @@ def test_clients_leave_nothing_behind(stand_in: Any, run_dir: Path) -> None:
         with connect(run_dir) as client:
             client.call("query.echo")
     assert len(os.listdir("/proc/self/fd")) <= before + 2, "the stand-in lets go of its ends when it notices"
+
+
+def drop(held: list[Any]) -> None:
+    """Let go of it, and have it collected."""
+    held.clear()
+    gc.collect()
+
+
+def wait_for_descriptors(count: int) -> None:
+    """The stand-in lets go of its ends when it notices."""
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= count, lambda: os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_client_that_is_dropped_leaves_nothing_behind_and_is_named(
+    stand_in: Any, run_dir: Path, is_connected: bool
+) -> None:
+    """Two descriptors of each stayed for ever: with a limit of 1,024 the 439th could not connect."""
+    with connect(run_dir) as client:
+        client.call("query.echo")
+    before = len(os.listdir("/proc/self/fd"))
+    left: list[Any] = [connect(run_dir) if is_connected else Client(way_to(run_dir, None, time.monotonic_ns))]
+    with pytest.warns(ResourceWarning, match="unclosed client of .*: close it, or use it in a `with`"):
+        drop(left)
+    wait_for_descriptors(before)
+
+
+def test_a_pending_call_keeps_a_client_that_is_dropped(stand_in: Any, run_dir: Path) -> None:
+    """Whoever holds the one needs the other no more."""
+    pending = [connect(run_dir).submit("query.echo", n=1)]
+    gc.collect()
+    assert pending[0].result() == {"n": 1}
+    with pytest.warns(ResourceWarning):
+        drop(pending)
+
+
+def test_a_client_that_is_closed_is_not_named(stand_in: Any, run_dir: Path) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        connect(run_dir).close()
+        gc.collect()
+    assert said == []
+
+
+def test_what_a_client_costs_is_what_the_page_says(stand_in: Any, run_dir: Path) -> None:
+    """docs/concepts/clients.md: two threads and nine descriptors, and one for each backplane it calls."""
+    for is_called in (False, True):
+        fds, threads = (len(os.listdir(f"/proc/self/{each}")) for each in ("fd", "task"))
+        with connect(run_dir) as client:
+            if is_called:
+                client.call("query.echo")
+            # The stand-in is in this process: it accepts on its end what the client connects on its own.
+            sockets = 1 + is_called
+            assert len(os.listdir("/proc/self/fd")) == fds + 8 + 2 * sockets
+            assert len(os.listdir("/proc/self/task")) == threads + 2
+        wait_for_descriptors(fds)
+
+
+@pytest.mark.systems
+@pytest.mark.parametrize("is_async", [False, True])
+def test_whoever_has_no_descriptor_left_is_told_so(start_process: Any, run_dir: Path, is_async: bool) -> None:
+    """In our words, wherever in a connection it happens, with the remedy; and then all that was opened is closed."""
+    start_process()
+    ended = subprocess.run(
+        [sys.executable, "-c", SPENT, str(run_dir), str(int(is_async))], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert set(ended.stdout.splitlines()) == {"FailedPrecondition", "connected"}
+
+
+#: Leaves one descriptor more with each attempt, until one succeeds.
+SPENT = """
+import asyncio, gc, os, resource, sys
+from appbackplane.transport import FailedPrecondition, connect, connect_async
+
+async def by_loop():
+    async with await connect_async(sys.argv[1]):
+        print("connected")
+
+async def attempt(loop_too):
+    if loop_too:
+        await by_loop()
+    else:
+        with connect(sys.argv[1]):
+            print("connected")
+
+async def main():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+    for left in range(12):
+        gc.collect()
+        taken = []
+        try:
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError:
+            for fd in taken[-left:] if left else ():
+                os.close(fd)
+            del taken[len(taken) - left:]
+        try:
+            await attempt(sys.argv[2] == "1")
+            return
+        except FailedPrecondition as error:
+            assert "no file descriptor is left" in str(error) and "ulimit -n" in str(error), error
+            print("FailedPrecondition")
+        finally:
+            for fd in taken:
+                os.close(fd)
+    raise AssertionError("it never connects")
+
+asyncio.run(main())
+"""
 
 
 @pytest.mark.systems

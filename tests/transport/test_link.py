@@ -11,8 +11,8 @@ import pytest
 import zmq
 
 from appbackplane.transport.batching import Sent
-from appbackplane.transport.codec import FRAME_BYTES_MAX
-from appbackplane.transport.errors import MalformedFrame
+from appbackplane.transport.codec import FRAME_BYTES_MAX, batch
+from appbackplane.transport.errors import FrameLost, MalformedFrame
 from appbackplane.transport.link import HIGH_WATER_MARK, LARGE_BYTES_MAX, PATH_BYTES_MAX, READ_AHEAD, Link
 from tests.waiting import wait_until
 
@@ -186,41 +186,74 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-@pytest.mark.parametrize("step", ["send", "recv"])
-def test_a_message_cut_by_a_signal_leaves_the_next_one_whole(
-    server: Link, client: Link, run_dir: Path, step: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("part", [1, 2])
+@pytest.mark.parametrize("is_offered_again", [True, False])
+def test_a_message_that_a_signal_cuts_leaves_once(
+    server: Link, client: Link, run_dir: Path, part: int, is_offered_again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C between the parts of a message: else the next message's address would be taken for this one's content."""
+    """Ctrl-C between the parts: the next message's address would be taken for this one's content. Sent twice, it would be
+    executed twice."""
     peer = client.connect(run_dir / "server.sock")
     client.send(peer, b"first")
     caller, _ = receive(server)
-    server.send(caller, b"cut")
-    if step == "recv":
-        poll = select.poll()
-        poll.register(client.fileno(), select.POLLIN)
-        while not client.has_input():
-            assert poll.poll(LIMIT_MS)
-    link = server if step == "send" else client
-    monkeypatch.setattr(link, f"_{step}", Cut(getattr(link, f"_{step}")))
+    monkeypatch.setattr(server, "_send", Cut(server._send, part))
+    frame = batch([b"cut"])
     with pytest.raises(KeyboardInterrupt):
-        server.send(caller, b"cut") if step == "send" else client.receive()
+        server.send(caller, frame)
+    if is_offered_again:
+        assert server.send(caller, frame) is Sent.SENT
     server.send(caller, b"whole")
     frames = [receive(client)[1]]
     while frames[-1] != b"whole":
         frames.append(receive(client)[1])
-    assert set(frames) <= {b"cut", b"", b"whole"}
+    has_left = is_offered_again or part == 2
+    assert [one for one in frames if one != batch([])] == [frame] * has_left + [b"whole"]
+    assert frames.count(batch([])) == (part == 1), "what only had an address is ended by a frame that means nothing"
+
+
+@pytest.mark.parametrize("part", [1, 2])
+def test_a_message_that_a_signal_takes_away_is_reported(
+    server: Link, client: Link, run_dir: Path, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing brings it back; whoever waits for it is told at once."""
+    peer = client.connect(run_dir / "server.sock")
+    client.send(peer, b"first")
+    caller, _ = receive(server)
+    server.send(caller, b"cut")
+    monkeypatch.setattr(client, "_recv", Cut(client._recv, part))
+    with pytest.raises(KeyboardInterrupt):
+        receive(client)
+    server.send(caller, b"whole")
+    with pytest.raises(FrameLost) as caught:
+        receive(client)
+    assert caught.value.sender == (None if part == 1 else peer)
+    assert receive(client) == (peer, b"whole")
+
+
+def test_a_look_that_a_signal_cuts_takes_nothing_away(
+    server: Link, client: Link, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had not begun to receive."""
+    peer = client.connect(run_dir / "server.sock")
+    client.send(peer, b"first")
+    caller, _ = receive(server)
+    server.send(caller, b"whole")
+    monkeypatch.setattr(client, "_get", Cut(client._get, 1))
+    with pytest.raises(KeyboardInterrupt):
+        client.receive()
+    assert receive(client) == (peer, b"whole")
 
 
 class Cut:
-    """`send` or `recv` of a socket; the first is done, and then interrupted."""
+    """A method of a socket; its `count`-th call is done, and then interrupted."""
 
-    def __init__(self, method: Callable[..., Any]) -> None:
-        self.method, self.is_cut = method, False
+    def __init__(self, method: Callable[..., Any], count: int) -> None:
+        self.method, self.left = method, count
 
     def __call__(self, *arguments: Any) -> Any:
         done = self.method(*arguments)
-        if not self.is_cut:
-            self.is_cut = True
+        self.left -= 1
+        if self.left == 0:
             raise KeyboardInterrupt
         return done
 

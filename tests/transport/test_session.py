@@ -221,7 +221,7 @@ def test_a_late_reply_is_counted_and_dropped(world: World) -> None:
     id = world.call("mine", timeout_ns=100)
     world.turn(100)
     world.link.feed("query-1", reply(id, "late"))
-    assert world.turn() == [] and world.session.late_count == 1
+    assert world.turn() == [] and world.session._exchange.calls.late_count == 1
 
 
 def test_a_strangers_answer_counts_for_nothing(world: World) -> None:

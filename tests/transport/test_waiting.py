@@ -10,6 +10,7 @@ from types import FrameType
 
 import pytest
 
+from appbackplane.transport.descriptors import Descriptors
 from appbackplane.transport.waiting import Waitable, Waiting
 from tests.waiting import Limit
 
@@ -50,7 +51,7 @@ def test_who_is_interrupted_while_another_thread_has_the_lock_has_it_when_he_goe
     Ctrl-C would get an error about locks instead."""
     waitable, is_over = Waitable(), threading.Event()
     looks: list[bool] = []
-    waiting = Waiting(fd, lambda now_ns: looks.append(keeper_has_it.is_set()), lambda: None)
+    waiting = Waiting(fd, lambda now_ns: looks.append(keeper_has_it.is_set()), lambda: None, Descriptors("a test"))
     keeper_has_it = threading.Event()
 
     def strike(found: list[int], count: int) -> None:

@@ -18,8 +18,10 @@ from typing import Final
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from .. import descriptors
 from ..batching import Sent
 from ..codec import Encoder, Frame, batch, decode
+from ..descriptors import opening
 from ..errors import BackplaneError, FailedPrecondition, MalformedFrame, PeerDown, Unavailable
 from ..link import HIGH_WATER_MARK, LARGE_BYTES, LINGER_MS
 from ..security import links
@@ -37,6 +39,7 @@ BACKOFF_MAX_NS: Final = 2_000_000_000
 _STANDS: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 _NOBODY: Final = "nobody listens there"
 _UNTRUSTED: Final = "it does not trust this host's key (there: appbackplane keys trust NAME {key})"
+_TORN: Final = "a signal's exception struck while it was spoken to"
 _CROWDED: Final = "it hung up at the greeting: this key may have as many connections there as it can"
 _ENDS: Final = {
     int(zmq.EVENT_DISCONNECTED): "the connection has ended",
@@ -81,6 +84,8 @@ class RemoteLink:
         self._lifeline_fd = -1
         #: There is a connection, and its handshake is done.
         self._stands = False
+        #: A signal's exception has struck at a socket: what was being sent or received there has left, or not, or is lost.
+        self._is_torn = False
         #: What was the matter the last time.
         self.trouble: BackplaneError = Unavailable(f"{self._who}: not connected yet")
         # As of a local link (link.py): pyzmq's context would wait in `__del__` for sockets that nobody sees any more.
@@ -108,7 +113,7 @@ class RemoteLink:
         """Offer one frame; never blocks."""
         if peer != self._peer:
             return Sent.UNREACHABLE
-        if self._state is not _State.STANDING:
+        if self._state is not _State.STANDING or self._is_torn:
             self._look()
         socket = self._line.socket
         if socket is None or self._state is not _State.STANDING:
@@ -121,12 +126,21 @@ class RemoteLink:
             socket.send(frame, zmq.NOBLOCK, copy=len(frame) < LARGE_BYTES)
         except zmq.Again:
             return Sent.FULL
+        except BaseException:
+            self._is_torn = True
+            raise
         return Sent.SENT
 
     def receive(self) -> tuple[bytes, Frame] | None:
         """The next (peer, frame), or None. Raises `MalformedFrame` for a message of another shape, which is consumed."""
         self._look()
-        frame = self._next() if self._state is _State.STANDING else None
+        try:
+            frame = self._next() if self._state is _State.STANDING else None
+        except MalformedFrame:
+            raise
+        except BaseException:
+            self._is_torn = True
+            raise
         return None if frame is None else (self._peer, frame)
 
     def expect(self) -> None:
@@ -169,6 +183,13 @@ class RemoteLink:
 
     def _look(self) -> None:
         """Take note of what has happened to the connection, and of the time."""
+        is_torn, self._is_torn = self._is_torn, True
+        if is_torn and (self._state is _State.STANDING or self._state in _UNDER_WAY):
+            self._end(_TORN)
+        self._look_on()
+        self._is_torn = False
+
+    def _look_on(self) -> None:
         if self._state is _State.WAITING and self._now_ns() >= self._again_ns:
             self._dial()
         while (monitor := self._line.monitor) is not None and int(monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
@@ -189,12 +210,12 @@ class RemoteLink:
         self._began_ns, self._stands = self._now_ns(), False
         try:
             self._keyring.refresh()
-            with links.dialling(self._target.address):
+            with opening(descriptors.CLIENT), links.dialling(self._target.address):
                 self._line.dial(self._target.address, self._keyring, self._keyring.ring.named(self._target.node).key)
             self._state = _State.DIALLED
         except Unavailable as error:
             self._end(error.message)
-        except BackplaneError as error:  # its key was revoked here, or a file is not in order any more
+        except BackplaneError as error:  # its key was revoked here, a file is in disorder, no descriptor is left
             self._end(error.message, is_lasting=True)
 
     def _greet(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, PeerDown, Unavailable, operation
+from appbackplane.runtime import AppObject, BackplaneError, Busy, Cancelled, Component, PeerDown, Unavailable, operation
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.retrying import BACKOFF_MAX_NS
@@ -150,7 +150,8 @@ def test_cancelling_ends_it_between_two_attempts(temple: VirtualBackplane) -> No
     come_back(temple)
     temple.advance(1.0)
     assert temple.outside_calls() == []
-    assert asked.result() == ["Cancelled", 1]
+    assert isinstance(asked.error(), Cancelled)
+    assert [answer.body for answer in asked._answers] == [["Cancelled", 1]], "what the operation made of it"
 
 
 def test_the_budget_is_one_for_all_objects() -> None:

@@ -18,6 +18,7 @@ from appbackplane.runtime import (
     AppObject,
     BackplaneError,
     Busy,
+    Cancelled,
     Component,
     DeadlineExceeded,
     Endpoint,
@@ -389,7 +390,7 @@ def test_a_long_chain_of_calls_can_be_cancelled() -> None:
     backplane.run_until_idle()
     call.cancel()
     backplane.run_until_idle()
-    assert "the caller took the call back" in call.error().message
+    assert isinstance(call.error(), Cancelled)
     backplane.advance(0.0)
     assert not backplane.backplane.engine.intake.accepted
     assert not backplane.backplane.engine.scheduler.waiting_count

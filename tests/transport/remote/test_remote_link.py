@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,6 +181,33 @@ def test_what_is_said_is_heard_on_both_ends(door: Door, connected: Caller) -> No
         assert door.say(numbered(number))
     until(lambda: door.numbers() == [0, 1, 2, 3] and connected.heard == [1, 2, 3], door, connected)
     assert not connected.is_over
+
+
+@pytest.mark.parametrize("act", ["send", "receive"])
+def test_a_connection_at_which_a_signal_strikes_is_over(
+    door: Door, connected: Caller, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the frame has left, or was lost, nobody knows; sent twice, it would be executed twice."""
+    assert door.say(numbered(1))
+    until(connected.link.has_input, door)
+    socket = connected.link._line.socket
+    assert socket is not None
+    name = "send" if act == "send" else "recv"
+    method = getattr(type(socket), name)
+
+    def struck(*arguments: Any, **keywords: Any) -> None:
+        method(*arguments, **keywords)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(socket), name, struck)
+    with pytest.raises(KeyboardInterrupt):
+        connected.say(2) if act == "send" else connected.link.receive()
+    monkeypatch.undo()
+    assert connected.say(3) is Sent.FULL
+    assert connected.is_over and isinstance(connected.link.trouble, PeerDown)
+    assert "a signal's exception struck" in connected.link.trouble.message
+    until(lambda: door.gone, door)
+    assert 3 not in door.numbers()
 
 
 def test_nothing_is_sent_before_the_greeting_is_answered(door: Door, caller: Caller) -> None:

@@ -1,0 +1,98 @@
+"""Async connecting: how an async client comes to its system and its directory; the twin of connecting.py, for an event loop."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from . import request
+from .connecting import FETCH_LIMIT_NS, LOOK_AGAIN_NS
+from .errors import DeadlineExceeded, PeerDown, SystemNotRunning, Unavailable
+from .session import ClientSession
+from .ways import Way, is_back_soon, not_in_time
+
+if TYPE_CHECKING:
+    from .async_client import AsyncClient
+
+
+class AsyncConnecting:
+    """Part of an `AsyncClient`: in its loop."""
+
+    def __init__(self, client: "AsyncClient", way: Way, session: ClientSession, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._client = client
+        self._way = way
+        self._session = session
+        #: What is under way, for all who wait for it.
+        self._starting: asyncio.Future[None] | None = None
+        self._fetching: asyncio.Future[None] | None = None
+
+    async def start(self, limit_ns: int) -> None:
+        """Connect, unless connected."""
+        if self._session.directory is not None:
+            return
+        try:
+            await asyncio.shield(self._starting or self.open(limit_ns))
+        except DeadlineExceeded as error:
+            raise not_in_time(self._way, error) from error
+
+    async def await_system(self, limit_ns: int) -> None:
+        """As `Calling.await_system`."""
+        until_ns = self._now_ns() + limit_ns
+        while True:
+            left_ns = max(1, until_ns - self._now_ns())
+            try:
+                if self._way.is_remote:
+                    await self.start_for_call(left_ns, is_patient=True)
+                else:
+                    await self._client.start(left_ns / 1e9)
+                return
+            except (SystemNotRunning, PeerDown):
+                if self._now_ns() + LOOK_AGAIN_NS >= until_ns:
+                    raise
+            await asyncio.sleep(LOOK_AGAIN_NS / 1e9)
+
+    async def start_for_call(self, limit_ns: int, *, is_patient: bool) -> float:
+        """Connect for a call; returns the seconds that it has left. `is_patient`: as of `Connecting.start`."""
+        until_ns = self._now_ns() + limit_ns
+        while self._session.directory is None:
+            left_s = max(1, until_ns - self._now_ns()) / 1e9
+            try:
+                await asyncio.wait_for(self._client.start(left_s), left_s)
+            except TimeoutError:  # others, whose start it is, have more time
+                raise not_in_time(self._way, DeadlineExceeded("no connection before the deadline")) from None
+            except (Unavailable, PeerDown) as error:
+                if self._client._is_closed or not (is_patient and is_back_soon(self._way, error)):
+                    raise
+        return max(1, until_ns - self._now_ns()) / 1e9
+
+    async def fetch(self, timeout: float | None) -> float:
+        """`Connecting.fetch`, and follow it; returns the seconds that are left of `timeout`."""
+        limit_ns = request.duration_ns(timeout)
+        until_ns = self._now_ns() + limit_ns
+        if self._fetching is None:
+            self._fetching = self._client._loop.create_future()
+            self._fetching.add_done_callback(self._fetched)
+            self._session.start(self._fetching, self._now_ns(), FETCH_LIMIT_NS)
+            self._client._soon()
+        await asyncio.wait((self._fetching,), timeout=limit_ns / 1e9)
+        self._client._turn()
+        return max(1, until_ns - self._now_ns()) / 1e9
+
+    def open(self, limit_ns: int) -> asyncio.Future[None]:
+        """Begin to connect; what is returned ends when it is done."""
+        self._client._watch(self._way.open())
+        starting = self._starting = self._client._loop.create_future()
+        starting.add_done_callback(self._started)
+        self._session.start(starting, self._now_ns(), limit_ns)
+        self._client._soon()
+        return starting
+
+    def _started(self, starting: asyncio.Future[None]) -> None:
+        if self._starting is starting:
+            self._starting = None
+        if not starting.cancelled():
+            starting.exception()  # whoever awaits it raises it; if nobody does any more, it need not be reported
+
+    def _fetched(self, fetching: asyncio.Future[None]) -> None:
+        self._fetching = None
+        fetching.exception()  # in vain: that is said of the route

@@ -1,0 +1,37 @@
+"""Room: the submits of a blocking client that wait until fewer calls are outstanding; the twin of async_room.py."""
+
+from collections.abc import Callable
+
+from .errors import Busy
+from .session import ClientSession
+from .waitables import Waitable
+from .waiting import Waiting
+
+
+class Room:
+    """Part of a client's `Calling`: with its lock held."""
+
+    def __init__(self, session: ClientSession, waiting: Waiting, now_ns: Callable[[], int]) -> None:
+        self._session = session
+        self._waiting = waiting
+        self._now_ns = now_ns
+        self._some = Waitable()
+        #: Threads that wait for it. One that looks itself waits for nothing while it looks, and must see it all the same.
+        self.seekers_count = 0
+
+    def wait(self, route: str, limit_ns: int) -> None:
+        """Until there is room. Raises `Busy`."""
+        until_ns = self._now_ns() + limit_ns
+        self.seekers_count += 1
+        try:
+            while self._session.is_full:
+                self._some.is_ready = False
+                if not self._waiting.wait(self._some, until_ns):
+                    count = self._session.outstanding_count
+                    raise Busy(f"{route}: {count} calls of this client are outstanding", retry_after=0.1)
+        finally:
+            self.seekers_count -= 1
+
+    def let_in(self) -> None:
+        """A call has ended: whoever waits looks again."""
+        self._waiting.ready(self._some)
