@@ -19,6 +19,7 @@ from appbackplane.supervisor.commands.top import ONCE_S, once
 from appbackplane.transport import BackplaneError, Client, DeadlineExceeded
 from appbackplane.transport.discovery import Location
 from tests.figures import Stopwatch, judge
+from tests.waiting import wait_until
 
 from .conftest import LIMIT_S, System, Up, ask_until
 
@@ -72,14 +73,24 @@ def look(system: System) -> dict[str, Any]:
     return {one["name"]: one for one in json.loads(answer.stdout)["backplanes"]}
 
 
+def look_until_told(system: System, name: str) -> dict[str, Any]:
+    """The same of one backplane, once it has answered: where the machine is short of CPU, status goes on without it."""
+
+    def told() -> dict[str, Any]:
+        found: dict[str, Any] = look(system)[name]
+        return found if found["statistics"] else {}
+
+    return wait_until(told, f"{name} has not answered")
+
+
 def test_a_backplane_that_is_saturated_with_urgent_work_tells_its_figures(system: System) -> None:
     """Its sentinel answers, between two turns: who finds out what is wrong is not behind what is wrong."""
     with system.connect() as client, flooded(client):
         ask_until(client, "supervisor.status", lambda told: board_of(told, "mill")["queued"] > 1_000)
         for _ in range(5):
-            found = look(system)
-            assert found["mill"]["statistics"]["operations"]["mill.grind"]["count"] > 0
-            assert found["mill"]["health"] == "busy"
+            mill = look_until_told(system, "mill")  # behind the flood it would never answer
+            assert mill["statistics"]["operations"]["mill.grind"]["count"] > 0
+            assert mill["health"] == "busy"
 
 
 def test_top_once_is_there_though_every_backplane_is_saturated(system: System) -> None:
@@ -121,10 +132,9 @@ def test_a_backplane_whose_interpreter_is_kept_by_an_extension_is_left_out(syste
         is_stuck = False
         while not is_stuck and not hog.done():
             found = look(system)
-            assert found["mill"]["statistics"] is not None
-            is_stuck = found["clinic"]["statistics"] is None
+            is_stuck = found["clinic"]["statistics"] is None and found["mill"]["statistics"] is not None
         assert is_stuck or hog.result() < 1.0, "it was never seen stuck"
         hog.result()
-        found = look(system)
-        assert found["clinic"]["statistics"]["components"]["clinic"]["outstanding"] == 0
-        assert found["clinic"]["restarts"] == 0
+        clinic = look_until_told(system, "clinic")
+        assert clinic["statistics"]["components"]["clinic"]["outstanding"] == 0
+        assert clinic["restarts"] == 0
