@@ -101,8 +101,7 @@ class Rings:
             f"call ring: {_spelled([*way, way[0]])}, each of which waits for the next; "
             f"declare {action.name} reentrant=True, or call without waiting (cast)"
         )
-        if engine.endings.take_out(action, error, now_ns):
-            engine.statistics.of(action.name).refused_count += 1
+        engine.endings.take_out(action, error, now_ns)
 
 
 def check_return(action: Action, chain: Path, *, is_reentrant: bool, key: str | None = None) -> bool:

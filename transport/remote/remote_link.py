@@ -210,13 +210,16 @@ class RemoteLink:
         self._began_ns, self._stands = self._now_ns(), False
         try:
             self._keyring.refresh()
-            with opening(descriptors.CLIENT), links.dialling(self._target.address):
-                self._line.dial(self._target.address, self._keyring, self._keyring.ring.named(self._target.node).key)
-            self._state = _State.DIALLED
-        except Unavailable as error:
-            self._end(error.message)
-        except BackplaneError as error:  # its key was revoked here, a file is in disorder, no descriptor is left
+            key = self._keyring.ring.named(self._target.node).key
+        except BackplaneError as error:  # its key was revoked here, or a file is not in order any more
             self._end(error.message, is_lasting=True)
+            return
+        try:
+            with opening(descriptors.CLIENT), links.dialling(self._target.address):
+                self._line.dial(self._target.address, self._keyring, key)
+            self._state = _State.DIALLED
+        except BackplaneError as error:  # no descriptor is left: the program may close some
+            self._end(error.message)
 
     def _greet(self) -> None:
         socket, now_ns = self._line.socket, self._now_ns()

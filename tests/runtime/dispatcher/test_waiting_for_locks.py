@@ -427,7 +427,7 @@ def test_at_the_limit_of_a_drain_who_waits_is_refused(house: House, backplane: V
     house.script["holds two"] = holds_two
     house.dispatch(UseTwo("holds two"))
     backplane.run_until_idle()
-    assert answers == [{"refused": 1, "running": ["house.one_then_two", "house.use_two"]}]
+    assert answers == [{"refused": 1, "running": ["house.one_then_two", "house.use_two"], "unread": 0}]
     assert house.order == ["holds two", "begun", "begun again"]
     assert_nothing_is_left(house, backplane)
 

@@ -212,6 +212,19 @@ def test_a_backplane_that_has_died_is_a_caller_that_has_died(office: VirtualBack
     assert outstanding(office) == 0
 
 
+def test_a_backplane_whose_name_begins_like_that_of_a_dead_one_lives(office: VirtualBackplane) -> None:
+    """The seventh generation of `caller-3`, when the third of `caller` has died."""
+    engine = office.backplane.engine
+    places = {"caller": Place(3, "/nowhere/caller-3.sock"), "caller-3": Place(7, "/nowhere/caller-3-7.sock")}
+    version = engine.outgoing.directory.version
+    engine.outgoing.update(Directory("test", version + 1, places), office.clock.now_ns())
+    call(office, b"caller-3-7-5eed", 1, "wait", seconds=25.0)
+    office.run_until_idle()
+    engine.outgoing.update(Directory("test", version + 2, {"caller-3": places["caller-3"]}), office.clock.now_ns())
+    office.run_until_idle()
+    assert outstanding(office) == 1
+
+
 def test_a_thousand_calls_are_not_withdrawn_at_one_go(office: VirtualBackplane) -> None:
     """Each is looked for in a queue: whoever is urgent must not wait for all of them."""
     for id in range(1, 1_001):

@@ -198,7 +198,7 @@ def test_what_is_queued_is_finished_first(drained: Drained) -> None:
     drained.virtual.run_until_idle()
     drained.pass_time(GRACE_S + 0.02)
     assert [call.result() for call in calls] == ["0", "1", "2"]
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
 def test_who_has_not_heard_of_it_is_served(drained: Drained) -> None:
@@ -211,7 +211,7 @@ def test_who_has_not_heard_of_it_is_served(drained: Drained) -> None:
     assert drained.answers == [], "nothing has come for less than the grace"
     drained.pass_time(GRACE_S * 0.4)
     assert late.result() == "late"
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
 def test_a_caller_that_does_not_know_yet_is_waited_for(drained: Drained) -> None:
@@ -229,7 +229,7 @@ def test_a_caller_that_does_not_know_yet_is_waited_for(drained: Drained) -> None
     drained.virtual.run_until_idle()
     drained.pass_time(GRACE_S + 0.02)
     assert (first.result(), second.result()) == ("first", "second")
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
 @pytest.mark.parametrize("has_gone", [True, False])
@@ -244,7 +244,7 @@ def test_who_says_no_farewell_is_not_waited_for_long(drained: Drained, has_gone:
     drained.pass_time(GRACE_S * 3)
     assert (drained.answers != []) is has_gone
     drained.pass_time(FAREWELL_NS / 1e9)
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
 def test_who_has_not_called_of_late_is_not_waited_for(drained: Drained) -> None:
@@ -255,7 +255,7 @@ def test_who_has_not_called_of_late_is_not_waited_for(drained: Drained) -> None:
     drained.virtual.advance(RECENT_NS / 1e9 + 0.1)
     drained.begin()
     drained.pass_time(GRACE_S + 0.02)
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
 def test_what_comes_after_it_was_quiet_is_refused_with_a_hint(drained: Drained) -> None:
@@ -272,7 +272,7 @@ def test_its_own_operations_are_served_throughout(drained: Drained) -> None:
     for _ in range(30):
         assert drained.virtual.call("backplane.virtual.statistics").result()["backplane"] == "virtual"
         drained.pass_time(0.005)
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
     assert drained.virtual.call("backplane.virtual.statistics").result()["backplane"] == "virtual"
 
 
@@ -287,7 +287,7 @@ def test_who_awaits_a_reply_gets_it(drained: Drained) -> None:
     drained.virtual.run_until_idle()
     drained.pass_time(GRACE_S + 0.02)
     assert asking.result() == "coal"
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
 def test_a_pause_is_waited_for(drained: Drained) -> None:
@@ -299,7 +299,7 @@ def test_a_pause_is_waited_for(drained: Drained) -> None:
     assert drained.answers == []
     drained.pass_time(0.3)
     assert resting.result() == "rested"
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
 def test_at_the_limit_what_has_not_begun_is_refused(drained: Drained) -> None:
@@ -319,7 +319,7 @@ def test_at_the_limit_what_has_not_begun_is_refused(drained: Drained) -> None:
     drained.look()
     assert begun.result() == "coal"
     assert drained.clerk.done == ["asked mine.dig"]
-    assert drained.answers == [{"refused": 6, "running": []}]
+    assert drained.answers == [{"refused": 6, "running": [], "unread": 0}]
 
 
 def test_refusing_many_lets_go_of_the_lead(drained: Drained) -> None:
@@ -337,7 +337,7 @@ def test_refusing_many_lets_go_of_the_lead(drained: Drained) -> None:
     drained.virtual.outside_calls("mine.dig")[0].reply("coal")
     assert blocked.result() == "coal"
     drained.look()
-    assert drained.answers == [{"refused": count, "running": []}]
+    assert drained.answers == [{"refused": count, "running": [], "unread": 0}]
 
 
 def test_what_has_begun_may_call_inside_after_the_limit(drained: Drained) -> None:
@@ -355,7 +355,7 @@ def test_what_has_begun_may_call_inside_after_the_limit(drained: Drained) -> Non
     drained.virtual.advance(1.5)
     assert begun.result() == "rested"
     drained.look()
-    assert drained.answers == [{"refused": 1, "running": []}]
+    assert drained.answers == [{"refused": 1, "running": [], "unread": 0}]
 
 
 class Chain(Component):
@@ -382,7 +382,7 @@ def test_a_call_inside_that_is_queued_at_the_limit_is_served() -> None:
     drained.virtual.outside_calls()[1].reply(2)
     assert (first.result(), both.result()) == (1, [2, "fetched"])
     drained.look()
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
 def test_timers_neither_begin_nor_hold_it_up(drained: Drained) -> None:
@@ -396,7 +396,7 @@ def test_timers_neither_begin_nor_hold_it_up(drained: Drained) -> None:
     drained.pass_time(GRACE_S + 0.02)
     assert drained.clerk.ticks == ticks
     assert drained.clerk.done == ["woken"], "what falls due while it drains is done: somebody may wait for it"
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
 def test_an_object_that_is_added_begins_no_timers(drained: Drained) -> None:
@@ -415,7 +415,7 @@ def test_what_a_state_machine_keeps_is_refused_at_the_limit(drained: Drained) ->
     drained.begin()
     drained.pass_time(LIMIT_S + 0.1)
     assert_not_begun(kept)
-    assert drained.answers == [{"refused": 1, "running": []}]
+    assert drained.answers == [{"refused": 1, "running": [], "unread": 0}]
 
 
 def test_what_is_with_a_digester_is_refused_as_what_it_is(drained: Drained) -> None:
@@ -437,7 +437,7 @@ def test_who_does_not_end_is_named(drained: Drained) -> None:
     drained.pass_time(LIMIT_S + STOP_LIMIT_S - 1.0)
     assert drained.answers == []
     drained.pass_time(2.0)
-    assert drained.answers == [{"refused": 0, "running": ["archive.dig"]}]
+    assert drained.answers == [{"refused": 0, "running": ["archive.dig"], "unread": 0}]
     drained.virtual.backplane.engine.stop()
     error = asking.error()
     assert isinstance(error, PeerDown), "it had begun: nobody knows how far it came"
@@ -460,7 +460,7 @@ def test_an_action_that_runs_is_waited_for(drained: Drained) -> None:
     engine.complete(action, *engine.execute(worker, action))
     drained.virtual.run_until_idle()
     drained.pass_time(GRACE_S + 0.02)
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
 def test_topics_are_finished_too(drained: Drained) -> None:
@@ -473,7 +473,7 @@ def test_topics_are_finished_too(drained: Drained) -> None:
     drained.virtual.run_until_idle()
     drained.pass_time(GRACE_S + 0.02)
     assert drained.clerk.done == ["rain"]
-    assert drained.answers == [{"refused": 0, "running": []}]
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
 def test_components_go_down_after_it_as_ever(drained: Drained) -> None:

@@ -100,8 +100,8 @@ class Outside:
         self.virtual.run_until_idle()
 
     def peer(self, name: str) -> bytes:
-        """The identity of its process."""
-        return f"{name}-{self.generations[name]}".encode()
+        """The identity of its process's connection."""
+        return f"{name}-{self.generations[name]}-5eed".encode()
 
     def given(self, name: str, route: str = EXECUTE) -> list[OutsideCall]:
         """The calls that the living process of this name has had, oldest first."""

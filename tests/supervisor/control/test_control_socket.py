@@ -185,10 +185,9 @@ def test_while_few_descriptors_are_left_who_comes_waits_and_who_is_there_is_serv
     introduce(control, first)
     with monkeypatch.context() as few:
         few.setattr(resource, "getrlimit", lambda _which: (10, 10))
-        second = connect("second")
-        second.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
-        heard = heard_until(control, lambda heard: len(heard) == 2)
-        assert {type(one) for one in heard} == {Crowded, Asked}
+        connect("second")  # is accepted, unless it is seen only now that the first was
+        (crowded,) = heard_until(control, lambda heard: bool(heard))
+        assert isinstance(crowded, Crowded)
         third = connect("third")
         third.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
         for _ in range(100):
