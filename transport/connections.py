@@ -88,7 +88,7 @@ class Connections:
 
     def finished(self, name: str) -> PeerDown | None:
         """The end of calls whose answers are lost, although the place has finished all that it had; None: it has not."""
-        if self._generations.get(name) != self._finished.get(name, 0):
+        if name not in self._finished or self._finished[name] != self._generations.get(name):
             return None
         return PeerDown(
             f"backplane {name!r} has ended, and its answer was lost on the way: the work was done, unless it was refused"
