@@ -132,7 +132,9 @@ def test_a_caller_that_hears_late_of_a_drain_is_waited_for(up: Up) -> None:
             def has_drained_for_a_while(told: dict[str, Any]) -> bool:
                 entry = told["backplanes"][1]
                 is_seen = entry["state"] == "draining" and entry["since"] > STOPPED_S
-                return is_seen or entry["generation"] == 2  # a second is waited, which a busy machine may not let us see
+                return (
+                    is_seen or entry["generation"] == 2
+                )  # a second is waited, which a busy machine may not let us see
 
             ask_until(client, "supervisor.status", has_drained_for_a_while)
         finally:

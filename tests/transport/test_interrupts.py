@@ -134,18 +134,17 @@ def test_a_listener_misses_no_message_wherever_ctrl_c_strikes(
     """A frame that was being read is read on. Only a message that was being handed over may come twice."""
     heard = client.subscribe("files.changed")
     points, strike, number = Points(client, monkeypatch), Strike(0), 0
-    lost: list[int] = []
+    lost_count = 0
     while number == 0 or strike.where:
         number += 1
         stand_in.publish("files.changed", {"number": number})
         strike = points.interrupt(number, lambda: client.call("query.echo"))
-        if strike.where == "_recv":
-            lost.append(number)
+        lost_count += strike.where == "_recv"  # of a frame, which may be of a message that came late
     stand_in.publish("files.changed", {"number": None})
     numbers = []
     while (message := heard.get(LIMIT_S)).body["number"] is not None:
         numbers.append(message.body["number"])
-    assert sorted(numbers) == numbers and set(range(1, number + 1)) - set(numbers) <= set(lost)
+    assert sorted(numbers) == numbers and len(set(range(1, number + 1)) - set(numbers)) <= lost_count
 
 
 # -- signal handlers that use the client ------------------------------------------------------------------------------
