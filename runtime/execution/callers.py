@@ -106,7 +106,9 @@ class Callers:
         for name, place in old.backplanes.items():
             now = new.backplanes.get(name)
             if place.is_up and (now is None or not now.is_up or now.generation != place.generation):
-                connections = f"{name}-{place.generation}".encode()  # and a word of each, which has no dash (transport/link.py)
+                connections = (
+                    f"{name}-{place.generation}".encode()
+                )  # and a word of each, which has no dash (transport/link.py)
                 heard = {*self.heard_ns, *(peer for peer, _ in self._engine.intake.accepted)}
                 for peer in [one for one in heard if one.rpartition(b"-")[0] == connections]:
                     self.gone(peer)
