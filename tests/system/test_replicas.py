@@ -22,8 +22,10 @@ replicas = 3
 """
 WEB = ("web-1", "web-2", "web-3")
 ROUNDS_COUNT = 3 if IS_LONG else 1
-#: Three times as long as intake stays open when nothing comes (GRACE_NS); and it ends (FAREWELL_NS).
+#: Three times as long as intake stays open when nothing comes (GRACE_NS).
 STOPPED_S = 0.15
+#: Half of the time that a caller who does not know yet is waited for (FAREWELL_NS): so it has the other half to say something.
+HEARS_S_MAX = 0.5
 
 
 def pids_of(system: System) -> set[int]:
@@ -124,23 +126,28 @@ def test_a_caller_that_hears_late_of_a_drain_is_waited_for(up: Up) -> None:
     program = system.program("pipelined", "till.ring", "64")
     wait_ready(program)
     with system.connect() as client:
-        os.kill(program.pid, signal.SIGSTOP)
+        body = {"backplanes": ["web-1"], "timeout": LIMIT_S, "rolling": True}
+        rolling = client.submit("supervisor.restart", timeout=LIMIT_S, arguments=body)
+
+        def has_drained_for_a_while(told: dict[str, Any]) -> bool:
+            entry = told["backplanes"][1]
+            if entry["generation"] == 1 and entry["state"] != "draining":  # first it is constructed aside
+                os.kill(program.pid, signal.SIGCONT)  # only who has called within the last second is waited for
+                client.call("supervisor.status")
+                os.kill(program.pid, signal.SIGSTOP)
+                return False
+            return entry["generation"] == 2 or entry["since"] > STOPPED_S
+
         try:
-            body = {"backplanes": ["web-1"], "timeout": LIMIT_S, "rolling": True}
-            rolling = client.submit("supervisor.restart", timeout=LIMIT_S, arguments=body)
-
-            def has_drained_for_a_while(told: dict[str, Any]) -> bool:
-                entry = told["backplanes"][1]
-                is_seen = entry["state"] == "draining" and entry["since"] > STOPPED_S
-                return (
-                    is_seen or entry["generation"] == 2
-                )  # a second is waited, which a busy machine may not let us see
-
             ask_until(client, "supervisor.status", has_drained_for_a_while)
         finally:
             os.kill(program.pid, signal.SIGCONT)
+        drained = client.call("supervisor.status")["backplanes"][1]
         assert rolling.result() == {"backplanes": {"web-1": 2}, "unfinished": []}
-    assert_none_failed([program])
+    if drained["state"] == "draining" and drained["since"] < HEARS_S_MAX:
+        assert_none_failed([program])
+    else:  # on so busy a machine it was stopped for longer than anybody is waited for
+        answer_of(program)
 
 
 def test_it_stops_at_the_first_that_does_not_come_back(up: Up) -> None:
