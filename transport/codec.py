@@ -196,7 +196,7 @@ def checked(rows: Any) -> list[Envelope]:
 
 
 def head(frame: Frame) -> tuple[int, int] | None:
-    """Kind and id of the only envelope of a frame that is too large to be decoded; None if it is no such frame.
+    """Kind and id of the only envelope of a frame that cannot be decoded; None if it holds several, or does not say.
 
     A batch is cut long before it is large (batching.py), so a large frame that we made holds one envelope. Only its first
     bytes are looked at, so nothing that it claims to hold is allocated.

@@ -44,8 +44,10 @@ WIDTH_MAX: Final = NAMES_MAX // BY_HAND_LENGTH_MAX
 COLLECTED_BYTES: Final = 64 << 10
 #: What a list or a map begins with.
 _CONTAINERS: Final = frozenset((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
-#: Of msgpack: timestamps as nanoseconds. Nothing of ours says one, and to make an object of each took 2.5 s a frame.
-_NANOSECONDS: Final = 2
+#: How msgpack unpacks a timestamp: to seconds, a float. As nanoseconds it is an integer of up to 92 bits, where all others have
+#: 64: a call with such an id runs, and no answer to it can be packed. With an object for each, a frame took 2.5 s. This
+#: product sends no timestamps.
+_SECONDS: Final = 1
 
 
 class TooComplicated(MalformedFrame):
@@ -76,7 +78,7 @@ def decode(frame: bytes) -> list[Envelope]:
 def _unpacked(frame: bytes) -> Any:
     try:
         if len(frame) <= UNCOUNTED_BYTES:
-            return msgpack.unpackb(frame, strict_map_key=True, ext_hook=codec.refuse_extension, timestamp=_NANOSECONDS)
+            return msgpack.unpackb(frame, strict_map_key=True, ext_hook=codec.refuse_extension, timestamp=_SECONDS)
         return _Reader(frame, is_text=True).read()
     except ValueError as error:
         if "strict_map_key" not in str(error):
@@ -105,7 +107,7 @@ class _Reader:
         self._containers = self._names = self._chosen = 0
         hook = {"object_hook": self._made} if is_text else {"object_pairs_hook": self._named}
         self._unpacker: Any = msgpack.Unpacker(
-            strict_map_key=is_text, ext_hook=codec.refuse_extension, timestamp=_NANOSECONDS, max_map_len=WIDTH_MAX,
+            strict_map_key=is_text, ext_hook=codec.refuse_extension, timestamp=_SECONDS, max_map_len=WIDTH_MAX,
             max_buffer_size=len(frame), list_hook=self._listed, **hook,
         )  # fmt: skip
         self._unpacker.feed(frame)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import REPLY, STATUS, Envelope, instead, status
+from appbackplane.transport.envelope import REFUSED, REPLY, STATUS, Envelope, instead, status
 from appbackplane.transport.errors import BackplaneError, text_of
 from appbackplane.transport.remote.visitors import is_client
 
@@ -96,13 +96,16 @@ class Answers:
             self._deliver(gathered)
 
     def _packed(self, envelope: Envelope) -> bytes:
-        """Of an answer that came but cannot go on (packed again it may be larger) the reason."""
+        """Pack an answer, or a status with the reason if it cannot be packed: what came in another frame may be larger now.
+
+        Any other message that cannot be packed raises `InvalidArgument`.
+        """
         try:
             return self._encoder.encode(envelope)
         except BackplaneError as error:
-            if envelope.kind != REPLY:
+            if envelope.kind != REPLY and envelope.kind != STATUS:
                 raise
-            return self._encoder.encode(status(envelope.id, error))
+            return self._encoder.encode(status(envelope.id, error, is_refused=envelope.route == REFUSED))
 
 
 def _short(envelope: Envelope) -> Envelope:

@@ -22,7 +22,7 @@ from appbackplane.transport import codec
 from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import BackplaneError, Busy, MalformedFrame, Unavailable
 from appbackplane.transport.events import Ended
-from appbackplane.transport.foreign_frames import TooComplicated, decode
+from appbackplane.transport.foreign_frames import decode
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.lines import SWEEP_NS, Came, Connected, Lines
@@ -279,7 +279,7 @@ class Endpoint:
             envelopes = decode(came.frame)
         except MalformedFrame as error:
             self._log.warn(f"what {who} says makes no sense", error.message)
-            if isinstance(error, TooComplicated) and (came.client or self._met(holder)):
+            if came.client or self._met(holder):
                 name = came.client or holder.name
                 refuse(name, came.frame, error, self._answers.to_node, self._outward.answered)
             return

@@ -1,8 +1,9 @@
-"""Refusing: who waits for a frame that is too complicated to be taken in is told so.
+"""Refusing: an answer for whoever waits for a frame that cannot be decoded.
 
-Such a frame holds one message (transport/foreign_frames.py), and how that begins says whose it is: of a call the caller
-hears, of an answer the one who asked, here, since the work is done and nobody will say it again. What nobody waits for is in
-the log.
+If a frame holds one message, its first bytes give the kind and the id, however malformed the rest is. A frame that is too
+complicated (transport/foreign_frames.py) always holds one. A call is answered. In the place of an answer, the process of this
+system that asked gets the reason: the work is done there, and no other answer will come. All other malformed frames are only
+logged.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from collections.abc import Callable
 
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import CALL, REPLY, STATUS, Envelope, status
-from appbackplane.transport.errors import InvalidArgument
-from appbackplane.transport.foreign_frames import TooComplicated
+from appbackplane.transport.errors import InvalidArgument, MalformedFrame
 from appbackplane.transport.remote.visitors import is_client
 
 
 def refuse(
     name: str,
     frame: bytes,
-    error: TooComplicated,
+    error: MalformedFrame,
     say: Callable[[str, Envelope, bool], None],
     answered: Callable[[str, Envelope], None],
 ) -> None:

@@ -142,6 +142,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             "        if len(frame) <= UNCOUNTED_BYTES:",
             "        if len(frame) <= codec.FRAME_BYTES_MAX:",
         ),
+        ("a timestamp is an integer beyond 64 bits", "_SECONDS: Final = 1", "_SECONDS: Final = 2"),
     ),
     *mutations(
         AREA,

@@ -146,6 +146,30 @@ def test_processes_of_this_system_are_answered_at_the_end_of_the_turn(around: Ar
     ]
 
 
+@pytest.mark.parametrize(
+    ("envelope", "route"),
+    [
+        (Envelope(REPLY, 7, body=2**64), None),
+        (Envelope(STATUS, 7, body=[2**64, "", None, None]), None),
+        (Envelope(STATUS, 7, body=[14, "", 2**64, None]), None),
+        (Envelope(STATUS, 7, route=REFUSED, body=[14, "x" * codec.ENVELOPE_BYTES_MAX, None, None]), REFUSED),
+    ],
+    ids=["a reply", "the number of a status", "its retry_after", "its length"],
+)
+def test_of_an_answer_that_cannot_be_packed_its_caller_hears(
+    around: Around, envelope: Envelope, route: str | None
+) -> None:
+    """It is on no books any more: he would wait to his deadline. Whether the work has begun is said all the same."""
+    around.answers.to_process(b"client/1", envelope)
+    around.answers.deliver()
+    around.answers.to_node("a", envelope, False)
+    (there,) = around.wires.read()
+    ((_, _, packed),) = around.delivered
+    (here,) = codec.decode(codec.batch([packed]))
+    for each in (here, there):
+        assert (each.kind, each.id, each.route, each.body[0]) == (STATUS, 7, route, Status.INVALID_ARGUMENT)
+
+
 def test_a_peer_that_cries_wolf_is_heard_now_and_then() -> None:
     """Each word looks through all calls outstanding: a hostile one could say it a hundred thousand times a second."""
     breaks = Breaks()

@@ -9,7 +9,9 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import msgpack
 import pytest
 
 from appbackplane.runtime.peers.allowance import SAY_BYTES_MAX
@@ -314,6 +316,33 @@ def test_who_waits_for_what_is_too_complicated_is_told(here: Here) -> None:
     here.peer.say(reply(second.id, 5))
     here.peer.until(lambda: len(here.ends) == 2)
     assert here.ends[1] == (ANN, 2, 5, False)
+
+
+def test_who_waits_for_what_is_malformed_is_told(here: Here) -> None:
+    """A frame of one message says whose it is, whatever else is wrong with it. A call ended by its deadline before."""
+    here.meet()
+    instant: Any = msgpack.Timestamp(2**62, 0)  # beyond the integers that travel, if it is taken for one
+    here.ask(1)
+    here.ask(2)
+    here.peer.until(lambda: len(here.peer.heard) == 2)
+    first, second = here.peer.heard
+    here.peer.say(Envelope(CALL, 7, instant, "calc.add", body={}))
+    here.peer.until(lambda: len(here.peer.heard) == 3)
+    told = here.peer.heard[2]
+    assert (told.kind, told.id, told.route, told.body[0]) == (STATUS, 7, REFUSED, Status.INVALID_ARGUMENT)
+    here.peer.say(Envelope(STATUS, first.id, body=[instant, "", None, None]))
+    here.peer.until(lambda: here.ends)
+    here.peer.say(Envelope(STATUS, second.id, body=[14, "", instant, None]))
+    here.peer.until(lambda: len(here.ends) == 2)
+    assert here.ends == [(ANN, 1, Status.INVALID_ARGUMENT, False), (ANN, 2, Status.UNAVAILABLE, False)]
+
+
+def test_a_call_under_a_number_that_cannot_travel_is_malformed(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+    """Its answer could not be packed, and six such frames used up the restarts of the node."""
+    here.meet()
+    instant: Any = msgpack.Timestamp(-(2**62), 0)
+    here.peer.say(Envelope(CALL, instant, 0, "calc.add", body={}))
+    here.peer.until(lambda: "kind and id must be integers" in caplog.text)
 
 
 def test_what_is_asked_is_taken_in_turns(here: Here) -> None:
