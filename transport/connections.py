@@ -15,6 +15,9 @@ from .errors import PeerDown
 
 #: Calls whose answers a link reads ahead as it is made: half of link.READ_AHEAD, since topics come by it, too.
 ANSWERS_AHEAD: Final = 32
+#: Calls whose answers a link reads ahead at most. Each frame may be 1 MiB, and any peer may send as many as are read ahead:
+#: without a bound, 5,000 calls of a backplane's objects gave each of its clients room for 20,000 frames, for ever.
+ANSWERS_AHEAD_MAX: Final = 4096
 
 
 class LinkPort(Protocol):
@@ -44,6 +47,8 @@ class Connections:
         self._peers: dict[str, bytes] = {}
         self._generations: dict[str, int] = {}
         self._names: dict[bytes, str] = {}
+        #: Calls whose answers the link reads ahead now.
+        self.answers_ahead = ANSWERS_AHEAD
         #: The last generation of each place that was drained, and left nothing.
         self._finished: dict[str, int] = {}
 
@@ -81,6 +86,16 @@ class Connections:
             del self._generations[name], self._names[peer]
             self._link.disconnect(peer)
         return peer
+
+    def expect_answers(self, calls_count: int) -> None:
+        """Have the link read the answers of so many calls ahead: each may be a frame, and its callee may end before we look.
+
+        At least doubled each time, since a system call a call would cost more than the room; the other half is for topics.
+        """
+        ahead = min(2 * calls_count, ANSWERS_AHEAD_MAX)
+        if ahead > self.answers_ahead:
+            self.answers_ahead = ahead
+            self._link.read_ahead(2 * ahead)
 
     def note(self, directory: Directory) -> None:
         """A new version, whether it is followed or a newer one is: which generations have finished all that they had."""

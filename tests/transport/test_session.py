@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from appbackplane.transport.batching import PEER_BYTES_MAX, Sent
 from appbackplane.transport.codec import FRAME_BYTES_MAX, Encoder, batch, decode
-from appbackplane.transport.connections import ANSWERS_AHEAD
+from appbackplane.transport.connections import ANSWERS_AHEAD, ANSWERS_AHEAD_MAX
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
 from appbackplane.transport.errors import (
@@ -468,6 +468,10 @@ def test_the_link_reads_as_far_ahead_as_answers_are_outstanding(world: World) ->
         world.call(f"more-{number}")
     world.turn()
     assert world.link.ahead_frames >= 1_000 + ANSWERS_AHEAD
+    for number in range(2 * ANSWERS_AHEAD_MAX):
+        world.call(f"many-{number}")
+    world.turn()
+    assert world.link.ahead_frames == 2 * ANSWERS_AHEAD_MAX, "any peer may fill them"
 
 
 def test_a_lost_answer_of_work_that_was_done_is_told_as_that(world: World) -> None:
