@@ -98,8 +98,15 @@ class Connections:
             self._link.read_ahead(2 * ahead)
 
     def note(self, directory: Directory) -> None:
-        """A new version, whether it is followed or a newer one is: which generations have finished all that they had."""
-        self._finished |= {name: place.generation for name, place in directory.backplanes.items() if place.has_finished}
+        """A new version, whether it is followed or a newer one is: which generations have finished all that they had.
+
+        One that is up has not: a supervisor that was started again counts generations from 1, as the one before it did.
+        """
+        for name, place in directory.backplanes.items():
+            if place.has_finished:
+                self._finished[name] = place.generation
+            elif place.is_up and self._finished.get(name) == place.generation:
+                del self._finished[name]
 
     def finished(self, name: str) -> PeerDown | None:
         """The end of calls whose answers are lost, although the place has finished all that it had; None: it has not."""

@@ -493,6 +493,25 @@ def test_a_lost_answer_of_work_that_was_done_is_told_as_that(world: World) -> No
     assert "is not known" in only_error(world.push(directory(4, query=3))).message, "of another generation"
 
 
+def test_what_the_system_before_has_finished_says_nothing_of_this_one(world: World) -> None:
+    """Work of a killed process was told as done, because a generation of the same number had been drained before `up`."""
+    world.call("mine")
+    world.turn()
+    ended = directory(2, query=None)
+    place = msgspec.structs.replace(ended.backplanes["query"], has_finished=True)
+    error = only_error(world.push(msgspec.structs.replace(ended, backplanes={**ended.backplanes, "query": place})))
+    assert "the work was done" in error.message
+    world.session.system_gone(PeerDown("the supervisor is gone"))
+    world.session.start("again", world.now_ns, 10**9)
+    world.turn()
+    ask = world.link.take("supervisor")[-1]
+    world.link.feed("supervisor", reply(ask.id, directory(1).to_body()))
+    world.turn()
+    world.call("next")
+    world.turn()
+    assert "is not known" in only_error(world.push(directory(2, query=None))).message
+
+
 def test_a_flood_does_not_keep_a_directory_from_being_followed(world: World) -> None:
     """Whoever waits for the dead would learn it when the flood is over."""
     world.call("mine")
