@@ -15,6 +15,9 @@ from .errors import PeerDown
 
 #: Calls whose answers a link reads ahead as it is made: half of link.READ_AHEAD, since topics come by it, too.
 ANSWERS_AHEAD: Final = 32
+#: Calls whose answers a link reads ahead at most. Each frame may be 1 MiB, and any peer may send as many as are read ahead:
+#: without a bound, 5,000 calls of a backplane's objects gave each of its clients room for 20,000 frames, for ever.
+ANSWERS_AHEAD_MAX: Final = 4096
 
 
 class LinkPort(Protocol):
@@ -44,6 +47,8 @@ class Connections:
         self._peers: dict[str, bytes] = {}
         self._generations: dict[str, int] = {}
         self._names: dict[bytes, str] = {}
+        #: Calls whose answers the link reads ahead now.
+        self.answers_ahead = ANSWERS_AHEAD
         #: The last generation of each place that was drained, and left nothing.
         self._finished: dict[str, int] = {}
 
@@ -82,9 +87,26 @@ class Connections:
             self._link.disconnect(peer)
         return peer
 
+    def expect_answers(self, calls_count: int) -> None:
+        """Have the link read the answers of so many calls ahead: each may be a frame, and its callee may end before we look.
+
+        At least doubled each time, since a system call a call would cost more than the room; the other half is for topics.
+        """
+        ahead = min(2 * calls_count, ANSWERS_AHEAD_MAX)
+        if ahead > self.answers_ahead:
+            self.answers_ahead = ahead
+            self._link.read_ahead(2 * ahead)
+
     def note(self, directory: Directory) -> None:
-        """A new version, whether it is followed or a newer one is: which generations have finished all that they had."""
-        self._finished |= {name: place.generation for name, place in directory.backplanes.items() if place.has_finished}
+        """A new version, whether it is followed or a newer one is: which generations have finished all that they had.
+
+        One that is up has not: a supervisor that was started again counts generations from 1, as the one before it did.
+        """
+        for name, place in directory.backplanes.items():
+            if place.has_finished:
+                self._finished[name] = place.generation
+            elif place.is_up and self._finished.get(name) == place.generation:
+                del self._finished[name]
 
     def finished(self, name: str) -> PeerDown | None:
         """The end of calls whose answers are lost, although the place has finished all that it had; None: it has not."""

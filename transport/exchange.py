@@ -13,15 +13,16 @@ from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
 from .calls import OutstandingCalls
 from .codec import Encoder, Frame, decode, renumbered
-from .connections import ANSWERS_AHEAD, Connections, LinkPort
+from .connections import ANSWERS_AHEAD_MAX, Connections, LinkPort
 from .directory import Place
 from .envelope import BOOST, CALL, CANCEL, CAST, Envelope
 from .errors import Busy, DeadlineExceeded, FrameLost, InvalidArgument, MalformedFrame
 
 #: Calls outstanding, and bytes of them, from which on whoever can wait should (client.py). Throughput is flat from 1000
 #: calls on. Taking calls in costs the callee about 8 us each: with so many on their way to it, an urgent call of the same
-#: client is 33 ms late at the worst. Bytes: what cannot be taken in yet is kept by both sides.
-OUTSTANDING_MAX, OUTSTANDING_BYTES_MAX = 4096, 64 << 20
+#: client is 33 ms late at the worst. No more than answers are read ahead, or those beyond would be lost with their callee.
+#: Bytes: what cannot be taken in yet is kept by both sides.
+OUTSTANDING_MAX, OUTSTANDING_BYTES_MAX = ANSWERS_AHEAD_MAX, 64 << 20
 #: What its owner wants back; the route; the bytes that it takes; and these themselves, if it may be made again.
 Call = tuple[object, str, int, bytes | None]
 #: Frames that are read before a directory that has come is followed, while there are more: what four peers have sent ahead
@@ -37,7 +38,6 @@ class Exchange:
     def __init__(self, link: LinkPort) -> None:
         self.connections = Connections(link)
         self._held_frames = self._held_frames_max = 0
-        self._answers_ahead = ANSWERS_AHEAD
         #: Whether the link must be read before it is waited on.
         self.has_more = False
         #: Envelopes put since the last flush.
@@ -224,9 +224,8 @@ class Exchange:
         if not self._outbox:
             self.gathered_count = 0
             return []
-        if len(self.calls) > self._answers_ahead:  # each answer may be a frame: its callee may end before we look again
-            self._answers_ahead = 2 * len(self.calls)
-            self._link.read_ahead(2 * self._answers_ahead)
+        if len(self.calls) > self.connections.answers_ahead:
+            self.connections.expect_answers(len(self.calls))
         unreachable = self._outbox.flush(self._link.send)
         self.gathered_count = 0
         return [self.connections.name(peer) for peer in unreachable]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport import addressing
 from appbackplane.transport.calls import OutstandingCalls
-from appbackplane.transport.connections import ANSWERS_AHEAD, Connections
+from appbackplane.transport.connections import Connections
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
 from appbackplane.transport.errors import (
@@ -55,7 +55,8 @@ class Outgoing:
         self.directory = Directory(system="")
         self._resolver = Resolver(self.directory)
         self._connections = Connections(engine.link)
-        self._answers_ahead = ANSWERS_AHEAD
+        #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
+        self._remote_count = 0
         self.again = TryingAgain()
         #: Calls that found no place, by the id of their wait.
         self._unplaced: dict[int, MethodAction] = {}
@@ -91,10 +92,12 @@ class Outgoing:
             if not isinstance(error, BackplaneError):
                 log.exception("%s could not call %s", action.name, request.route)
                 error = InternalError(f"{request.route}: {type(error).__name__}: {text_of(error)}")
-            is_placed = action.awaiting_id != 0
+            is_placed, peer = action.awaiting_id != 0, self.calls.peer_of(action.awaiting_id)
             # A peer that does not read is no reason to pile up more for it: its `Busy` is for the operation.
-            error.is_refused = not is_placed or self.calls.peer_of(action.awaiting_id) is LOCAL
+            error.is_refused = not is_placed or peer is LOCAL
             if is_placed:
+                if peer:  # neither LOCAL, which is empty, nor None
+                    self._remote_count -= 1
                 self.calls.end(action.awaiting_id)
                 action.awaiting_id = 0
             self._failed(action, error, now_ns, is_sent=is_placed)
@@ -129,6 +132,8 @@ class Outgoing:
         action = self.calls.end(envelope.id, peer)
         if action is None:
             return
+        if peer is not LOCAL:
+            self._remote_count -= 1
         if envelope.kind == STATUS:
             code, message, retry_after, trace = envelope.body
             error = error_from(code, message, retry_after, trace, is_refused=envelope.route == REFUSED)
@@ -149,6 +154,8 @@ class Outgoing:
                 self.again.others_count += 1
                 self._begin(action, action.request, now_ns)
                 continue
+            if peer is not LOCAL:
+                self._remote_count -= 1
             self._take_back(peer, id, now_ns)
             assert isinstance(action.request, CallRequest)
             late = DeadlineExceeded(f"{action.request.route}: no answer before the deadline")
@@ -169,6 +176,7 @@ class Outgoing:
         if peer is LOCAL:
             return id
         if peer is not _CLOCK and peer is not _AGAIN:
+            self._remote_count -= 1
             self._take_back(peer, id, now_ns)
         return 0
 
@@ -184,7 +192,9 @@ class Outgoing:
     def fail_peer(self, peer: bytes, now_ns: int, error: PeerDown | None = None) -> None:
         """A peer is dead: the calls it held end in PEER_DOWN."""
         because = "the process that held the call died" if error is None else error.message
-        for _, action in self.calls.fail_peer(peer):
+        failed = self.calls.fail_peer(peer)
+        self._remote_count -= len(failed)
+        for _, action in failed:
             assert isinstance(action.request, CallRequest)
             self._failed(action, PeerDown(f"{action.request.route}: {because}"), now_ns)
 
@@ -266,9 +276,10 @@ class Outgoing:
         place = self._resolve(route, options.key, idempotency_key, action.chain)
         peer = LOCAL if place is None else self._peer(place)
         action.awaiting_id = id = self.calls.open(peer, deadline_ns, action)
-        if len(self.calls) > self._answers_ahead:  # as a client does (transport/exchange.py)
-            self._answers_ahead = 2 * len(self.calls)
-            self._engine.link.read_ahead(2 * self._answers_ahead)
+        if peer is not LOCAL:
+            self._remote_count += 1
+            if self._remote_count > self._connections.answers_ahead:
+                self._connections.expect_answers(self._remote_count)
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
         priority = self._engine.inheritance.call_priority(action, options.priority)
         envelope = Envelope(

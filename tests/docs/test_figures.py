@@ -34,6 +34,7 @@ from appbackplane.supervisor.logs.settings import LogSettings
 from appbackplane.transport.batching import PEER_BYTES_MAX
 from appbackplane.transport.calling import BURST_EAGER, GATHER_MAX
 from appbackplane.transport.codec import FRAME_BYTES_MAX
+from appbackplane.transport.connections import ANSWERS_AHEAD, ANSWERS_AHEAD_MAX
 from appbackplane.transport.exchange import OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX
 from appbackplane.transport.inbox import BYTES_MAX as INBOX_BYTES_MAX
 from appbackplane.transport.inbox import MESSAGES_MAX
@@ -73,7 +74,12 @@ SENTENCES = [
     ("backpressure", f"{OUTSTANDING_MAX} outstanding, or {OUTSTANDING_BYTES_MAX >> 20} MiB of them"),
     ("backpressure", f"what waits for a peer that does not read | {PEER_BYTES_MAX >> 20} MiB"),
     ("backpressure", f"large frames on their way to one peer | {LARGE_BYTES_MAX >> 20} MiB"),
-    ("backpressure", f"frames read ahead from one peer | {READ_AHEAD}"),
+    (
+        "backpressure",
+        f"frames read ahead from one peer | {READ_AHEAD}; after more than {ANSWERS_AHEAD} calls to others at a time, "
+        f"four times as many as these calls were, at most {2 * ANSWERS_AHEAD_MAX:,}",
+    ),
+    ("draining", f"as it has calls outstanding, {ANSWERS_AHEAD_MAX:,} at most"),
     ("backpressure", f"`max_requests`, {REQUESTS_MAX_DEFAULT:,} by default"),
     ("backpressure", f"own operations | {REQUESTS_MAX_DEFAULT:,}"),
     ("backpressure", f"topics that a client hears from one backplane | {PATTERNS_MAX:,}"),

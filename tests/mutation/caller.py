@@ -163,7 +163,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             "max(HELD_FRAMES_MAX, HELD_FRAMES_PER_CALL * len(self.calls))",
             "HELD_FRAMES_MAX",
         ),
-        ("no answers are read ahead", "if len(self.calls) > self._answers_ahead:", "if False:"),
+        ("no answers are read ahead", "if len(self.calls) > self.connections.answers_ahead:", "if False:"),
         (
             "who is taken back works on",
             "        token = self.end(id)\n        self._say_cancel(peer, id)",

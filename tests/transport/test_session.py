@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from appbackplane.transport.batching import PEER_BYTES_MAX, Sent
 from appbackplane.transport.codec import FRAME_BYTES_MAX, Encoder, batch, decode
-from appbackplane.transport.connections import ANSWERS_AHEAD
+from appbackplane.transport.connections import ANSWERS_AHEAD, ANSWERS_AHEAD_MAX
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
 from appbackplane.transport.errors import (
@@ -468,6 +468,10 @@ def test_the_link_reads_as_far_ahead_as_answers_are_outstanding(world: World) ->
         world.call(f"more-{number}")
     world.turn()
     assert world.link.ahead_frames >= 1_000 + ANSWERS_AHEAD
+    for number in range(2 * ANSWERS_AHEAD_MAX):
+        world.call(f"many-{number}")
+    world.turn()
+    assert world.link.ahead_frames == 2 * ANSWERS_AHEAD_MAX, "any peer may fill them"
 
 
 def test_a_lost_answer_of_work_that_was_done_is_told_as_that(world: World) -> None:
@@ -487,6 +491,25 @@ def test_a_lost_answer_of_work_that_was_done_is_told_as_that(world: World) -> No
     world.call("next")
     world.turn()
     assert "is not known" in only_error(world.push(directory(4, query=3))).message, "of another generation"
+
+
+def test_what_the_system_before_has_finished_says_nothing_of_this_one(world: World) -> None:
+    """Work of a killed process was told as done, because a generation of the same number had been drained before `up`."""
+    world.call("mine")
+    world.turn()
+    ended = directory(2, query=None)
+    place = msgspec.structs.replace(ended.backplanes["query"], has_finished=True)
+    error = only_error(world.push(msgspec.structs.replace(ended, backplanes={**ended.backplanes, "query": place})))
+    assert "the work was done" in error.message
+    world.session.system_gone(PeerDown("the supervisor is gone"))
+    world.session.start("again", world.now_ns, 10**9)
+    world.turn()
+    ask = world.link.take("supervisor")[-1]
+    world.link.feed("supervisor", reply(ask.id, directory(1).to_body()))
+    world.turn()
+    world.call("next")
+    world.turn()
+    assert "is not known" in only_error(world.push(directory(2, query=None))).message
 
 
 def test_a_flood_does_not_keep_a_directory_from_being_followed(world: World) -> None:

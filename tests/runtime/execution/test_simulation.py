@@ -456,6 +456,7 @@ def test_nothing_is_lost_and_nothing_is_left(seed: int) -> None:
     assert not engine.intake.accepted
     assert not engine.outbox
     assert not len(engine.outgoing.calls) and not len(engine.intake.deferred)
+    assert engine.outgoing._remote_count == 0
     assert not engine.scheduler.waiting_count and not engine.scheduler.queued_count and not engine.scheduler.ready.count
     assert not len(engine.scheduler.timers)
     assert engine.intake.throttles["party"].outstanding == 0
