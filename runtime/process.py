@@ -17,7 +17,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import setproctitle
@@ -123,8 +123,8 @@ def assemble(
         raise DeclarationFault(f"{where}{told(error, config)}") from error
 
 
-def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
-    """Serve until told to stop."""
+def serve(config: ProcessConfig, components: Sequence[Component]) -> NoReturn:
+    """Serve until told to stop, and end the process."""
     ring_handler = next((each for each in logging.getLogger().handlers if isinstance(each, LogHandler)), None)
     AsyncLog.install(count_lost=None if ring_handler is None else ring_handler.count_lost)
     take_turns(config.max_latency_ns)
@@ -181,11 +181,18 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     sentinel.close()
     if not has_ended:
         log.warning("an operation did not end within %s s of being told to stop", STOP_TIMEOUT_S)
-    if last_words():
-        logging.shutdown()
-        sys.stderr.flush()
-    # Not through the interpreter's own shutdown: it would wait for threads that user code started.
-    os._exit(0)
+    end(0)
+
+
+def end(exit_code: int) -> NoReturn:
+    """End this process, but not by the interpreter's own shutdown: it would wait for threads that a component has started."""
+    try:
+        if last_words():
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+    finally:
+        os._exit(exit_code)
 
 
 def record(config: ProcessConfig, backplane: Backplane) -> None:
@@ -253,4 +260,4 @@ def _set_death_signal(number: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

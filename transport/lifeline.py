@@ -78,10 +78,15 @@ def other_run_dirs(system: str) -> list[Path]:
 
 
 def _is_served(run_dir: Path) -> bool:
-    """Whether a process listens there that this user may believe."""
+    """Whether a process listens there that this user may believe. Never blocks: where its queue is full somebody listens, and
+    `open_lifeline` finds out whose process it is.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
         try:
             probe.connect(os.fspath(supervisor_socket(run_dir)))
+        except BlockingIOError:
+            return True
         except OSError:
             return False
         _pid, uid, _gid = _CREDENTIALS.unpack(
@@ -101,11 +106,7 @@ def nearest(location: Location) -> str | None:
         names = [name for name in os.listdir(folder) if name != location.system]
     except OSError:
         return None
-    for name in difflib.get_close_matches(location.system, names):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, suppress(OSError):
-            probe.connect(os.fspath(supervisor_socket(folder / name)))
-            return name
-    return None
+    return next((name for name in difflib.get_close_matches(location.system, names) if _is_served(folder / name)), None)
 
 
 def check_trusted(location: Location, uid: int) -> None:

@@ -2,7 +2,8 @@
 
 ZeroMQ accepts on a thread of its own, as many as come, and aborts the process at the limit (TRAPS 1). It cannot be stopped:
 `unbind` closes what has come in. So, while there is no room, the path of the socket leads to another one, at which nobody is
-accepted. Once there is room it leads back; those who waited are cut off, and ZeroMQ at their end connects again.
+accepted. Once there is room it leads back; those who waited are cut off, and ZeroMQ at their end connects again. So are they
+each 2 s while the door stays shut: one that has hung up would keep its place in the queue, and in the end nobody could wait.
 
 It is looked for room after connections have come, not before: a flood that takes `RESERVE` descriptors before the supervisor's
 next turn, in some milliseconds, still aborts it. Only processes of its own user can do that. A look takes 50 us.
@@ -22,6 +23,8 @@ RESERVE = 512
 WAITING_MAX = 128
 #: How often it is looked whether there is room again. A connection that says nothing is closed after 2 s (transport/link.py).
 LOOK_NS = 100_000_000
+#: The queue is emptied at each such look: after 2 s, when ZeroMQ at the far end of whoever waits connects again anyway.
+CLEAR_EVERY = 20
 #: The second name of the socket that listens, and the first of the one that takes its place. Generation 0 is the supervisor's:
 #: what a killed one leaves is removed with the sockets of its backplanes (processes/run_dir.py).
 _ASIDE, _NEXT = "door-0.sock", "next-0.sock"
@@ -33,6 +36,8 @@ class Door:
     def __init__(self, path: Path) -> None:
         self._path, self._aside = path, path.with_name(_ASIDE)
         self._waiting: socket.socket | None = None
+        #: Looks since it was shut.
+        self._looks = 0
 
     @property
     def is_shut(self) -> bool:
@@ -49,6 +54,10 @@ class Door:
             self._waiting = None
         elif not has_room and self._waiting is None:
             self._shut()
+        elif self._waiting is not None:
+            self._looks += 1
+            if self._looks % CLEAR_EVERY == 0:
+                _clear(self._waiting)
 
     def close(self) -> None:
         """For the last time. Whoever has made the path removes it."""
@@ -61,6 +70,7 @@ class Door:
         try:
             waiting.bind(str(fresh))
             waiting.listen(WAITING_MAX)
+            waiting.setblocking(False)
             os.link(self._path, self._aside)
             fresh.rename(self._path)
         except BaseException:
@@ -68,7 +78,17 @@ class Door:
             fresh.unlink(missing_ok=True)
             self._aside.unlink(missing_ok=True)
             raise
-        self._waiting = waiting
+        self._waiting, self._looks = waiting, 0
+
+
+def _clear(waiting: socket.socket) -> None:
+    """Hang up on all that wait. Raises OSError where no descriptor is left to accept one with."""
+    for _ in range(WAITING_MAX + 1):  # the kernel's queue holds one more
+        try:
+            accepted, _address = waiting.accept()
+        except BlockingIOError:
+            return
+        accepted.close()
 
 
 def descriptors_max() -> int:

@@ -33,6 +33,8 @@ PATIENCE_NS = 1_000_000_000
 #: From the lock to the claim is a matter of microseconds, on a machine that has a moment for it.
 _CLAIM_S = 1.0
 _LOOK_S = 0.005
+#: The pid of a process that cannot be seen from here, as the kernel says it of one in another pid namespace.
+_UNSEEN = 0
 _BACKPLANE_SOCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*-(\d+)\.sock")
 
 
@@ -161,13 +163,17 @@ class Listener:
 
 def listener(path: Path) -> Listener | None:
     """Who listens there; None: nobody. Raises PermissionError: that is not for us to know. Takes no lock: a supervisor that
-    starts just now would believe in another.
+    starts just now would believe in another. Never blocks: where its queue is full the process is known by its claim.
     """
     with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
         try:
             probe.connect(str(supervisor_socket(path)))
         except PermissionError:
             raise
+        except BlockingIOError:
+            held = holder(path)
+            return Listener(_UNSEEN if held is None else held.pid, path.stat().st_uid)
         except (OSError, ValueError):  # nobody; or no path that could be one
             return None
         pid, uid, _ = struct.unpack(

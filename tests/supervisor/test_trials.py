@@ -166,3 +166,15 @@ def test_replicas_are_tried_once_and_then_all_restarted(up: Callable[..., Runnin
     assert run("restart", "index").exit_code == DONE
     assert (tmp_path / "imported").read_text() == "xxxx", "one trial, and three that serve"
     assert {entry["generation"] for entry in system.status()["backplanes"] if entry["name"] != "query"} == {2}
+
+
+def test_a_component_that_starts_a_thread_is_checked_and_restarted(up: Callable[..., RunningSystem]) -> None:
+    """Its process never ended after it had described itself: `check` failed, and a restart was refused, after start_limit."""
+    system = up()
+    before = serving(system)
+    constructor = "    def __init__(self, fails: str = \"\") -> None:\n"
+    with_thread = f"{constructor}        threading.Thread(target=threading.Event().wait).start()\n"
+    (system.toml.parent / "demo.py").write_text(MODULE.replace(constructor, with_thread))
+    assert run("check", str(system.toml)).exit_code == DONE
+    assert run("restart", "index").exit_code == DONE
+    assert serving(system)["index"] != before["index"]

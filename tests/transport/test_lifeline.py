@@ -134,3 +134,20 @@ def test_a_supervisor_that_has_no_room_is_said_to_have_none(run_dir: Path, monke
         first.connect(str(run_dir / "supervisor.sock"))
         with pytest.raises(Unavailable, match="takes no more connections"):
             lifeline.open_lifeline(locate(run_dir))
+
+
+def test_a_supervisor_whose_queue_is_full_is_found_without_waiting(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asked whether it runs, or which name was meant, waited in connect(2) for as long as its door was shut."""
+    link = addressing.run_link("shop")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    with socket.socket(socket.AF_UNIX) as full, socket.socket(socket.AF_UNIX) as first:
+        full.bind(str(elsewhere / "supervisor.sock"))
+        full.listen(0)
+        first.connect(str(elsewhere / "supervisor.sock"))
+        assert lifeline.find_living(locate("shop")).run_dir == elsewhere
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
+        monkeypatch.setenv("TMPDIR", str(elsewhere.parents[1]))
+        assert lifeline.nearest(locate("shpo")) == "shop"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.supervisor.processes.run_dir import RunDir, running_pid
+from appbackplane.supervisor.processes.run_dir import Listener, RunDir, listener, running_pid
 from appbackplane.transport.errors import FailedPrecondition
 
 HOLD = "import sys; from pathlib import Path; from appbackplane.supervisor.processes.run_dir import RunDir; r = RunDir(Path(sys.argv[1]), 'demo'); print('locked', flush=True); sys.stdin.read()"  # noqa: E501
@@ -29,8 +29,8 @@ def hold(path: Path) -> subprocess.Popen[str]:
 
 def leave_socket(path: Path) -> None:
     """As a killed process leaves one."""
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
 
 
 def test_it_is_made_private_and_removed(tmp_path: Path) -> None:
@@ -151,7 +151,19 @@ def test_who_listens_is_known_without_a_lock(tmp_path: Path) -> None:
     leave_socket(tmp_path / "supervisor.sock")
     assert running_pid(tmp_path) is None
     (tmp_path / "supervisor.sock").unlink()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "supervisor.sock"))
-        listener.listen()
+    with socket.socket(socket.AF_UNIX) as there:
+        there.bind(str(tmp_path / "supervisor.sock"))
+        there.listen()
         assert running_pid(tmp_path) == os.getpid()
+
+
+def test_who_listens_is_known_by_its_claim_while_its_queue_is_full(tmp_path: Path) -> None:
+    """The supervisor accepts nobody while it has few descriptors left: all verbs waited in connect(2) for as long."""
+    path = tmp_path / "run"
+    run_dir = RunDir(path, "demo")
+    with socket.socket(socket.AF_UNIX) as full, socket.socket(socket.AF_UNIX) as first:
+        full.bind(str(path / "supervisor.sock"))
+        full.listen(0)
+        first.connect(str(path / "supervisor.sock"))
+        assert listener(path) == Listener(os.getpid(), os.getuid())
+    run_dir.close()
