@@ -228,6 +228,10 @@ class Dialling:
         line = self._lines.get(address)
         return line is not None and line.is_connected
 
+    def reaches(self, address: str, key: str) -> bool:
+        """Whether a line stands there whose other end has proved that it has this key."""
+        return self.stands(address) and self.key_at(address) == key
+
     def has(self, address: str) -> bool:
         """Whether there is a line to a peer, or a seed, at this address."""
         line = self._lines.get(address)

@@ -225,7 +225,9 @@ class Membership:
 
     def _heard(self, peer: Peer, message: Message, now_ns: int) -> list[Effect]:
         mesh = self._mesh
-        if message.to == mesh.me.incarnation:
+        # An echo may be forged: it counts only if what it echoes could get there. So nobody is up at an address that it cannot
+        # prove to be its own.
+        if message.to == mesh.me.incarnation and mesh.lines.reaches(peer.address, peer.key):
             echo_ns = min(message.echo_ns, now_ns)
             if echo_ns > 0:
                 peer.echoed_ns = max(peer.echoed_ns, echo_ns)

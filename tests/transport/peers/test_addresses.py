@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from appbackplane.transport.peers.effects import Dial, Refused, State
+from appbackplane.transport.peers.effects import Dial, PeerUp, Refused, State
 from appbackplane.transport.peers.messages import PROTOCOL, Hello
 from appbackplane.transport.peers.policy import MembershipPolicy
 from tests.transport.peers.network import MS, SECOND, Network, Process, at
@@ -19,14 +19,14 @@ POLICY = MembershipPolicy()
 ECHO_AGE_NS = 5 * MS
 
 
-def claim(network: Network, victim: Process, address: str, *, name: str = "thief", age: int = 0) -> None:
-    """The thief says hello once: it listens at `address`, and has just heard the victim. `age`: how much older it is."""
+def claim(network: Network, victim: Process, address: str, *, incarnation: int = 0) -> None:
+    """The thief says hello once: it listens at `address`, and has just heard the victim. By default it was started just now."""
     said = Hello(
-        name=name, incarnation=network.now_ns - age, to=victim.node.membership.me.incarnation, beat=network.now_ns,
+        name="thief", incarnation=incarnation or network.now_ns, to=victim.node.membership.me.incarnation, beat=network.now_ns,
         sent_ns=network.now_ns, echo_ns=network.now_ns - ECHO_AGE_NS, digest=0, session=0, is_up=False, routes=0,
         load=0.0, protocol=PROTOCOL, protocol_oldest=PROTOCOL, address=address, dialled=victim.address,
     )  # fmt: skip
-    network._carry_out(victim, victim.node.received(f"key of {name}", said, network.now_ns))
+    network._carry_out(victim, victim.node.received("key of thief", said, network.now_ns))
 
 
 def state(process: Process, name: str) -> State | None:
@@ -107,3 +107,21 @@ def test_a_seed_that_gets_a_new_key_is_expected_under_that_one() -> None:
     network.run_until(network.agrees, HEAL_S)
     claim(network, n0, at("n1"))
     assert state(n0, "n1") is State.UP and state(n0, "thief") is None
+
+
+# The address of a node that is no seed.
+
+
+def test_nobody_is_up_by_an_echo_alone() -> None:
+    """No line to the address stands, so nothing that this node said could get there: the echo is forged."""
+    network = Network(seed=35)
+    n0 = network.start("n0")
+    states = []
+    for _ in range(20):
+        claim(network, n0, "tcp://anywhere", incarnation=1)
+        network.run(0.2)
+        states.append(state(n0, "thief"))
+    assert set(states) == {State.MET, State.UNREACHABLE} and states[-1] is State.UNREACHABLE
+    assert network.seen(PeerUp, n0) == []
+    network.start("thief", ["tcp://n0"], address="tcp://anywhere")
+    network.run_until(network.agrees, HEAL_S)

@@ -113,6 +113,7 @@ def test_a_last_word_is_not_said_to_somebody_else() -> None:
     found.connected("tcp://b", 1)
     assert found.dismiss("tcp://b", "another", WORD, 1) == []
     assert list(found.standing()) == ["tcp://b"]
+    assert found.reaches("tcp://b", "k") and not found.reaches("tcp://b", "another")
 
 
 def test_a_seed_stays_and_others_go() -> None:

@@ -212,6 +212,8 @@ def test_words_that_were_long_on_their_way_prove_nothing() -> None:
     """A frame that a cut link held back comes when its sender is long dead; its last one may come twice."""
     node = alone()
     node.received("k", hello(), START)
+    node.tick(START)
+    node.connected("tcp://b", START)
     peer = node.membership.view.get("b")
     assert peer is not None
 
