@@ -56,17 +56,11 @@ class Node(Component):
         """Listen, and dial. Raises what is wrong with the files or the addresses."""
         host, keyring = self._host, self._keyring
         keyring.refresh()
-        seeds = {}
-        for address, name in self._peers.items():
-            try:
-                seeds[address] = str(keyring.ring.named(name).key)
-            except NotFound as error:  # one that was revoked is no reason for the others to stay down with it
-                log.warning("%s is not dialled: %s", address, error)
         lines = Lines(keyring, self._listen)
         own = str(keyring.own().public)
         me = Identity(self.node_name, host.unix_ns(), self._advertise or lines.address, own)
         node = PeerNode(
-            me, seeds, host.now_ns(), random=random.random, unix_ns=host.unix_ns, is_allowed=self._is_named,
+            me, self._seeds, host.now_ns(), random=random.random, unix_ns=host.unix_ns, is_allowed=self._is_named,
             may_offer=self._offers,
         )  # fmt: skip
         # A client of its own with each start: else the calls of the one before would be taken for those of this one.
@@ -93,6 +87,16 @@ class Node(Component):
             endpoint, self._endpoint = self._endpoint, None
             self._host.take_foreign(None)
             endpoint.stop(LEAVE_LIMIT_S)
+
+    def _seeds(self) -> dict[str, str]:
+        """The addresses in `[peers]`, each with the key that the ring has under its name now."""
+        seeds = {}
+        for address, name in self._peers.items():
+            try:
+                seeds[address] = str(self._keyring.ring.named(name).key)
+            except NotFound as error:  # one that was revoked is no reason for the others to stay down with it
+                log.warning("%s is not dialled: %s", address, error)
+        return seeds
 
     def _is_named(self, key: str, name: str) -> bool:
         """Whether the ring calls a key so: a node is called on all others what its key is called there."""

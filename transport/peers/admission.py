@@ -147,18 +147,19 @@ class Admission:
         effects: list[Effect] = []
         if before is None or before[1] != reason:
             effects.append(Refused(hello.name, hello.address, key, reason))
-        neighbour = mesh.view.at(hello.address)
-        if neighbour is not None and neighbour.key != key:  # the line there is not his
-            return effects
         word = self._word(hello, reason, now_ns, holder=holder)
         return [*effects, *mesh.lines.dismiss(hello.address, key, word, now_ns)]
 
     def _elsewhere(self, key: str, hello: Hello) -> str | None:
         """Why it cannot listen where it says; None: it may."""
-        neighbour = self._mesh.view.at(hello.address)
+        mesh, address = self._mesh, hello.address
+        if mesh.lines.is_seed(address) and mesh.lines.key_at(address) != key:
+            here = f"[peers] of {mesh.me.name!r}"
+            return f"{here} expects another key at {address}: correct [node] listen of {hello.name!r}, or {here}"
+        neighbour = mesh.view.at(address)
         if neighbour is None or not neighbour.is_told_up or neighbour.key == key or neighbour.name == hello.name:
             return None
-        return f"{hello.address} is where node {neighbour.name!r} listens: correct [node] listen of {hello.name!r}"
+        return f"{address} is where node {neighbour.name!r} listens: correct [node] listen of {hello.name!r}"
 
     def _from_the_future(self, hello: Hello) -> str | None:
         """Why its incarnation is too far ahead of this host's clock; None: it is not, or was let in as that one before.

@@ -59,20 +59,22 @@ class Dialling:
         #: How long dials took of late that ended well.
         self._took_ns = 0.0
 
-    def add_seed(self, address: str, key: str, now_ns: int) -> None:
-        """It is dialled until it is known to be this node itself."""
-        self._lines[address] = Line(address, key, now_ns, is_seed=True)
+    def add_seed(self, address: str, key: str, now_ns: int) -> list[Effect]:
+        """Dial this address until it is known to be this node's own. Of a seed that has a new key, the line is renewed."""
+        line = self._lines.get(address)
+        if line is not None:
+            line.is_seed = False
+        effects = self.want(address, key, now_ns)
+        self._lines[address].is_seed = True
+        return effects
 
     def want(self, address: str, key: str, now_ns: int) -> list[Effect]:
-        """A peer listens there. A line that stands under another key is given up: somebody else is meant."""
+        """Dial a peer that listens there. A line under another key is given up, except that of a seed: its key stays."""
         line = self._lines.get(address)
-        effects: list[Effect] = []
-        if line is None or line.last_word is not None:
-            effects = self._close(line)
-            line = self._lines[address] = Line(address, key, now_ns, line is not None and line.is_seed)
-        elif line.key != key:
-            effects = self._close(line)
-            line.key, line.due_ns = key, now_ns
+        if line is not None and (line.is_seed if line.key != key else line.last_word is None):
+            return []
+        effects = self._close(line)
+        self._lines[address] = Line(address, key, now_ns, line is not None and line.is_seed)
         return effects
 
     def hasten(self, address: str, now_ns: int) -> None:
@@ -117,8 +119,10 @@ class Dialling:
         return effects
 
     def dismiss(self, address: str, key: str, word: Message, now_ns: int) -> list[Effect]:
-        """Say one last thing to whoever listens there, and hang up."""
+        """Say one last thing to whoever has `key`, if it listens there, and hang up. The line of another key is left alone."""
         line = self._lines.get(address)
+        if line is not None and line.key != key and self.has(address):
+            return []
         if line is not None and line.is_connected:
             return [Send(address, word), *self.drop(address, is_flushed=True)]
         if sum(each.last_word is not None for each in self._lines.values()) >= DISMISSED_MAX:
@@ -223,6 +227,10 @@ class Dialling:
         """Whether something can be sent there."""
         line = self._lines.get(address)
         return line is not None and line.is_connected
+
+    def reaches(self, address: str, key: str) -> bool:
+        """Whether a line stands there whose other end has proved that it has this key."""
+        return self.stands(address) and self.key_at(address) == key
 
     def has(self, address: str) -> bool:
         """Whether there is a line to a peer, or a seed, at this address."""

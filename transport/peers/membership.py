@@ -32,14 +32,14 @@ def anybody(_key: str, _name: str) -> bool:
 class Membership:
     """The mesh as one node knows it.
 
-    `seeds`: addresses to begin with, and the key that is expected there. `random`: 0 up to 1, seeded in tests. `is_allowed`:
-    whether who holds a key may bear a name. `unix_ns`: this host's clock, as it is now.
+    `seeds`: the addresses to begin with, each with the key that is expected there now; called again by `recheck`.
+    `random`: 0 up to 1, seeded in tests. `is_allowed`: whether who holds a key may bear a name. `unix_ns`: this host's clock.
     """
 
     def __init__(
         self,
         me: Identity,
-        seeds: Mapping[str, str],
+        seeds: Callable[[], Mapping[str, str]],
         now_ns: int,
         *,
         random: Callable[[], float],
@@ -51,9 +51,8 @@ class Membership:
         self._admission = Admission(self._mesh)
         self._beats_ns = self._passed_ns = self._judged_ns = now_ns
         self._has_left = False
-        for address, key in seeds.items():
-            if address != me.address:
-                self._mesh.lines.add_seed(address, key, now_ns)
+        self._seeds = seeds
+        self._expect_seeds(now_ns)
 
     @property
     def me(self) -> Identity:
@@ -171,7 +170,10 @@ class Membership:
         return effects
 
     def recheck(self, now_ns: int) -> list[Effect]:
-        """What `is_allowed` says may have changed: whoever may not bear his name any more is down."""
+        """Which keys may bear which names, and which are expected at the seeds, may have changed.
+
+        A peer that may not bear its name any more is down.
+        """
         effects: list[Effect] = []
         for peer in self.view:
             if peer.state is State.LEFT or self._mesh.is_allowed(peer.key, peer.name) is (
@@ -183,12 +185,19 @@ class Membership:
             else:
                 because = "its key is not trusted here any more, or not under this name"
                 effects += self._mesh.move(peer, State.REVOKED, because, now_ns)
-        return effects
+        return effects + self._expect_seeds(now_ns)
 
     def leave(self, now_ns: int) -> list[Effect]:
         """This node goes, in order. Nothing is done or told afterwards."""
         self._has_left = True
         return rounds.leave(self._mesh, now_ns)
+
+    def _expect_seeds(self, now_ns: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for address, key in self._seeds().items():
+            if address != self.me.address:
+                effects += self._mesh.lines.add_seed(address, key, now_ns)
+        return effects
 
     def _pass(self, now_ns: int) -> None:
         """Time has passed: more than between any two ticks, if this node was stopped, swapped out or starved.
@@ -216,7 +225,9 @@ class Membership:
 
     def _heard(self, peer: Peer, message: Message, now_ns: int) -> list[Effect]:
         mesh = self._mesh
-        if message.to == mesh.me.incarnation:
+        # An echo may be forged: it counts only if what it echoes could get there. So nobody is up at an address that it cannot
+        # prove to be its own.
+        if message.to == mesh.me.incarnation and mesh.lines.reaches(peer.address, peer.key):
             echo_ns = min(message.echo_ns, now_ns)
             if echo_ns > 0:
                 peer.echoed_ns = max(peer.echoed_ns, echo_ns)

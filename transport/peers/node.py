@@ -4,7 +4,7 @@ It hands on what happens to membership and to the routes, and what follows from 
 is told the routes of this one, one that goes down takes its own along. Pure, as all of it: facts and `now_ns` in, effects out.
 
     me = Identity("a", started_ns, "tcp://10.0.0.1:7400", key)
-    node = PeerNode(me, {"tcp://10.0.0.2:7400": key_of_b}, now_ns, random=…, unix_ns=…)
+    node = PeerNode(me, lambda: {"tcp://10.0.0.2:7400": key_of_b}, now_ns, random=…, unix_ns=…)
     for effect in node.tick(now_ns): …     # again at node.next_ns(), and whenever a socket has something to say
 """
 
@@ -43,7 +43,7 @@ class PeerNode:
     def __init__(
         self,
         me: Identity,
-        seeds: Mapping[str, str],
+        seeds: Callable[[], Mapping[str, str]],
         now_ns: int,
         *,
         random: Callable[[], float],
@@ -122,7 +122,7 @@ class PeerNode:
             return [*effects, Refused(peer.name, peer.address, peer.key, error.message)]
 
     def recheck(self, now_ns: int) -> list[Effect]:
-        """Who may bear which name, or offer which routes, may have changed."""
+        """Who may bear which name, offer which routes, or is expected at which seed, may have changed."""
         effects = self._seen(self.membership.recheck(now_ns), now_ns)
         self.table.regrant()
         return effects

@@ -48,7 +48,7 @@ class Peer:
         self.lines = Lines(keyring, "tcp://127.0.0.1:0")
         me = Identity(name, time.time_ns(), self.lines.address, str(keyring.own().public))
         self.node = PeerNode(
-            me, {}, time.monotonic_ns(), random=random.Random(1).random, unix_ns=time.time_ns, policy=PATIENT
+            me, dict, time.monotonic_ns(), random=random.Random(1).random, unix_ns=time.time_ns, policy=PATIENT
         )
         self.heard: list[Envelope] = []
         #: What the other says of itself.
@@ -119,7 +119,7 @@ class Here:
         me = Identity("a", time.time_ns(), lines.address, str(keys["a"]))
         seeds = {self.peer.lines.address: str(keys["b"])}
         node = PeerNode(
-            me, seeds, time.monotonic_ns(), random=random.Random(2).random, unix_ns=time.time_ns, policy=PATIENT,
+            me, lambda: seeds, time.monotonic_ns(), random=random.Random(2).random, unix_ns=time.time_ns, policy=PATIENT,
             is_allowed=self._is_trusted,
         )  # fmt: skip
         self.endpoint = Endpoint(

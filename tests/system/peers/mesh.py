@@ -51,7 +51,9 @@ class Node:
         keyring.refresh()
         lines = Lines(keyring, listen)
         me = Identity(name, time.time_ns(), lines.address, str(keyring.own().public))
-        self.node = PeerNode(me, seeds, time.monotonic_ns(), random=random.random, unix_ns=time.time_ns, policy=POLICY)
+        self.node = PeerNode(
+            me, lambda: seeds, time.monotonic_ns(), random=random.random, unix_ns=time.time_ns, policy=POLICY
+        )
         self.node.export([f"{name}.route"], [])
         link = Link(f"mesh-{name}")
         session = ClientSession(link, folder / f"{name}-none")

@@ -14,6 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass, field
+from functools import partial
 
 from appbackplane.transport.peers import effects as told
 from appbackplane.transport.peers.messages import Message, body_of, message_from
@@ -106,7 +107,7 @@ class Network:
         me = Identity(name, incarnation or EPOCH + self.now_ns + ahead_ns, address, key)
         # Each machine's clock starts somewhere else: nobody may compare two.
         node = PeerNode(
-            me, {seed: self._key_at(seed) for seed in seeds}, self.now_ns,
+            me, partial(self._keys_at, tuple(seeds)), self.now_ns,
             random=random.Random(self.random.random()).random, policy=self.policy, is_allowed=is_allowed,
             may_offer=may_offer, unix_ns=lambda: EPOCH + self.now_ns + process.ahead_ns,
         )  # fmt: skip
@@ -219,6 +220,9 @@ class Network:
         )
 
     # Below: how it is done.
+
+    def _keys_at(self, seeds: Iterable[str]) -> dict[str, str]:
+        return {seed: self._key_at(seed) for seed in seeds}
 
     def _key_at(self, address: str) -> str:
         process = self.processes.get(self.aliases.get(address, address))

@@ -95,6 +95,27 @@ def test_another_key_is_another_line() -> None:
     assert found.tick(1) == [Dial("tcp://b", "new")]
 
 
+def test_the_key_of_a_seed_is_what_the_configuration_says() -> None:
+    """Nobody else is dialled there, not even for a last word; whoever has another key would take the place of the seed."""
+    found = Dialling(P, lambda: 0.0)
+    assert found.add_seed("tcp://s", "k", 0) == []
+    assert found.want("tcp://s", "new", 0) == found.dismiss("tcp://s", "new", WORD, 0) == []
+    assert found.tick(0) == [Dial("tcp://s", "k")]
+    assert found.want("tcp://s", "new", 1) == found.add_seed("tcp://s", "k", 1) == []
+    assert found.add_seed("tcp://s", "new", 1) == [Hangup("tcp://s")]
+    assert found.tick(1) == [Dial("tcp://s", "new")] and found.is_seed("tcp://s")
+
+
+def test_a_last_word_is_not_said_to_somebody_else() -> None:
+    """Whoever is refused may say that it listens where another does: that line would be closed for it."""
+    found = lines()
+    found.tick(0)
+    found.connected("tcp://b", 1)
+    assert found.dismiss("tcp://b", "another", WORD, 1) == []
+    assert list(found.standing()) == ["tcp://b"]
+    assert found.reaches("tcp://b", "k") and not found.reaches("tcp://b", "another")
+
+
 def test_a_seed_stays_and_others_go() -> None:
     """A seed is all that is left to a node that everybody has forgotten."""
     found = lines()

@@ -268,7 +268,8 @@ def test_an_alias_of_a_seed_is_dialled_while_it_is_of_use() -> None:
 def test_a_peer_cannot_have_other_lines_closed() -> None:
     """By saying that they are aliases of its own."""
     network = Network(seed=20)
-    nodes = [network.start(name, [at("n0"), at("n2")], key="the key of two") for name in ("n0", "n1", "n2")]
+    n2 = network.start("n2", key="the key of two")
+    nodes = [*(network.start(name, [at("n2")], key="the key of two") for name in ("n0", "n1")), n2]
     network.run_until(network.agrees, 5)
     said = next(
         e.message for _, e in network.seen(Send, nodes[1]) if isinstance(e, Send) and isinstance(e.message, Hello)

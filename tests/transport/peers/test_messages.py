@@ -119,7 +119,9 @@ def test_whatever_comes_is_a_message_or_malformed(message: Message, data: st.Dat
         said = message_from(data.draw(st.sampled_from([body, data.draw(anything)])))
     except MalformedFrame:
         return
-    node = PeerNode(Identity("a", 1_000, "tcp://a", "k"), {}, 0, random=random.Random(1).random, unix_ns=lambda: 1_000)
+    node = PeerNode(
+        Identity("a", 1_000, "tcp://a", "k"), dict, 0, random=random.Random(1).random, unix_ns=lambda: 1_000
+    )
     hello = MESSAGES[1]
     assert isinstance(hello, Hello)
     node.received("key", hello, 10)

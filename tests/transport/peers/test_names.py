@@ -41,7 +41,7 @@ START = 5 * SECOND
 def alone(incarnation: int = 1_000, clock: Sequence[int] = ()) -> PeerNode:
     """A node to which one talks by hand. The first of `clock` is the time on its host, by default when it was started."""
     me = Identity("me", incarnation, "tcp://me", "my key")
-    return PeerNode(me, {}, START, random=random.Random(1).random, unix_ns=lambda: (*clock, incarnation)[0])
+    return PeerNode(me, dict, START, random=random.Random(1).random, unix_ns=lambda: (*clock, incarnation)[0])
 
 
 def hello(name: str = "b", incarnation: int = 2_000, address: str = "", **changes: object) -> Hello:
@@ -212,6 +212,8 @@ def test_words_that_were_long_on_their_way_prove_nothing() -> None:
     """A frame that a cut link held back comes when its sender is long dead; its last one may come twice."""
     node = alone()
     node.received("k", hello(), START)
+    node.tick(START)
+    node.connected("tcp://b", START)
     peer = node.membership.view.get("b")
     assert peer is not None
 
