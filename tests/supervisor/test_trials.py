@@ -172,7 +172,7 @@ def test_a_component_that_starts_a_thread_is_checked_and_restarted(up: Callable[
     """Its process never ended after it had described itself: `check` failed, and a restart was refused, after start_limit."""
     system = up()
     before = serving(system)
-    constructor = "    def __init__(self, fails: str = \"\") -> None:\n"
+    constructor = '    def __init__(self, fails: str = "") -> None:\n'
     with_thread = f"{constructor}        threading.Thread(target=threading.Event().wait).start()\n"
     (system.toml.parent / "demo.py").write_text(MODULE.replace(constructor, with_thread))
     assert run("check", str(system.toml)).exit_code == DONE
