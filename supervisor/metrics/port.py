@@ -142,22 +142,34 @@ class _Server(ThreadingMixIn, WSGIServer):
                 self.served.append(request)
         if is_full:
             self.shutdown_request(request)
-        else:
+            return
+        try:
             super().process_request(request, client_address)
+        except RuntimeError:  # no thread could be started
+            self._forget(request)
+            self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            with self._serving:
-                self.served.remove(request)
-                self._hung_up.discard(request)
+            self._forget(request)
 
     def hang_up(self) -> None:
         """On all that are served."""
         with self._serving:
             for each in self.served:
                 self._hang_up(each)
+
+    def server_close(self) -> None:
+        """Its socket is closed first. A thread that could not be started is the last one that is joined."""
+        with suppress(RuntimeError):
+            super().server_close()
+
+    def _forget(self, request: socket.socket) -> None:
+        with self._serving:
+            self.served.remove(request)
+            self._hung_up.discard(request)
 
     def _hang_up(self, served: socket.socket) -> None:
         self._hung_up.add(served)

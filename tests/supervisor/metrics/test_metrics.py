@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -174,6 +175,30 @@ def test_half_a_request_delays_no_scrape(monkeypatch: pytest.MonkeyPatch) -> Non
         wait_until(lambda: len(port._server.served) == metrics_port.CONNECTIONS_MAX, lambda: port._server.served)
         with pytest.raises(urllib.error.HTTPError, match="503"):
             get(f"http://{port.address}/metrics")
+
+
+def refused(port: MetricsPort, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connect while no thread can be started, and be hung up on."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with socket.create_connection(host_and_port(port.address)) as connection:
+            assert connection.recv(1) == b""
+
+
+def test_a_connection_whose_thread_cannot_be_started_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a host with as many threads as it may have: after 16 of them nobody was served any more, and closing failed."""
+    port = MetricsPort("127.0.0.1:0", dict)
+    for _ in range(2 * metrics_port.CONNECTIONS_MAX + 1):
+        refused(port, monkeypatch)
+    assert port._server.served == []
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        get(f"http://{port.address}/")
+    refused(port, monkeypatch)
+    port.close()
 
 
 def test_check_says_what_metrics_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
