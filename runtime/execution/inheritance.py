@@ -105,7 +105,7 @@ class Inheritance:
                 continue
             self._engine.scheduler.set_priority(each, due)
             if each.throttle is not None:
-                each.throttle.has_less_urgent()
+                each.throttle.may_be_refused(due)
             falling += self._awaited(each, now_ns) or ()
             falling += self._begun(each.object)
 

@@ -294,7 +294,7 @@ class Intake:
         else:
             machine._deferred.append(action)
             if action.throttle is not None:
-                action.throttle.has_less_urgent()
+                action.throttle.may_be_refused(action.priority)
             if action.deadline_ns is not None:
                 action.awaiting_id = self.deferred.open(LOCAL, action.deadline_ns, action)
 

@@ -50,7 +50,7 @@ class Parking:
             return
         self.parked[id(action)] = action
         if action.throttle is not None and not action.has_begun:
-            action.throttle.has_less_urgent()
+            action.throttle.may_be_refused(action.priority)
         asked = action.priority
         engine.inheritance.awaits(action)
         if action.priority != asked:  # something more urgent has queued behind it

@@ -68,15 +68,10 @@ class Throttle:
         """What a caller has outstanding; of one that has nothing, it is kept once something begins."""
         return self.shares.get(caller) or Share(self, caller)
 
-    def begins(self, priority: int) -> None:
-        """A request of this priority has been admitted."""
-        self.outstanding += 1
+    def may_be_refused(self, priority: int) -> None:
+        """A request that counts here has this priority from now on, or can be refused from now on: a search may find it."""
         if self.barren_below is not None and priority > self.barren_below:
             self.barren_below = None
-
-    def has_less_urgent(self) -> None:
-        """Something that counts here has become less urgent, or can be refused again: a search may find it."""
-        self.barren_below = None
 
     def ended(self, now_ns: int) -> None:
         """A request has ended, however it did."""
@@ -118,14 +113,14 @@ class Share:
         """A request of this priority has been admitted."""
         self.throttle.shares[self.caller] = self
         self.outstanding += 1
+        self.throttle.outstanding += 1
+        self.may_be_refused(priority)
+
+    def may_be_refused(self, priority: int) -> None:
+        """As that of the throttle, for it and for this caller."""
         if self.barren_below is not None and priority > self.barren_below:
             self.barren_below = None
-        self.throttle.begins(priority)
-
-    def has_less_urgent(self) -> None:
-        """Something that counts here has become less urgent, or can be refused again: a search may find it."""
-        self.barren_below = None
-        self.throttle.has_less_urgent()
+        self.throttle.may_be_refused(priority)
 
     def ended(self, now_ns: int) -> None:
         """One of its requests has ended."""

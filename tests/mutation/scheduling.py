@@ -349,9 +349,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_admission.py",),
         (
             "no room is made for urgent work any more",
-            "        self.outstanding += 1\n        if self.barren_below is not None and priority > self.barren_below:\n"
-            "            self.barren_below = None\n\n    def has_less",
-            "        self.outstanding += 1\n\n    def has_less",
+            "        self.throttle.outstanding += 1\n        self.may_be_refused(priority)",
+            "        self.throttle.outstanding += 1",
+        ),
+        (
+            "each message that parks makes the next refusal search all that is queued",
+            "        if self.barren_below is not None and priority > self.barren_below:\n"
+            "            self.barren_below = None\n\n    def ended",
+            "        self.barren_below = None\n\n    def ended",
         ),
     ),
     *mutations(
@@ -360,7 +365,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_admission.py",),
         (
             "what has become less urgent is never refused",
-            "                each.throttle.has_less_urgent()",
+            "                each.throttle.may_be_refused(due)",
             "                pass",
         ),
     ),

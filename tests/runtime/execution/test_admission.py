@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime import AppObject, Busy, Component, StateMachine, operation
+from appbackplane.runtime import AppObject, Busy, Component, Outcome, StateMachine, operation
+from appbackplane.runtime.objects.action import ParkableAction
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.envelope import BOOST, CAST, Envelope
 
@@ -108,6 +109,19 @@ def test_what_has_become_less_urgent_makes_room(library: VirtualBackplane) -> No
     assert urgent.result() == "u"
 
 
+def test_what_falls_back_to_the_priority_of_a_vain_search_does_not_have_it_repeated(library: VirtualBackplane) -> None:
+    """It is no less urgent than what found nothing; each search looks through all that is queued."""
+    call = library.call("library.find", title="t")
+    for _ in range(3):
+        library.call("library.find", title="t")
+    throttle = library.backplane.engine.intake.throttles["library"]
+    assert is_refused(library, library.call("library.find", title="t"))
+    for priority in (0, 2):
+        library.hear(Envelope(BOOST, call._id, priority))
+    library.backplane.engine.drain(library.clock.now_ns())
+    assert throttle.barren_below == 2
+
+
 # -- what is not in the queue of an object --------------------------------------------------------------------------------
 
 
@@ -156,6 +170,45 @@ def test_what_a_state_machine_keeps_beside_its_queue_makes_room() -> None:
     assert [call.is_done for call in fetching] == [False, True, True]
     assert all(isinstance(call.error(), Busy) for call in fetching[1:])
     assert not any(is_busy(call) for call in looks)
+
+
+MEMOS = pytest.mark.parametrize(("found_none_below", "is_known"), [(6, True), (5, False)])
+
+
+@MEMOS
+def test_what_is_put_aside_has_a_vain_search_repeated_only_if_it_is_less_urgent(
+    found_none_below: int, is_known: bool
+) -> None:
+    """At the limit each request that is put aside would have the next refusal look through all the others."""
+    backplane = VirtualBackplane(Bank())
+    backplane.call("bank.fetch")
+    throttle = backplane.backplane.engine.intake.throttles["bank"]
+    backplane.backplane.engine.drain(backplane.clock.now_ns())
+    throttle.barren_below = found_none_below  # it was running then, so that the search did not see it
+    backplane.run_until_idle()
+    assert (throttle.outstanding, throttle.barren_below) == (1, found_none_below if is_known else None)
+
+
+class Parked(ParkableAction):
+    """Waits, and has done nothing yet."""
+
+    def run(self) -> Outcome:
+        return Outcome.WAITING
+
+
+@MEMOS
+def test_what_parks_has_a_vain_search_repeated_only_if_it_is_less_urgent(found_none_below: int, is_known: bool) -> None:
+    """A refusal took 587 µs instead of 6 with 10,000 requests, after each message that waited for a lock."""
+    bank = Bank()
+    backplane = VirtualBackplane(bank)
+    engine = backplane.backplane.engine
+    throttle = engine.intake.throttles["bank"]
+    action = Parked(bank._objects[0], "bank.message", 6)
+    engine.intake.admission.count_in(action, bank, OTHER)
+    engine.post(action, 0)
+    throttle.barren_below = found_none_below  # as above
+    backplane.run_until_idle()
+    assert (throttle.outstanding, throttle.barren_below) == (1, found_none_below if is_known else None)
 
 
 def test_what_a_digester_has_not_begun_makes_room() -> None:
