@@ -14,7 +14,7 @@ from .messages import INCARNATION_MAX, Hello, Refusal, incompatible
 from .naming import Claim, claim, keeps, taken
 from .peer import Peer
 
-#: Addresses whose refusals are remembered, so that each is told once a second, and reported once.
+#: Addresses and keys whose refusals are remembered, so that each is told once a second, and reported once.
 REFUSED_MAX = 128
 
 
@@ -23,8 +23,8 @@ class Admission:
 
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
-        #: Address of who was refused to when, and why.
-        self._refused: dict[str, tuple[int, str]] = {}
+        #: Address and key of who was refused to when, and why.
+        self._refused: dict[tuple[str, str], tuple[int, str]] = {}
 
     def hello(self, key: str, hello: Hello, now_ns: int) -> tuple[Peer | None, list[Effect]]:
         """(who it is, if he is let in; what follows). What his words prove is for the caller to enter."""
@@ -137,13 +137,14 @@ class Admission:
 
     def _refuse(self, key: str, hello: Hello, reason: str, holder: str, now_ns: int) -> list[Effect]:
         mesh = self._mesh
-        before = self._refused.pop(hello.address, None)
+        who = hello.address, key
+        before = self._refused.pop(who, None)
         if before is not None and now_ns - before[0] < mesh.policy.attempt_ns:
-            self._refused[hello.address] = before
+            self._refused[who] = before
             return []
         if len(self._refused) >= REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
-        self._refused[hello.address] = now_ns, reason
+        self._refused[who] = now_ns, reason
         effects: list[Effect] = []
         if before is None or before[1] != reason:
             effects.append(Refused(hello.name, hello.address, key, reason))
@@ -157,9 +158,15 @@ class Admission:
             here = f"[peers] of {mesh.me.name!r}"
             return f"{here} expects another key at {address}: correct [node] listen of {hello.name!r}, or {here}"
         neighbour = mesh.view.at(address)
-        if neighbour is None or not neighbour.is_told_up or neighbour.key == key or neighbour.name == hello.name:
+        if neighbour is None or neighbour.key == key or neighbour.name == hello.name:
             return None
-        return f"{address} is where node {neighbour.name!r} listens: correct [node] listen of {hello.name!r}"
+        if neighbour.is_told_up:
+            return f"{address} is where node {neighbour.name!r} listens: correct [node] listen of {hello.name!r}"
+        if mesh.lines.may_try(address, key):
+            return None
+        return (
+            f"node {neighbour.name!r} says that it listens at {address}, too: correct [node] listen of one of the two"
+        )
 
     def _from_the_future(self, hello: Hello) -> str | None:
         """Why its incarnation is too far ahead of this host's clock; None: it is not, or was let in as that one before.

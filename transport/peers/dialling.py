@@ -3,7 +3,8 @@
 A line an address: one way, from who dials to who listens, so that each end keeps up its own. A line that has not brought an
 echo within `attempt_ns` is hung up on and dialled afresh: after a partition TCP itself would try again ever more seldom.
 Waits double from `backoff_ns` to `backoff_ns_max`, less up to a half at random, so that those who lost somebody together do
-not all come back in one moment. Seeds are dialled for ever, others for as long as membership knows them. Pure.
+not all come back in one moment. Seeds are dialled for ever, others for as long as membership knows them. Of keys
+that are claimed to be at one address, each is dialled in turn until one is proved there. Pure.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,6 +28,9 @@ TOOK_WEIGHT = 0.25
 PATIENCE_MAX = 2
 #: Addresses that are dialled only to be told why they are refused; more wait for their next attempt.
 DISMISSED_MAX = 32
+#: Addresses of which it is known which key was dialled there last in vain. As many as a node remembers of others by default: 64
+#: members and 128 dead. Of an address that is forgotten, the key there gets another turn.
+IN_VAIN_MAX = 192
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +60,9 @@ class Dialling:
     def __init__(self, policy: MembershipPolicy, random: Callable[[], float]) -> None:
         self._policy, self._random = policy, random
         self._lines: dict[str, Line] = {}
+        #: By address, the key that was dialled there last without a handshake. Kept when the line is: a node that claims an
+        #: address again, as another incarnation, has had its turn.
+        self._in_vain: dict[str, str] = {}
         #: How long dials took of late that ended well.
         self._took_ns = 0.0
 
@@ -137,6 +144,7 @@ class Dialling:
         if line is None or not line.is_dialled:  # hung up on meanwhile
             return False, []
         line.is_connected, line.connected_ns = True, now_ns
+        self._in_vain.pop(address, None)
         self._took_ns += TOOK_WEIGHT * (now_ns - line.dialled_ns - self._took_ns)
         if line.last_word is None:
             return True, []
@@ -155,7 +163,7 @@ class Dialling:
         line = self._lines.get(address)
         if line is None or not line.is_dialled:
             return []
-        line.is_dialled = line.is_connected = line.is_good = False
+        self._end(line)
         line.due_ns = now_ns
         return self.again(address, why, now_ns)
 
@@ -232,6 +240,19 @@ class Dialling:
         """Whether a line stands there whose other end has proved that it has this key."""
         return self.stands(address) and self.key_at(address) == key
 
+    def may_try(self, address: str, key: str) -> bool:
+        """Whether a node that has this key may be dialled there now, whoever was before.
+
+        Not at a seed of another key; nor while a line of another key stands, or that key has not had its turn: so a claim ends
+        neither, however often it is repeated.
+        """
+        line = self._lines.get(address)
+        if line is None or line.key == key:
+            return True
+        if line.is_seed or line.is_connected:
+            return False
+        return line.last_word is not None or self._in_vain.get(address) == line.key
+
     def has(self, address: str) -> bool:
         """Whether there is a line to a peer, or a seed, at this address."""
         line = self._lines.get(address)
@@ -282,6 +303,14 @@ class Dialling:
     def _close(self, line: Line | None, *, is_flushed: bool = False) -> list[Effect]:
         if line is None or not line.is_dialled:
             return []
-        line.is_dialled = line.is_connected = line.is_good = False
+        self._end(line)
         line.due_ns = line.dialled_ns + self._policy.backoff_ns_max
         return [Hangup(line.address, is_flushed)]
+
+    def _end(self, line: Line) -> None:
+        if not line.is_connected:
+            self._in_vain.pop(line.address, None)
+            if len(self._in_vain) >= IN_VAIN_MAX:
+                del self._in_vain[next(iter(self._in_vain))]
+            self._in_vain[line.address] = line.key
+        line.is_dialled = line.is_connected = line.is_good = False

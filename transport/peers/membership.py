@@ -294,8 +294,8 @@ class Membership:
         neighbour = mesh.view.at(record.address)
         if neighbour is not None and neighbour is not former and neighbour.is_living:
             return []  # two names at one address: whoever listens there will say his own
-        if mesh.lines.is_seed(record.address) and mesh.lines.key_at(record.address) != record.key:
-            return []  # the configuration says whose key is expected there
+        if not mesh.lines.may_try(record.address, record.key):
+            return []  # the configuration, or a line that stands, says whose key is there
         if is_more and not mesh.has_room():
             mesh.over_count += 1
             return []

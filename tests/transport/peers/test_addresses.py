@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from appbackplane.transport.peers.effects import Dial, PeerUp, Refused, State
-from appbackplane.transport.peers.messages import PROTOCOL, Hello
-from appbackplane.transport.peers.policy import MembershipPolicy
-from tests.transport.peers.network import MS, SECOND, Network, Process, at
-from tests.transport.peers.test_joining import HEAL_S
+import pytest
 
-POLICY = MembershipPolicy()
+from appbackplane.transport.peers.effects import Dial, PeerUp, Refused, RefusedBy, State
+from appbackplane.transport.peers.messages import PROTOCOL, Hello
+from tests.transport.peers.network import MS, SECOND, Network, Process, at
+from tests.transport.peers.test_joining import HEAL_S, mesh
+
 #: How far behind the clock of the victim an echo is on the fastest way.
 ECHO_AGE_NS = 5 * MS
 
@@ -124,4 +124,60 @@ def test_nobody_is_up_by_an_echo_alone() -> None:
     assert set(states) == {State.MET, State.UNREACHABLE} and states[-1] is State.UNREACHABLE
     assert network.seen(PeerUp, n0) == []
     network.start("thief", ["tcp://n0"], address="tcp://anywhere")
+    network.run_until(network.agrees, HEAL_S)
+
+
+@pytest.mark.parametrize("every_s", [0.2, 0.01, 0.0003])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_thief_cannot_keep_out_the_node_that_has_the_key_at_an_address(*, is_known: bool, every_s: float) -> None:
+    """However often it says so, and as however many incarnations. Each claim closed the line on which the other was dialled."""
+    network = Network(seed=36)
+    n0 = network.start("n0")
+    if is_known:
+        n1 = network.start("n1", [at("n0")])
+        network.run_until(network.agrees, HEAL_S)
+        network.kill(n1)
+        network.run_until(lambda: state(n0, "n1") is State.DEAD, 10)
+    claim(network, n0, at("n1"))
+    network.run(1)
+    assert state(n0, "thief") is State.MET
+    n1 = network.start("n1", [at("n0")])
+    claims_until(network, n0, at("n1"), lambda: n0.node.membership.is_up("n1"), HEAL_S, every_s=every_s)
+    claims_until(network, n0, at("n1"), lambda: n1.node.membership.is_up("n0"), HEAL_S, every_s=every_s)
+    assert state(n0, "thief") is None and network.agrees()
+
+
+def test_a_line_that_stands_outranks_a_claim() -> None:
+    """Its other end has proved its key at the address, whether it has said anything yet or not."""
+    network = Network(seed=37)
+    n0 = network.start("n0")
+    n1 = network.start("n1", [at("n0")])
+    while at("n1") not in n0.connected:
+        network.run(0.0001)
+    assert state(n0, "n1") is State.MET
+    claim(network, n0, at("n1"))
+    assert (state(n0, "n1"), state(n0, "thief")) == (State.MET, None)
+    (why,) = [e.reason for _, e in network.seen(Refused, n0) if isinstance(e, Refused)]
+    assert why == "node 'n1' says that it listens at tcp://n1, too: correct [node] listen of one of the two"
+    network.run_until(network.agrees, HEAL_S)
+    assert n1.up
+
+
+def test_who_is_refused_is_told_so_whoever_else_is_refused_there() -> None:
+    """A thief that is refused once a second would have kept from the other what is wrong."""
+    network = Network(seed=39)
+    n0 = network.start("n0", is_allowed=lambda _key, _name: False)
+    claim(network, n0, at("n1"))
+    n1 = network.start("n1", [at("n0")])
+    claims_until(network, n0, at("n1"), lambda: bool(network.seen(RefusedBy, n1)), HEAL_S, every_s=0.05)
+    assert {e.name for _, e in network.seen(Refused, n0) if isinstance(e, Refused)} == {"thief", "n1"}
+
+
+def test_an_address_goes_to_the_next_node_there() -> None:
+    """The host was given to another node, which has another name and another key, after the former one died."""
+    network = Network(seed=38)
+    n0, n1 = mesh(network, 2)
+    network.kill(n1)
+    network.run_until(lambda: state(n0, "n1") is State.DEAD, 10)
+    network.start("next", [at("n0")], address=at("n1"))
     network.run_until(network.agrees, HEAL_S)

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appbackplane.transport.peers.dialling import BEGUN_MAX, BEGUN_NS, DISMISSED_MAX, Dialling
+from appbackplane.transport.peers.dialling import BEGUN_MAX, BEGUN_NS, DISMISSED_MAX, IN_VAIN_MAX, Dialling
 from appbackplane.transport.peers.effects import Dial, DialFailed, Hangup, Send
 from appbackplane.transport.peers.messages import Refusal
 from appbackplane.transport.peers.policy import MembershipPolicy
@@ -114,6 +114,46 @@ def test_a_last_word_is_not_said_to_somebody_else() -> None:
     assert found.dismiss("tcp://b", "another", WORD, 1) == []
     assert list(found.standing()) == ["tcp://b"]
     assert found.reaches("tcp://b", "k") and not found.reaches("tcp://b", "another")
+
+
+def test_who_claims_an_address_waits_for_its_turn() -> None:
+    """Until the present key was dialled in vain; a line that stands is not given up at all, and a seed's never."""
+    found = lines()
+    found.add_seed("tcp://s", "k", 0)
+    assert found.may_try("tcp://b", "k") and found.may_try("tcp://nobody", "new")
+    assert not found.may_try("tcp://b", "new"), "it has not been dialled yet"
+    found.tick(0)
+    found.lost("tcp://b", "wrong key", 1)
+    found.lost("tcp://s", "wrong key", 1)
+    assert found.may_try("tcp://b", "new") and not found.may_try("tcp://s", "new")
+    found.tick(S)
+    assert found.may_try("tcp://b", "new"), "it has had its turn"
+    found.drop("tcp://b")
+    found.want("tcp://b", "k", S)
+    assert found.may_try("tcp://b", "new"), "nor has it another one as another incarnation"
+    found.want("tcp://b", "new", S)
+    assert not found.may_try("tcp://b", "k")
+    found.tick(S)
+    assert found.drop("tcp://b") == [Hangup("tcp://b")]
+    found.want("tcp://b", "new", S)
+    assert found.may_try("tcp://b", "k"), "whoever breaks off its own turn has had it"
+    found.tick(S)
+    found.connected("tcp://b", S)
+    assert not found.may_try("tcp://b", "k")
+    found.lost("tcp://b", "broken", S)
+    assert not found.may_try("tcp://b", "k"), "it has proved its key there, and is dialled again first"
+
+
+def test_what_was_dialled_in_vain_has_a_bound() -> None:
+    """Whoever claims one address after the other costs no memory."""
+    found = Dialling(P, lambda: 0.0)
+    for n in range(IN_VAIN_MAX + 9):
+        found.want(f"tcp://x{n}", "k", 0)
+        found.tick(0)
+        found.drop(f"tcp://x{n}")
+    for n, has_been_tried in ((8, False), (9, True)):
+        found.want(f"tcp://x{n}", "k", 0)
+        assert found.may_try(f"tcp://x{n}", "new") is has_been_tried
 
 
 def test_a_seed_stays_and_others_go() -> None:

@@ -132,6 +132,17 @@ def test_a_seed_is_expected_under_the_key_that_the_configuration_says(three: Thr
     network.run_until(lambda: n4.node.membership.is_up("n5"), 10)
 
 
+def test_what_is_said_of_an_address_ends_no_line_that_stands_there(three: Three) -> None:
+    """A node that hangs is given up, and its address could be given away; its sockets still prove its key there."""
+    network, (n0, n1, n2) = three
+    network.stop(n1)
+    network.run_until(lambda: known(n0, "n1").state is State.DEAD and n1.address in n0.connected, 10)
+    lie(network, n2, n0, Record("ghost", 5, n1.address, "key of ghost", "living", 1, 0))
+    assert known(n0, "n1").state is State.DEAD and n1.address in n0.connected
+    network.go_on(n1)
+    network.run_until(network.agrees, 10)
+
+
 # Refusals.
 
 
