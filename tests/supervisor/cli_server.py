@@ -10,22 +10,20 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pkgutil
 import signal
 import sys
 import tempfile
 from typing import Any, NoReturn
 
+from appbackplane import runtime, transport
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.cli import VERBS
 
 #: What most verbs import when they run; a stranger (`uid`) may not read where it lies.
 LATE = (
-    *(
-        "appbackplane.transport",
-        "appbackplane.runtime",
-        "appbackplane.supervisor.run",
-        "appbackplane.supervisor.config",
-    ),
+    *(each.name for of in (transport, runtime) for each in pkgutil.walk_packages(of.__path__, f"{of.__name__}.")),
+    *("appbackplane.supervisor.run", "appbackplane.supervisor.config"),
     *("encodings.unicode_escape", "importlib.readers", "importlib.resources", "traceback", "difflib", "email.parser"),
 )
 
