@@ -55,8 +55,8 @@ def frame_of(
     window = {"since_ns": since_ns, "until_ns": until_ns}
     # Dealt out like cards: neighbours are of the same time and the same size.
     dealt = [piece._asdict() | window for first in range(cores) for piece in listed[first::cores]]
-    # Rows of the driver's, of which each task is sent its own; as one constant, all of them went to each task. Spark makes a
-    # partition a core of them; to make more of the rows costs it 0.3 s, where there is half a minute of work for each core.
+    # Rows, so that each task is sent its own pieces alone; one constant would go whole to every task. Spark makes one partition
+    # a core of them. A repartition costs 0.3 s, which pays once each core has half a minute of work.
     table = pa.Table.from_pylist(dealt, schema=pa.schema(_FIELDS))
     frame = spark.createDataFrame(table)
     return frame if len(listed) <= FEW_PIECES * cores else frame.repartition(TASKS_PER_CORE * cores)

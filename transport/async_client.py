@@ -20,12 +20,7 @@ from .async_subscription import AsyncSubscription
 from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
 from .descriptors import Descriptors, opening
 from .directory import Directory
-from .errors import (
-    Cancelled,
-    FailedPrecondition,
-    Unavailable,
-    UnknownRoute,
-)
+from .errors import Cancelled, FailedPrecondition, Unavailable, UnknownRoute
 from .events import Ended, Events
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession

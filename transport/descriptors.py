@@ -24,7 +24,7 @@ class Descriptors:
     """Of one client. Whoever opens one notes it here, and closes it by `close`."""
 
     def __init__(self, name: str) -> None:
-        """`name`: how the client is called in a warning. This is to be held by the client alone: it is collected with it."""
+        """`name`: how the client is called in a warning. Only the client may hold this object: it is collected with it."""
         self._open: set[int] = set()
         self._finalizer = weakref.finalize(self, _left_behind, self._open, name, os.getpid())
         self._finalizer.atexit = False  # a program that ends closes everything

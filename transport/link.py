@@ -42,8 +42,8 @@ LARGE_BYTES_MAX: Final = 32 << 20
 _LARGE_PEERS_SWEEP: Final = 64
 #: Ends a message of which only the address has left, and means nothing to who reads it.
 _NOTHING: Final = batch([])
-#: How far the message has come that is being received: nothing of it is missing; its address has been asked for, or its frame;
-#: a part is lost, and the rest has to be thrown away.
+#: State of `receive` when a signal's exception interrupts it: between messages; reading the address; reading the frame;
+#: discarding the rest of a message that has lost a part.
 _WHOLE: Final = 0
 _ADDRESS: Final = 1
 _FRAME: Final = 2
@@ -186,7 +186,7 @@ class Link:
         """Complete the message at which a signal's exception struck; whether `frame` has left with it.
 
         A ROUTER drops a message of one part. So a last part may be sent again: it completes a message that lacks it, and is
-        dropped otherwise. Of an address nobody knows whether it was taken or refused; it is followed by nothing.
+        dropped otherwise. Where the address was being sent, nobody knows whether it was taken: an empty batch completes it.
         """
         leaving = self._leaving
         self._send(leaving, _NOBLOCK)
@@ -257,7 +257,8 @@ class Link:
         """From now on read so many frames ahead from each peer; never fewer than before.
 
         What its owner has not taken in time stays with the peer, and is lost when that ends: ZeroMQ reads no further once a
-        connection is cut. Never fewer: what was read beyond a lower mark would count until more is read, and nothing comes.
+        connection is cut. The bound never falls: below what is queued already, ZeroMQ would never read
+        from that peer again.
         """
         self._socket.setsockopt(zmq.RCVHWM, frames)
 

@@ -46,7 +46,7 @@ class Holding(ParkableAction):
         self.left = NOBODY
 
     def take(self, claims: Sequence[Claim], gate: threading.Lock | None = None) -> bool:
-        """Hold exactly these; False: it has to wait. Without its thread, unless that waits at the `gate`, which is closed."""
+        """Hold exactly these. False: not yet; the action is parked then, or its thread waits at the `gate`, which is closed."""
         dispatcher = self.dispatcher
         is_free, others = False, NOBODY
         with dispatcher._mutex:

@@ -1,7 +1,7 @@
 """Admission: whether a component takes one more request, and whose place that one gets (law 9).
 
-A component has `max_requests` places, of which one caller gets nine tenths. At either bound something less urgent makes room:
-of the whole component at the first, of the same caller at the second. So urgent work is refused only where nothing less urgent
+A component has `max_requests` places, of which one caller gets nine tenths. A full component refuses a less urgent request of
+anybody, to make room; at the bound of its caller, one of that caller. So urgent work is refused only where nothing less urgent
 could be, and no caller keeps all others out by work that has begun. The component decides about its own bound (`make_room`).
 Each search looks through all that has not begun, 1 ms for 10,000; one that found nothing is not repeated until it might.
 """

@@ -172,7 +172,7 @@ class Replays:
         return True
 
     def reprioritised(self, action: Action, peer: bytes, id: int, priority: int) -> bool:
-        """A call has another priority now; whether it is one that waits for the work of another."""
+        """Note the new priority of a call that waits for the work of another. False: the call is none of these."""
         record = self.running.get(action)
         if record is None or (peer, id) not in record.waiters:
             return False

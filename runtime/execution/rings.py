@@ -3,9 +3,10 @@
 There are two kinds. A call comes back to an object that waits in its own chain, which travels with it: its `chain` tells. Or
 two chains cross: each waits behind the object of the other, and neither names the other. So a call of an object that queues
 behind an awaiting one starts a search for itself: along what that one awaits, here or in other backplanes (a BOOST with a
-`chain`), up to work that can go on. Of all calls of a ring the newest finds it: all others stood already when it was queued.
+`chain`), up to work that can go on. The newest call of a ring finds it, because all others were waiting when it was queued.
 The searches of older ones stop at it, so one call of a ring is refused, and not each. Cost: a small envelope for each backplane
-on the way, only for calls of objects that queue behind awaiting ones. Not followed: locks, digesters, blocking calls, nodes.
+on the way, only for calls of objects that queue behind awaiting ones. Not followed: locks, digesters, blocking calls,
+nodes, and calls that wait for the work of another under its idempotency key.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class Port(Protocol):
     def ended(self, worker: str, done: Sequence[Done]) -> None:
         """These have been executed.
 
-        An executor on another machine says how much CPU they used there, and when they began by the clock of this one: it takes
-        from the time at which their answers arrive what has passed since by the clock there. So they are recorded.
+        An executor on another machine tells how much CPU they used there, and when they began, by the clock of this one: the
+        time at which their answers arrive, less what has passed by the clock there since they began. Records need both.
         """
 
     def has_threads(self, count: int) -> None:

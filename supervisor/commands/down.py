@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 TIMEOUT_S_MAX = 86_400
 #: What takes longer than this is said to be waited for; and longer than this, what for.
 _SILENT_MS, _PATIENT_MS = 1_000, 3_000
-#: An `up` has locked its run directory after so long: until then nobody can see it, and it would stay up.
+#: `up` needs up to this long to lock its run directory. `down` waits as long, or it would miss a system that just starts.
 STARTING_S = 0.3
 _LOOK_S = 0.01
 #: Whoever waits for the end need not wait for what is told meanwhile.

@@ -1,8 +1,8 @@
 """Control socket: what the supervisor hears and says on `supervisor.sock` (who says what: docs/architecture.md).
 
-Backplanes connect as identities.py has it, clients as whatever they like. Nobody here can make the supervisor wait
-or fail: nothing blocks, a malformed frame is counted and reported once a peer, every call ends by its limit, and a
-subscriber that does not read gets the newest directory once it reads again instead of every one in between.
+Backplanes connect under an identity as described in identities.py, clients under any other. Nobody here can make the
+supervisor wait or fail: nothing blocks, a malformed frame is counted and reported once a peer, every call ends by its limit,
+and a subscriber that does not read gets the newest directory once it reads again instead of every one in between.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class ControlSocket:
             raise
         self.identities = Identities()
         self._door = Door(path)
-        #: When it is looked after though nobody has come.
+        #: When the door is looked after next though nobody has come; None: not while it is open.
         self._door_ns: int | None = None
         self._link.accepted_fileno()
         self._encoder = Encoder()

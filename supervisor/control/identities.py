@@ -1,4 +1,4 @@
-"""Identities: by which the supervisor knows that a control link is that of a generation it has started.
+"""Identities: how the supervisor recognises the control link of a process that it has started.
 
 Each ends with a word that only this supervisor can make, and that only this generation is told, at its birth
 (runtime/process_config.py). So no other process, and no other backplane, registers in its place or changes its limit.

@@ -142,7 +142,7 @@ def _call_findings(components: Iterable[ComponentEntry], *, has_node: bool) -> I
 
 
 def _crossings(operations: Mapping[str, OperationEntry], told: list[set[str]]) -> Iterable[Finding]:
-    """Chains of calls that wait for each other where they meet, though none comes back to its beginning.
+    """Pairs of call chains that may wait for each other for ever, though neither comes back to its beginning.
 
     An object that awaits a reply serves nothing else meanwhile: if each of two is called by an operation of the other, both
     operations at once wait for ever. `told`: the components of the rings that have been found, about which nothing is added.

@@ -26,7 +26,7 @@ class OutOfMemory:
         self._before = self._last = self._read()
 
     def look(self) -> None:
-        """What has risen before the last look is none of the deaths to come."""
+        """Forget the kills that were counted before the last look: they explain no later death."""
         self._before, self._last = self._last, self._read()
 
     def has_killed(self, code: int) -> bool:
