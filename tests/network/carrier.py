@@ -90,7 +90,7 @@ class Carrier:
     def serve(self, fd: int, event: int, now_ns: int) -> None:
         """What the epoll tells of one of its sockets."""
         if (side := self._sides.get(fd)) is None:
-            if fd == self.listening.fd:
+            if fd == self.listening.fd and not self.listening.is_silent:  # else it is an event from before a cut
                 self._accept(now_ns)
             return  # or of one that has been closed in this very turn
         connection = side.connection

@@ -16,6 +16,7 @@ from typing import Literal
 import pytest
 
 from tests.figures import judge
+from tests.network.carrier import Carrier
 from tests.network.faults import Direction, Faults
 from tests.network.measuring import Answerer, Pinger, receive
 from tests.network.proxy import ROOT, FaultProxy
@@ -176,6 +177,18 @@ def test_nobody_connects_through_a_cut(link: FaultProxy, join: Callable[[], Ends
         link.heal()
         listener.accept()[0].close()
         assert select.select([], [patient], [], LIMIT_S)[1]
+
+
+def test_an_event_from_before_a_cut_lets_nobody_in(listener: socket.socket) -> None:
+    """It comes in the same turn after the command, and tells of the connection that was there; now another one is."""
+    with select.epoll() as epoll:
+        carrier = Carrier("127.0.0.1", listener.getsockname(), 1, epoll)
+        fd = carrier.listening.fd
+        carrier.cut(0, ["up", "down"])
+        carrier.serve(fd, select.EPOLLIN, 0)
+        with pytest.raises(TimeoutError):
+            socket.create_connection(carrier.listening.address, SILENCE_S)
+        carrier.listening.close()
 
 
 def test_after_a_cut_all_connect_at_once(far: Answerer, proxy: FaultProxy) -> None:
