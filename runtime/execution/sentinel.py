@@ -237,7 +237,7 @@ class Sentinel:
             0 if self._os_priority is None else self._os_priority.boosts_count,
             ready_count,
             progress_ns,
-            len(engine.endings.failing),
+            engine.endings.failing_count(),
         )
         if self._os_priority is not None:
             with engine.lead:
