@@ -165,9 +165,7 @@ class Endings:
         return True
 
     def _judge(self, timer: Timer, error: BaseException | None) -> None:
-        if (
-            error is not None and not timer.is_over
-        ):  # a one-shot is over, and so is one that was taken back while it ran
+        if error is not None and not timer.is_over:  # a one-shot is over once it has fired
             timer.failed_count += 1
             self._failing.add(timer)
         elif timer.failed_count:
