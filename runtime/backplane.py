@@ -214,7 +214,7 @@ class Backplane:
         engine = self.engine
         # Without the lead: summing up a histogram takes 10 us, and there are two an operation. One that is being written
         # may be an action behind.
-        operations = engine.statistics.snapshot(with_buckets=with_buckets)
+        operations = engine.statistics.snapshot(engine.endings.failures(), with_buckets=with_buckets)
         requests = {name: each._requests() for name, each in engine.registry.components.items()}
         with engine.lead:
             oldest = self._inspection.figures()

@@ -141,6 +141,7 @@ class AsyncClient:
             self._session.cast(route, key, priority, body)
         except UnknownRoute:
             await self._connecting.fetch(CONNECT_TIMEOUT_S)
+            self._expect_open()
             self._session.cast(route, key, priority, body)
         self._soon()
 

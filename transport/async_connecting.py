@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import request
-from .connecting import FETCH_LIMIT_NS, LOOK_AGAIN_NS
+from .connecting import FETCH_AGAIN_NS, FETCH_LIMIT_NS, LOOK_AGAIN_NS
 from .errors import DeadlineExceeded, PeerDown, SystemNotRunning, Unavailable
 from .session import ClientSession
 from .ways import Way, is_back_soon, not_in_time
@@ -25,6 +25,8 @@ class AsyncConnecting:
         #: What is under way, for all who wait for it.
         self._starting: asyncio.Future[None] | None = None
         self._fetching: asyncio.Future[None] | None = None
+        #: From when on the directory may be fetched again.
+        self._fetch_again_ns = 0
 
     async def start(self, limit_ns: int) -> None:
         """Connect, unless connected."""
@@ -70,6 +72,8 @@ class AsyncConnecting:
         limit_ns = request.duration_ns(timeout)
         until_ns = self._now_ns() + limit_ns
         if self._fetching is None:
+            if self._now_ns() < self._fetch_again_ns:
+                return limit_ns / 1e9
             self._fetching = self._client._loop.create_future()
             self._fetching.add_done_callback(self._fetched)
             self._session.start(self._fetching, self._now_ns(), FETCH_LIMIT_NS)
@@ -94,5 +98,5 @@ class AsyncConnecting:
             starting.exception()  # whoever awaits it raises it; if nobody does any more, it need not be reported
 
     def _fetched(self, fetching: asyncio.Future[None]) -> None:
-        self._fetching = None
+        self._fetching, self._fetch_again_ns = None, self._now_ns() + FETCH_AGAIN_NS
         fetching.exception()  # in vain: that is said of the route

@@ -122,6 +122,7 @@ class Calling:
                 self.session.cast(route, key, priority, body)
             except UnknownRoute:
                 self._connecting.fetch(request.duration_ns(CONNECT_TIMEOUT_S))
+                self._expect_open()
                 self._look(_monotonic_ns())
                 self.session.cast(route, key, priority, body)
             self._look(_monotonic_ns())
@@ -304,6 +305,7 @@ class Calling:
         ) as unknown:  # by a directory that may be old: the new one may lie in the link
             if isinstance(unknown, UnknownRoute):
                 self._connecting.fetch(timeout_ns)
+                self._expect_open()
             now_ns = _monotonic_ns()
             self._look(now_ns)
             try:

@@ -18,6 +18,9 @@ LOOK_AGAIN_NS: Final = 50_000_000
 #: A route that is not known may be newer than the directory here, which is fetched once then. That takes a millisecond; a
 #: supervisor that does not answer must not hold up for longer that nobody serves the route.
 FETCH_LIMIT_NS: Final = 1_000_000_000
+#: Within so long of the last one it is not fetched again: a client that calls a route which nobody serves in a loop would load
+#: the supervisor with a directory a millisecond, and news is pushed within a few of these.
+FETCH_AGAIN_NS: Final = 100_000_000
 
 
 class Connecting:
@@ -31,6 +34,8 @@ class Connecting:
         self._way = way
         self._session = session
         self._waiting = waiting
+        #: From when on the directory may be fetched again.
+        self._fetch_again_ns = 0
 
     def start(self, limit_ns: int, *, is_patient: bool = False) -> None:
         """Connect. `is_patient`: a node that is not there may come back until then; its link waits before it dials again."""
@@ -60,12 +65,18 @@ class Connecting:
             self._waiting.wait(Waitable(), again_ns)
 
     def fetch(self, limit_ns: int) -> None:
-        """Fetch the directory, which the next look then follows. In vain: it stays what it was."""
+        """Fetch the directory, which the next look then follows, unless that has just been done. In vain: it stays as it was.
+
+        Others have the lock meanwhile: the client may be closed when this returns.
+        """
         now_ns = self._now_ns()
+        if now_ns < self._fetch_again_ns:
+            return
         limit_ns = min(limit_ns, FETCH_LIMIT_NS)
         fetched = Outcome(self._owner, "supervisor.directory")
         self._session.start(fetched, now_ns, limit_ns)
         self._waiting.wait(fetched, now_ns + limit_ns)
+        self._fetch_again_ns = self._now_ns() + FETCH_AGAIN_NS
 
     def begin(self, now_ns: int, limit_ns: int) -> Outcome:
         """Begin to connect; what is returned ends when it is done."""

@@ -20,6 +20,7 @@ from .failures import as_error, is_own_bug
 from .method_action import MethodAction
 
 if TYPE_CHECKING:
+    from ..scheduling.timers import Timer
     from .beside import Beside
     from .engine import Engine
 
@@ -36,8 +37,8 @@ class Endings:
         self.recorder: Recorder | None = None
         #: Makes a recorder for what others do for this backplane, by its name (recording.py); None: nothing is recorded.
         self.beside: Callable[[str], Beside] | None = None
-        #: Names of timers that have failed `FAILING_MIN` times in a row or more: no caller hears of it.
-        self.failing: set[str] = set()
+        #: Repeating timers whose last run raised: no caller hears of it. What has been taken back goes when somebody looks.
+        self._failing: set[Timer] = set()
         #: Called with an action once it has ended, by the identity of the action (`at_end`).
         self._followers: dict[int, list[Callable[[Action], None]]] = {}
 
@@ -98,7 +99,7 @@ class Endings:
             action.throttle.ended(now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:
             action.timer.is_pending = False
-            self._judge_timer(account, action)
+            self._judge(action.timer, action.error)
         action.posted_ns = 0
         if action.on_end is not None:
             self._tell_of_end(action, now_ns)
@@ -132,6 +133,17 @@ class Endings:
         self._let_go(action, error, now_ns)
         self._tell_of_end(action, now_ns)
 
+    def failing_count(self) -> int:
+        """Timers that have failed `FAILING_MIN` times in a row or more. Without the lead."""
+        return sum(timer.failed_count >= FAILING_MIN for timer in self._still_failing())
+
+    def failures(self) -> dict[str, int]:
+        """How often in a row timers have failed, by name: of those of several objects the most. Without the lead."""
+        most: dict[str, int] = {}
+        for timer in self._still_failing():
+            most[timer.name] = max(most.get(timer.name, 0), timer.failed_count)
+        return most
+
     def is_too_late(self, action: Action, now_ns: int) -> bool:
         """Refuse what has not begun (True); what has is told at its next step."""
         engine = self._engine
@@ -152,15 +164,20 @@ class Endings:
         self.book(action, now_ns, has_run=False)
         return True
 
-    def _judge_timer(self, account: OperationStatistics, action: Action) -> None:
-        if action.error is None:
-            if account.failing_count:
-                account.failing_count = 0
-                self.failing.discard(account.name)
-        else:
-            account.failing_count += 1
-            if account.failing_count == FAILING_MIN:
-                self.failing.add(account.name)
+    def _judge(self, timer: Timer, error: BaseException | None) -> None:
+        if error is not None and not timer.is_over:  # a one-shot is over once it has fired
+            timer.failed_count += 1
+            self._failing.add(timer)
+        elif timer.failed_count:
+            timer.failed_count = 0
+            self._failing.discard(timer)
+
+    def _still_failing(self) -> list[Timer]:
+        if not self._failing:
+            return []
+        with self._engine.lead:
+            self._failing = {timer for timer in self._failing if not timer.is_over}
+            return [*self._failing]
 
     def _tell_of_end(self, action: Action, now_ns: int) -> None:
         try:

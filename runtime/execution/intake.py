@@ -239,20 +239,24 @@ class Intake:
             self._wanted_by_nobody(action, now_ns)
             return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
         error = Cancelled(f"{name}: taken back before it began")
-        # Of what has begun nothing is left out: half of a message's handlers is worse than an answer that nobody wants.
-        if isinstance(action, ParkableAction) and (engine.parking.take_back(action, error, now_ns) or action.has_begun):
-            return 0
+        if isinstance(action, ParkableAction):
+            if engine.parking.take_back(action, error, now_ns):
+                return 0
+            # Of what has begun nothing is left out: half of a message's handlers is worse than an answer that nobody wants.
+            if action.has_begun:
+                self._wanted_by_nobody(action, now_ns)
+                return 0
+        machine = action.object
         if engine.scheduler.withdraw(action):
             engine.endings.refuse(action, error, now_ns)
-        elif isinstance(action, ParkableAction):
-            action.taken_back = error  # it runs: if it is about to wait, it learns it afterwards
-        elif isinstance(action, MethodAction):
-            machine = action.object
-            if isinstance(machine, StateMachine) and action in machine._deferred:
-                self.drop(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
-            else:
-                action.cancel()  # it runs: if it is to await something, it learns it there
-                self._wanted_by_nobody(action, now_ns)
+        elif isinstance(action, MethodAction) and isinstance(machine, StateMachine) and action in machine._deferred:
+            self.drop(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
+        else:  # it runs: if it is about to wait, or to await something, it learns it there
+            if isinstance(action, ParkableAction):
+                action.taken_back = error
+            elif isinstance(action, MethodAction):
+                action.cancel()
+            self._wanted_by_nobody(action, now_ns)
         return 0
 
     def _wanted_by_nobody(self, action: Action, now_ns: int) -> None:

@@ -42,6 +42,10 @@ SELDOM_NS = 4_000_000
 SELDOM_OF_MAX_LATENCY = 1.25
 #: Looks without any running action before it goes to sleep until a worker has something to do.
 LOOKS_IDLE = 50
+#: Without the lead between two looks at the link, at the end of a backplane that was called. A lock that is let go and taken
+#: again at once is seldom given to who waits for it: workers waited for all 100 looks, 0.1 s in most trials, and with 50 us
+#: for one.
+GAP_S = 50e-6
 #: Descriptors that select() knows.
 FD_SETSIZE = 1024
 #: Heartbeats, also while asleep: the supervisor calls a backplane silent after several of these.
@@ -237,7 +241,7 @@ class Sentinel:
             0 if self._os_priority is None else self._os_priority.boosts_count,
             ready_count,
             progress_ns,
-            len(engine.endings.failing),
+            engine.endings.failing_count(),
         )
         if self._os_priority is not None:
             with engine.lead:
@@ -249,13 +253,24 @@ class Sentinel:
         directory = Directory.from_body(body["directory"])
         engine = self._engine
         with engine.lead:
-            for _ in range(STOP_LOOKS_MAX if engine.outgoing.ends(directory) else 0):
-                engine.drain(engine.clock.now_ns())  # what has ended may have answered before
-                if not engine.link.has_input():
-                    break
+            has_ended = engine.outgoing.ends(directory)
+        if has_ended:
+            self._read_on()
+        with engine.lead:
             engine.outgoing.update(directory, engine.clock.now_ns())
             engine.watch.notify()
         answer({}, None)
+
+    def _read_on(self) -> None:
+        """A backplane that was called has ended: it may have answered before. Workers go on between the looks."""
+        engine = self._engine
+        for _ in range(STOP_LOOKS_MAX):
+            with engine.lead:
+                engine.drain(engine.clock.now_ns())
+                if not engine.link.has_input():
+                    return
+                engine.watch.notify()
+            select.select((), (), (), GAP_S)
 
     def _move(self, body: Any, answer: Answer) -> None:
         try:

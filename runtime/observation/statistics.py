@@ -7,6 +7,7 @@ for each request: so the table is bounded, and what does not fit is counted toge
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .histogram import Histogram
@@ -27,7 +28,6 @@ class OperationStatistics:
         "cpu_ns",
         "error_count",
         "expired_count",
-        "failing_count",
         "name",
         "number",
         "refused_count",
@@ -53,8 +53,6 @@ class OperationStatistics:
         #: Throttled, or in the wrong state.
         self.refused_count = 0
         self.slow_count = 0
-        #: Of a timer: runs in a row that raised, up to now.
-        self.failing_count = 0
         #: How long a run lately takes, smoothed over about eight: what the workers expect of the next.
         self.typical_ns = 0
         #: How long a run lately goes on without a look whether there is something more urgent: all of it, or, where it looks
@@ -72,8 +70,11 @@ class OperationStatistics:
             ns = min(ns, known_ns + (max(known_ns, UNSEEN_MIN_NS) >> 2))
         self.unseen_ns = known_ns + ((ns - known_ns) >> 3) if known_ns else ns
 
-    def snapshot(self, *, with_buckets: bool = False) -> dict[str, Any]:
-        """As data for `status --stats`; with the histograms' buckets for who computes percentiles of an interval."""
+    def snapshot(self, *, with_buckets: bool = False, failing: int = 0) -> dict[str, Any]:
+        """As data for `status --stats`; with the histograms' buckets for who computes percentiles of an interval.
+
+        `failing`: runs in a row that raised, up to now, of a timer.
+        """
         return {
             "count": self.run.count,
             "errors": self.error_count,
@@ -81,7 +82,7 @@ class OperationStatistics:
             "cancelled": self.cancelled_count,
             "refused": self.refused_count,
             "slow": self.slow_count,
-            "failing": self.failing_count,
+            "failing": failing,
             "cpu_ms": round(self.cpu_ns / 1e6, 3),
             "wait": self.wait.summary(with_buckets=with_buckets),
             "run": self.run.summary(with_buckets=with_buckets),
@@ -104,7 +105,10 @@ class Statistics:
             found = self.operations[name] = OperationStatistics(name)
         return found
 
-    def snapshot(self, *, with_buckets: bool = False) -> dict[str, Any]:
-        """All accounts by name, those that did anything."""
+    def snapshot(self, failing: Mapping[str, int], *, with_buckets: bool = False) -> dict[str, Any]:
+        """All accounts by name, those that did anything. `failing`: of timers by name, runs in a row that raised."""
         accounts = sorted(self.operations.items())
-        return {name: account.snapshot(with_buckets=with_buckets) for name, account in accounts}
+        return {
+            name: account.snapshot(with_buckets=with_buckets, failing=failing.get(name, 0))
+            for name, account in accounts
+        }

@@ -27,6 +27,7 @@ class Timer:
         "account",
         "arguments",
         "due_ns",
+        "failed_count",
         "function",
         "interval_ns",
         "is_over",
@@ -57,6 +58,8 @@ class Timer:
         #: It will not fire (again): taken back, or a one-shot that has become an action.
         self.is_over = False
         self.skipped_count = 0
+        #: Runs in a row that raised, up to now; of one that is not over.
+        self.failed_count = 0
         #: Makes the action that it becomes, where that is not a run of `function`; None of it: nothing is to be done this time.
         #: Called with the lead. A repeating timer of this kind keeps its account, and whose action it is clears `is_pending`.
         self.make: Callable[[], Action | None] | None = None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import connect_async, exchange
+from appbackplane.transport import async_connecting, connect_async, exchange
 from appbackplane.transport.async_client import AsyncClient
 from appbackplane.transport.async_subscription import AsyncSubscription
 from appbackplane.transport.envelope import CANCEL, CAST
@@ -386,10 +386,43 @@ def test_a_route_that_is_newer_than_the_directory_is_found(stand_in: Any, run_di
         assert len(stand_in.wait_for_route("supervisor.directory")) == 2, "one when it connected"
         stand_in.hooks["query.newer"] = lambda envelope: envelope.body
         stand_in.version += 1
+        client._connecting._fetch_again_ns = 0  # as 0.1 s later
         await client.cast("query.newer")
         await other_thread(stand_in.wait_for_route, "query.newer")
         await ends_in(UnknownRoute, client.call("query.none"))
         await ends_in(UnknownRoute, client.cast("query.none"))
         assert await client.call("query.echo", n=1) == {"n": 1}
+
+    run(run_dir, act)
+
+
+def test_a_route_that_is_asked_for_again_and_again_does_not_load_the_supervisor(
+    stand_in: Any, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that calls what nobody serves had the directory sent a thousand times a second."""
+    monkeypatch.setattr(async_connecting, "FETCH_AGAIN_NS", 10**15)
+
+    async def act(client: AsyncClient) -> None:
+        for _ in range(5):
+            await ends_in(UnknownRoute, client.call("query.none"))
+            await ends_in(UnknownRoute, client.cast("query.none"))
+        assert await client.call("query.echo", n=1) == {"n": 1}
+        assert len(stand_in.wait_for_route("supervisor.directory")) == 2, "one when it connected"
+
+    run(run_dir, act)
+
+
+def test_a_client_that_is_closed_while_it_looks_for_a_route_says_so(stand_in: Any, run_dir: Path) -> None:
+    """By another task."""
+
+    async def act(client: AsyncClient) -> None:
+        asked = [asyncio.ensure_future(client.call("query.none")), asyncio.ensure_future(client.cast("query.none"))]
+        loop, closing = asyncio.get_running_loop(), asyncio.Event()
+        stand_in.before_directory = lambda: loop.call_soon_threadsafe(closing.set)
+        await closing.wait()
+        await client.close()
+        for each in asked:
+            with pytest.raises(Unavailable, match="the client is closed"):
+                await each
 
     run(run_dir, act)

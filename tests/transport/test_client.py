@@ -184,6 +184,7 @@ def test_a_route_that_is_not_known_costs_one_question_and_is_told(
     """Also where the supervisor does not answer."""
     ends_in(UnknownRoute, lambda: getattr(client, ask)("query.none"))
     assert len(stand_in.wait_for_route("supervisor.directory", 2)) == 2, "one when it connected"
+    client._calling._connecting._fetch_again_ns = 0  # as 0.1 s later
     monkeypatch.setattr(connecting, "FETCH_LIMIT_NS", 10_000_000)
     stand_in.is_silent = True
     heard_ns: list[int] = []
@@ -193,6 +194,31 @@ def test_a_route_that_is_not_known_costs_one_question_and_is_told(
     assert -asked.deadline - connecting.FETCH_LIMIT_NS <= heard_ns[0], "it waits so long, and not for its own deadline"
     stand_in.is_silent = False
     assert client.call("query.echo", n=1) == {"n": 1}
+
+
+@pytest.mark.parametrize("ask", ["call", "submit", "cast"])
+def test_a_route_that_is_asked_for_again_and_again_does_not_load_the_supervisor(
+    client: Client, stand_in: Any, ask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that calls what nobody serves had the directory sent a thousand times a second."""
+    monkeypatch.setattr(connecting, "FETCH_AGAIN_NS", 10**15)
+    for _ in range(5):
+        ends_in(UnknownRoute, lambda: getattr(client, ask)("query.none"))
+    assert client.call("query.echo", n=1) == {"n": 1}
+    assert len(stand_in.wait_for_route("supervisor.directory")) == 2, "one when it connected"
+
+
+@pytest.mark.parametrize("ask", ["call", "submit", "cast"])
+def test_a_client_that_is_closed_while_it_looks_for_a_route_says_so(client: Client, stand_in: Any, ask: str) -> None:
+    """By another thread, which has the lock meanwhile."""
+
+    def close() -> None:
+        wait_until(lambda: client._calling._waiting.is_led)
+        client.close()
+
+    stand_in.before_directory = close
+    with pytest.raises(Unavailable, match="the client is closed"):
+        getattr(client, ask)("query.none")
 
 
 @pytest.mark.parametrize("is_submitted", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from appbackplane.runtime import Component, StateMachine, every, operation, pause
+from appbackplane.runtime import AppObject, Component, StateMachine, every, operation, pause
 from appbackplane.runtime.execution.endings import FAILING_MIN
 from appbackplane.runtime.testing import VirtualBackplane
 
@@ -89,20 +89,79 @@ def test_what_was_never_begun_is_expired_and_no_error() -> None:
     assert told(backplane, "queue") == {"expired": 1}
 
 
+def failing(backplane: VirtualBackplane, name: str) -> tuple[int, int]:
+    """Timers that fail each time, and how often in a row the one of this name has failed."""
+    operations = backplane.backplane.statistics()["operations"]
+    return backplane.backplane.engine.endings.failing_count(), operations[name]["failing"]
+
+
 def test_a_timer_that_fails_each_time_is_known_until_it_does_well() -> None:
     """Nobody has called it, so nobody is told but the log."""
     clock = Clock()
     backplane = VirtualBackplane(clock)
-    endings = backplane.backplane.engine.endings
     backplane.advance(FAILING_MIN - 0.5)
-    assert endings.failing == set(), "it may be an accident"
+    assert failing(backplane, "clock.tick") == (0, FAILING_MIN - 1), "it may be an accident"
     backplane.advance(1)
-    assert endings.failing == {"clock.tick"}
-    assert backplane.backplane.engine.statistics.of("clock.tick").snapshot()["failing"] == FAILING_MIN
+    assert failing(backplane, "clock.tick") == (1, FAILING_MIN)
     clock.is_mended = True
     backplane.advance(1)
-    assert endings.failing == set()
-    assert backplane.backplane.engine.statistics.of("clock.tick").snapshot()["failing"] == 0
+    assert failing(backplane, "clock.tick") == (0, 0)
+
+
+class Lamp(AppObject):
+    """One of several."""
+
+    def __init__(self, *, is_broken: bool) -> None:
+        self.is_broken = is_broken
+
+    @every(1.0)
+    def glow(self) -> None:
+        """Each second."""
+        if self.is_broken:
+            raise ValueError("dark")
+
+    @operation()
+    def flash(self) -> None:
+        """Three times, once each."""
+        for _ in range(FAILING_MIN):
+            self.after(0.1, self.glow_once)
+
+    def glow_once(self) -> None:
+        raise ValueError("dark")
+
+
+class Street(Component):
+    """Ten lamps, the second of which is broken."""
+
+    def setup(self) -> None:
+        self.lamps = [Lamp(is_broken=number == 1) for number in range(10)]
+        for number, lamp in enumerate(self.lamps):
+            self.add(lamp, key=str(number))
+
+
+def test_of_many_objects_that_one_timer_fails_is_known() -> None:
+    """Those of the others do well in between."""
+    backplane = VirtualBackplane(Street())
+    backplane.advance(5.5)
+    assert failing(backplane, "street.glow") == (1, 5)
+
+
+def test_what_was_set_once_and_failed_is_no_timer_that_fails_each_time() -> None:
+    """It does not come back: it would be named for ever."""
+    backplane = VirtualBackplane(Street())
+    backplane.call("street.flash", key="0").result()
+    backplane.advance(0.5)
+    assert not backplane.backplane.engine.endings._failing, "thousands of them may come between two looks"
+    assert failing(backplane, "street.glow_once") == (0, 0)
+
+
+def test_a_timer_of_an_object_that_was_removed_fails_no_more() -> None:
+    """It would be named for ever."""
+    street = Street()
+    backplane = VirtualBackplane(street)
+    backplane.advance(5.5)
+    street.remove(street.lamps[1])
+    assert failing(backplane, "street.glow") == (0, 0)
 
 
 def test_what_an_operation_raises_is_its_error() -> None:

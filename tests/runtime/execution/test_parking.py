@@ -9,6 +9,7 @@ import pytest
 from appbackplane.runtime import Action, AppObject, Component, Outcome
 from appbackplane.runtime.objects.action import ParkableAction
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.envelope import BOOST, CANCEL, Envelope
 from appbackplane.transport.errors import FailedPrecondition
 
 
@@ -37,6 +38,14 @@ class Guest(ParkableAction):
 
     def waits_for(self) -> Sequence[Action]:
         return self.in_the_way
+
+
+class Begun(Guest):
+    """Has done a part of its work when it waits."""
+
+    @property
+    def has_begun(self) -> bool:
+        return self.runs > 0
 
 
 class Plain(Action):
@@ -123,3 +132,65 @@ def test_only_what_can_be_resumed_may_wait(backplane: VirtualBackplane, house: H
     house.post(action)
     backplane.run_until_idle()
     assert isinstance(action.error, TypeError) and "expected Outcome.DONE or YIELDED" in str(action.error)
+
+
+CALLER = b"caller"
+
+
+def hear(backplane: VirtualBackplane, *envelopes: Envelope) -> None:
+    """From who called."""
+    for envelope in envelopes:
+        backplane.backplane.engine.hear(CALLER, envelope, backplane.clock.now_ns())
+
+
+def accept(backplane: VirtualBackplane, action: Action) -> None:
+    """It is what `CALLER` called."""
+    action.peer, action.call_id = CALLER, 1
+    backplane.backplane.engine.intake.accepted[CALLER, 1] = action
+
+
+def test_what_waits_for_nobody_any_more_falls_back(backplane: VirtualBackplane, house: House) -> None:
+    """Half of it is done, so it goes on; but no longer as urgently as its caller had waited, nor do those in its way."""
+    holder, guest = Guest(house.things[1], "holder", 7), Begun(house.things[0], "guest", 6)
+    guest.in_the_way = [holder]
+    accept(backplane, guest)
+    house.post(holder)
+    house.post(guest)
+    backplane.run_until_idle()
+    hear(backplane, Envelope(BOOST, 1, 0))
+    assert (guest.priority, holder.priority) == (0, 0)
+    hear(backplane, Envelope(CANCEL, 1))
+    assert (guest.priority, guest.priority_own, holder.priority) == (6, 6, 7)
+
+
+def hurry_and_take_back(action: Action) -> None:
+    """What its caller does while it runs."""
+    component = action.object._component
+    assert component is not None
+    for envelope in (Envelope(BOOST, 1, 0), Envelope(CANCEL, 1)):
+        component._host._engine.hear(CALLER, envelope, 0)
+
+
+class Patient(Guest):
+    def run(self) -> Outcome:
+        hurry_and_take_back(self)
+        return super().run()
+
+
+class Hurried(Action):
+    def run(self) -> Outcome:
+        hurry_and_take_back(self)
+        self.peer = None  # nobody is told
+        return Outcome.DONE
+
+
+@pytest.mark.parametrize("kind", [Patient, Hurried])
+def test_what_runs_for_nobody_any_more_falls_back(
+    backplane: VirtualBackplane, house: House, kind: type[Action]
+) -> None:
+    """Else whatever it waits for next is hurried for nobody, and its thread is."""
+    action = kind(house.things[0], "action", 6)
+    accept(backplane, action)
+    house.post(action)
+    backplane.run_until_idle()
+    assert (action.priority, action.priority_own) == (6, 6)

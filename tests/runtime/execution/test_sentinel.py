@@ -5,11 +5,20 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
+import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from appbackplane.runtime.execution.sentinel import waiting
+from appbackplane.runtime import Component, operation
+from appbackplane.runtime.execution import sentinel as module
+from appbackplane.runtime.execution.sentinel import Sentinel, waiting
+from appbackplane.runtime.testing import MemoryLink, VirtualBackplane
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.link import Link
+from tests.waiting import LIMIT_S
 
 #: Above what select() knows.
 FD_HIGH = 1_500
@@ -43,3 +52,57 @@ def test_it_waits_for_any_descriptor(high_fd: int, pause_ns: int) -> None:
             os.eventfd_read(fds[-1])
     finally:
         os.close(low_fd)
+
+
+class Reader(Component):
+    @operation()
+    async def ask(self) -> Any:
+        return await self.call("oracle.answer")
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[tuple[VirtualBackplane, Sentinel]]:
+    """It has called somebody outside."""
+    backplane = VirtualBackplane(Reader(), outside=("oracle.answer",))
+    backplane.call("reader.ask")
+    backplane.run_until_idle()
+    told = backplane.backplane
+    sentinel = Sentinel(
+        told.engine, Link("control"), tmp_path, lifeline_fd=None, slot=None,
+        statistics=told.statistics, why=told.why, configure=told.configure,
+    )  # fmt: skip
+    yield backplane, sentinel
+    sentinel.close()
+
+
+def test_workers_go_on_while_the_last_answers_of_one_that_has_ended_are_read(
+    reader: tuple[VirtualBackplane, Sentinel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lead was held for all the looks, up to 0.1 s, and with it every worker."""
+    backplane, sentinel = reader
+    engine = backplane.backplane.engine
+    order: list[str] = []
+    had_lead = threading.Event()
+
+    def work() -> None:
+        with engine.lead:
+            order.append("worker")
+        had_lead.set()
+
+    worker = threading.Thread(target=work)
+
+    def has_input(link: MemoryLink) -> bool:
+        order.append("look")
+        if worker.ident is None:
+            worker.start()
+        return len(order) < 4
+
+    monkeypatch.setattr(MemoryLink, "has_input", has_input)
+    monkeypatch.setattr(module.select, "select", lambda *_: had_lead.wait(LIMIT_S))
+    engine.outgoing.hearers.append(lambda: order.append("directory"))
+    answers: list[Any] = []
+    ended = Directory("test", engine.outgoing.directory.version + 1)
+    sentinel._directory({"directory": ended.to_body()}, lambda result, error: answers.append((result, error)))
+    worker.join(LIMIT_S)
+    assert order == ["look", "worker", "look", "look", "directory"]
+    assert answers == [({}, None)]
