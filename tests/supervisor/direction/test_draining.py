@@ -273,7 +273,7 @@ def test_so_is_it_of_one_that_was_killed_at_its_limit() -> None:
 
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_down_does_not_tell_what_an_earlier_order_has_cut_off(deaths: int) -> None:
-    """Of a backplane that had died since, and that is being started again, or waits for that: who restarted it had been told."""
+    """Of a backplane that had died since, and is being started again or waits for that. Whoever restarted it had been told."""
     world = up_world()
     world.order_restart("third")
     world.finish_draining("third", running=("top.dig",))
