@@ -1,4 +1,7 @@
-"""why: the chain of reasons why a call or an object waits, across backplanes. Without a name, of what has been outstanding longest."""
+"""why: the chain of reasons why a call or an object waits, across backplanes.
+
+Without a name: of what has been outstanding longest, running work included.
+"""
 
 from __future__ import annotations
 
