@@ -74,8 +74,10 @@ class Delivery(Holding):
         assert self.waits_on is None, "resumed without what it waits for"
         if self.message is None:
             assert self.handle is not None
-            if self.handle.lock is not None and not self.held and not self.take(self._to_keep()):
-                return WAITING
+            if self.handle.lock is not None and not self.held:
+                self.kept = self._to_keep()
+                if not self.take(self.kept):
+                    return WAITING
             self.waited_from_ns = 0  # no handler's
             if not self._resolve():
                 return DONE
@@ -83,7 +85,8 @@ class Delivery(Holding):
         if entries is None:
             served = self.served
             entries = self.entries = served.entries
-            if served.has_accessor or self.handle is not None:
+            # Not asked again: for a place among accessors, which comes first, the lock of its source would have to go back.
+            if served.has_accessor and not self.kept:
                 self.kept = self._to_keep()
             if served.is_eavesdropped:
                 assert self.message is not None

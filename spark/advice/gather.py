@@ -75,7 +75,7 @@ def _gathered(survey: Survey, window_max: int) -> Gathered:
         places = [piece for piece, first, last in survey.places if first < end_ns and last >= begin_ns]
         for actions in read_all(places, _FIELDS, Found()):  # what is damaged has been counted
             header = actions.header
-            if header is not None and (header.node, header.backplane) == whose and header.limits == survey.limits:
+            if header is not None and (header.node, header.backplane) == whose and survey.is_under(header.limits):
                 arrival = actions["start"] - actions["wait"]
                 yield actions.where((arrival >= begin_ns) & (arrival < end_ns))
 

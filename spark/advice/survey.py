@@ -51,6 +51,15 @@ class Survey(msgspec.Struct):
         """Actions in all."""
         return sum(self.counts.values())
 
+    def is_under(self, limits: dict[str, Any]) -> bool:
+        """Whether these are its limits, as far as they are compared."""
+        return _compared(limits) == _compared(self.limits)
+
+    def see_limits(self, limits: dict[str, Any], limits_ns: int) -> None:
+        """It has had these, too, since `limits_ns`; the latest count."""
+        if limits_ns >= self.limits_ns:
+            self.limits, self.limits_ns = limits, limits_ns
+
     def add_actions(self, piece: Piece, actions: Actions) -> None:
         """Some records of a piece."""
         arrival = actions["start"] - actions["wait"]
@@ -75,7 +84,7 @@ class Survey(msgspec.Struct):
         _add(self.waited, other.waited)
         self._bound()
         self.places += other.places
-        self.limits_ns = max(self.limits_ns, other.limits_ns)
+        self.see_limits(other.limits, other.limits_ns)
 
     def window(self, window_max: int) -> tuple[int, int]:
         """[begin, end) of the stretch with at most so many actions, or of the slice, in which was waited most."""
@@ -124,10 +133,10 @@ def surveyed(read: Iterable[tuple[Piece, Actions]], slice_ns: int = SLICE_NS) ->
         header = actions.header
         if header is None or not len(actions):
             continue
-        key = (header.node, header.backplane, _packed(header.limits))
+        key = (header.node, header.backplane, _compared(header.limits))
         if key not in found:
             found[key] = Survey(header.node, header.backplane, header.limits, header.created_ns, slice_ns)
-        found[key].limits_ns = max(found[key].limits_ns, header.created_ns)
+        found[key].see_limits(header.limits, header.created_ns)
         found[key].add_actions(piece, actions)
     return list(found.values())
 
@@ -136,7 +145,7 @@ def latest(several: Iterable[Survey]) -> list[Survey]:
     """Added up, and of each backplane the one under its latest limits: before, it was another system. Sorted by name."""
     found: dict[tuple[str, str, bytes], Survey] = {}
     for survey in several:
-        key = (survey.node, survey.backplane, _packed(survey.limits))
+        key = (survey.node, survey.backplane, _compared(survey.limits))
         if key in found:
             found[key].add(survey)
         else:
@@ -155,7 +164,10 @@ def slice_for(first_ns: int, last_ns: int) -> int:
     return slice_ns
 
 
-def _packed(limits: dict[str, Any]) -> bytes:
+def _compared(limits: dict[str, Any]) -> bytes:
+    """Equal for limits under which it is one system. Threads of others (`executed_by`) change with their cluster."""
+    if "executed_by" in limits:
+        limits = {name: limit for name, limit in limits.items() if name != "threads"}
     return msgspec.json.encode(limits, order="deterministic")
 
 

@@ -1,4 +1,7 @@
-"""why: the chain of reasons why a call or an object waits, across backplanes. Without a name, of the longest wait."""
+"""why: the chain of reasons why a call or an object waits, across backplanes.
+
+Without a name: of what has been outstanding longest, running work included.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ TIMEOUT_S = 10.0
 @json_option
 @debug_option
 def command(asked: str | None, system: str | None, stack: bool, as_json: bool) -> None:
-    """Tell why NAME waits: an object, a call, or the oldest call of a route. Default: what waits longest in the system."""
+    """Tell why NAME waits: an object, a call, or the oldest call of a route. Default: what has been outstanding longest."""
     location = find(system)
     if asked is None:
         longest = _longest(ask(location, "supervisor.status", {"statistics": True}))
@@ -44,7 +47,7 @@ def command(asked: str | None, system: str | None, stack: bool, as_json: bool) -
 
 
 def _longest(answer: dict[str, Any]) -> str | None:
-    """The call or the object that has waited longest, of those that its backplanes name; None: nothing waits."""
+    """The call or the object that has been outstanding longest, running work included, of those that its backplanes name."""
     waits: list[tuple[float, str]] = []
     for backplane in answer["backplanes"]:
         oldest = (backplane["statistics"] or {}).get("oldest", {})
@@ -57,7 +60,7 @@ def _tell_nothing(*, as_json: bool) -> None:
     if as_json:
         show.as_json({"steps": []})
     else:
-        click.echo("nothing waits")
+        click.echo("nothing is outstanding")
 
 
 def _heading(step: dict[str, Any]) -> str:

@@ -126,11 +126,14 @@ class Child:
 
     @property
     def problem(self) -> str | None:
-        """Why it does not do its part in a system that is up; None: it does, or nobody wants it back (restart.type)."""
+        """Why it does not do its part in a system that is up; None: it does, nobody wants it back (restart.type), or hooks of
+        it have failed, which is told of each (movement.py).
+        """
         if self.phase is Phase.FAILED:
             return self.reason
-        is_missed = self.has_died and self.phase is not Phase.ENDED
-        return f"{self.reason}; it is being started again" if is_missed else None
+        if not self.has_died or self.failures or self.phase is Phase.ENDED:
+            return None
+        return f"{self.reason}; {'it is not up again yet' if self.is_movable else 'it is being started again'}"
 
     @property
     def is_in_service(self) -> bool:

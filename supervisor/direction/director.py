@@ -294,6 +294,7 @@ class Director:
         self.movement.refuse_orders()
         self._effects += self.restarts.refuse_all()
         for child in self.children.values():
+            draining.order(child)
             if child.phase is Phase.WAITING:
                 child.enter(Phase.DOWN, now_ns)
             elif child.phase is Phase.STARTING:
@@ -301,7 +302,6 @@ class Director:
             elif child.phase is Phase.KILLED:
                 child.deadline_ns = now_ns + KILL_LIMIT_NS
             else:
-                draining.order(child)
                 self._limit_hooks(child, now_ns)
 
     def _limit_hooks(self, child: Child, now_ns: int) -> None:

@@ -26,7 +26,7 @@ _SERVING = (ModuleState.PRIMARY, ModuleState.SECONDARY)
 
 
 def order(child: Child) -> None:
-    """It is to go down. What has nothing to finish, or is at it already, is left alone."""
+    """Have it go down, and forget what an earlier order cut off. One that is being drained already goes on with that."""
     if child.drain is not Drain.NONE:
         return
     child.unfinished = []

@@ -38,11 +38,13 @@ def registration_of(code: int, printed: bytes, errors: bytes) -> Registration:
 
 
 class Printed:
-    """The last bytes that a process has written to one pipe. Never blocks."""
+    """The last `PRINTED_BYTES_MAX` that a process has written to one pipe. Never blocks."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
-        self.fd, self.data = fd, b""
+        self.fd = fd
+        #: Trimmed when it is twice as long as it may be: each byte is moved once, however much comes.
+        self._data = bytearray()
 
     def read(self) -> bool:
         """Take what has come. False: there will be no more."""
@@ -50,16 +52,19 @@ class Printed:
             data = os.read(self.fd, READ_BYTES)
         except BlockingIOError:
             return True
-        self.data = (self.data + data)[-PRINTED_BYTES_MAX:]
+        self._data += data
+        if len(self._data) >= 2 * PRINTED_BYTES_MAX:
+            del self._data[:-PRINTED_BYTES_MAX]
         return bool(data)
 
     def finish(self) -> bytes:
         """All that is left, once the process has ended; others that have the pipe are not waited for."""
-        size = -1
-        while size != len(self.data):
-            size = len(self.data)
+        for _ in range(PRINTED_BYTES_MAX // READ_BYTES):  # they may write there for ever
+            size = len(self._data)
             self.read()
-        return self.data
+            if len(self._data) == size:
+                break
+        return bytes(self._data[-PRINTED_BYTES_MAX:])
 
 
 class Describing:

@@ -203,8 +203,12 @@ def _make_private(path: Path) -> None:
         raise FailedPrecondition(f"run directory {path} is not a folder of yours: choose another [system] run_dir")
     if found.st_mode & 0o077:
         raise FailedPrecondition(f"run directory {path} is open to others: chmod 700 {path}")
-    above = path.parent.stat()
-    if above.st_uid not in (0, os.getuid()) or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
+    above, entry = (
+        path.parent.stat(),
+        path.parent.lstat(),
+    )  # two, where it is a link: whose owner may let it lead elsewhere
+    is_owned = {above.st_uid, entry.st_uid} <= {0, os.getuid()}
+    if not is_owned or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
         raise FailedPrecondition(
             f"{path.parent}, which holds the run directory, can be changed by others: choose another"
         )

@@ -115,8 +115,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "any number of messages wait in accessors",
-            "            if served.has_accessor or self.handle is not None:",
-            "            if self.handle is not None:",
+            "            if served.has_accessor and not self.kept:",
+            "            if False:",
+        ),
+        (
+            "the lock of a source goes back in the middle of its message",
+            "            if served.has_accessor and not self.kept:",
+            "            if served.has_accessor:",
         ),
     ),
     *mutations(

@@ -388,11 +388,14 @@ def test_status_names_what_hangs(
     system.wait_down()
 
 
-def test_why_without_a_name_is_about_the_longest_wait(folder: Path, start: Callable[..., RunningSystem]) -> None:
-    """Who asks why all is slow does not know a name yet."""
+def test_why_without_a_name_is_about_what_has_been_outstanding_longest(
+    folder: Path, start: Callable[..., RunningSystem]
+) -> None:
+    """Who asks why all is slow does not know a name yet. What runs counts, too, and the help says so."""
+    assert "Default: what has been outstanding longest" in " ".join(run("why", "--help").stdout.split())
     system = start(module=HOLDS)
     system.wait_up()
-    wait_until(lambda: run("why").stdout == "nothing waits\n")
+    wait_until(lambda: run("why").stdout == "nothing is outstanding\n")
     with connect(folder / "run") as client:
         os.mkfifo(folder / "now")  # to read it waits for a writer
         held = client.submit("index.hold", until=str(folder / "now"))

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.dispatcher import Accessor, DataProtector, Dispatcher, Handle, Message, message
+from appbackplane.runtime.dispatcher.locking import Lock
+from appbackplane.runtime.dispatcher.registrations import Registrations
 from appbackplane.runtime.execution.current import current
 from appbackplane.runtime.execution.draining import Draining
 from appbackplane.runtime.execution.host import EngineHost
@@ -72,6 +74,11 @@ class OneThenTwo(Step):
 
 @message(category=70, id=7, key="name")
 class ReachForOne(Step):
+    pass
+
+
+@message(category=70, id=8)
+class RegisterLate(Step):
     pass
 
 
@@ -455,6 +462,53 @@ def test_a_handle_that_cannot_be_let_go_of_leaves_no_ghost(house: House, backpla
     assert house.order == ["holds one", "next"]
     assert [str(house.failures.pop())] == ["it is gone"], "somebody is told"
     assert_nothing_is_left(house, backplane)
+
+
+class LateHouse(House):
+    """A handler with an accessor is registered by a message."""
+
+    def setup(self) -> None:
+        super().setup()
+
+        def reach(message: UseNothing, one: Accessor[One]) -> None:
+            self.order.append(f"{message.name} has reached")
+
+        def register_late(message: RegisterLate, registrations: Registrations) -> None:
+            registrations.register(reach, DataProtector(One("another")).accessor)
+
+        self.register(register_late, self.registrations)
+
+
+def test_the_lock_of_a_source_is_kept_though_a_handler_with_an_accessor_is_registered_meanwhile() -> None:
+    """Another message of the source came in between, which may reuse the memory that this one lies in."""
+    house = LateHouse()
+    backplane = VirtualBackplane(house)
+    source = Lock((-1, 0, 0), "the source")
+
+    class Made(Handle):
+        def __init__(self, name: str, then: Callable[[], None] = _nothing) -> None:
+            super().__init__(UseNothing.__message__, lock=source)
+            self.name, self.then = name, then
+
+        def resolve(self) -> Message:
+            house.order.append(f"{self.name} is resolved")
+            self.then()
+            return UseNothing(self.name)
+
+        def release(self) -> None:
+            house.order.append(f"{self.name} is released")
+
+    def while_it_is_resolved() -> None:
+        house.dispatch(Made("second"))
+        house.dispatch(RegisterLate("reach"))
+        meanwhile(backplane)
+
+    _ = backplane.backplane
+    house.dispatch(Made("first", while_it_is_resolved))
+    backplane.run_until_idle()
+    steps = ("{} is resolved", "{}", "{} has reached", "{} is released")
+    assert house.order == [step.format(name) for name in ("first", "second") for step in steps]
+    assert house.failures == []
 
 
 def assert_nothing_is_left(house: House, backplane: VirtualBackplane) -> None:

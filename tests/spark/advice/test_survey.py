@@ -56,6 +56,19 @@ def test_parts_add_up_to_the_whole(tmp_path: Path, tasks: int) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_what_others_execute_is_one_system_however_large_their_cluster_is(tmp_path: Path, tasks: int) -> None:
+    """Its threads come and go by the minute, and all that was recorded before the last change was left out of the advice."""
+    for number, threads in enumerate((None, 4, 2), start=1):
+        start = EPOCH_NS + (number * 100 + np.arange(100)) * 10 * MS
+        limits = {"executed_by": "spark"} | ({} if threads is None else {"threads": threads})
+        recorded(tmp_path, {"start": start, "wait": 0, "run": MS, "took": MS}, number, "desk.spark",
+                 limits=limits, created_ns=EPOCH_NS + number)  # fmt: skip
+    several = pieces(tmp_path)
+    (found,) = windows(latest([each for first in range(tasks) for each in surveyed(read_of(several[first::tasks]))]))
+    assert (found.recorded_count, len(found.load), found.setting.threads) == (300, 300, 2)
+
+
 def test_tasks_make_it(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver of a cluster that has recorded for a month would read for hours, while the cluster waits for it."""
     from appbackplane.spark.frames import pieces_frame

@@ -271,6 +271,21 @@ def test_so_is_it_of_one_that_was_killed_at_its_limit() -> None:
     assert told.result["unfinished"] == ["backplane 'third': did not stop within 10 s: killed"]
 
 
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_down_does_not_tell_what_an_earlier_order_has_cut_off(deaths: int) -> None:
+    """Of a backplane that had died since, and is being started again or waits for that. Whoever restarted it had been told."""
+    world = up_world()
+    world.order_restart("third")
+    world.finish_draining("third", running=("top.dig",))
+    world.do_what_is_asked()
+    for _ in range(deaths):
+        world.die("third", -9)
+    assert world.director.children["third"].phase is (Phase.STARTING, Phase.WAITING)[deaths - 1]
+    world.order_down()
+    world.do_what_is_asked()
+    assert draining.unfinished(world.director.children.values()) == []
+
+
 @pytest.mark.parametrize("on_give_up", ["shutdown", "down"])
 def test_the_order_holds_across_one_that_is_gone(on_give_up: str) -> None:
     """Whoever needs what is gone goes before what that needed. The base went first, while the top still worked on it."""

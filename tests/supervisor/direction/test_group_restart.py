@@ -124,6 +124,19 @@ def test_while_one_is_missing_the_system_is_degraded() -> None:
         assert state(world.director) == "up"
 
 
+def test_one_that_is_back_is_not_said_to_be_started_again() -> None:
+    """Its hook had failed, and `status` said for ever that its process was being started."""
+    world = up_world()
+    world.die("first", -9)
+    world.register("first")
+    (problem,) = world.director.movement.problems()
+    assert problem == "backplane 'first': killed by signal 9: its last line; it is not up again yet"
+    world.finish_hook("first", "base", is_well=False)
+    (problem,) = world.director.movement.problems()
+    assert problem.startswith("backplane 'first': component 'base' did not become initializing: it raised")
+    assert state(world.director) == "degraded"
+
+
 @pytest.mark.parametrize("type", ["temporary", "transient"])
 def test_one_that_nobody_wants_back_is_not_missing(type: str) -> None:
     """It has failed in nothing."""

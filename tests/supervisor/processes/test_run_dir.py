@@ -124,6 +124,20 @@ def test_another_users_folder_is_refused(tmp_path: Path) -> None:
         RunDir(path, "demo")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a link away")
+def test_a_run_directory_below_another_users_link_is_refused(tmp_path: Path) -> None:
+    """It leads to a folder of ours today, and to one of his once the supervisor runs."""
+    (tmp_path / "ours").mkdir(mode=0o700)
+    link = tmp_path / "appbackplane-0"
+    link.symlink_to(tmp_path / "ours")
+    RunDir(link / "run", "demo").close()
+    os.chown(link, 12_345, -1, follow_symlinks=False)
+    with pytest.raises(
+        FailedPrecondition, match="appbackplane-0, which holds the run directory, can be changed by others"
+    ):
+        RunDir(link / "run", "demo")
+
+
 def test_one_that_is_killed_before_it_has_cleaned_up_forgets_nothing(tmp_path: Path) -> None:
     """The third must end what the first has left, or nobody ever does."""
     path = tmp_path / "run"
