@@ -44,7 +44,7 @@ DOERS = (
     "transport.async_subscription", "transport.async_room", "transport.connecting",
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
-    "transport.security.endless", "transport.security.headroom", "transport.ways", "transport.remote.remote_link",
+    "transport.security.headroom", "transport.ways", "transport.remote.remote_link",
     "transport.remote.target", "transport.remote.visitors", "supervisor.live.window",
 )  # fmt: skip
 

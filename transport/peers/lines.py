@@ -250,7 +250,7 @@ class Lines:
         if now_ns - self._sweep_ns >= SWEEP_NS:
             self._sweep_ns = now_ns
             self._unfinished.update(self._at_the_door)  # what was refused is summed up when it is time, too
-            self._roll.sweep(self._doorstep.due(now_ns), self._doorstep.waiting)
+            self._roll.sweep(now_ns, self._doorstep.due(now_ns), self._doorstep.waiting)
             self._leave_untrusted()
             self._leave_talkers()
         lost, self._lost = self._lost, []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import socket as sockets
+import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,16 +19,19 @@ from typing import Any, Final
 import zmq
 
 from ..errors import FailedPrecondition
-from .endless import Endless
+from .endless import Brought, Endless, Ends
 from .gatekeeper import Gatekeeper
 from .ring import Holder, Ring
 
 #: Connections of one key at a time. A node has one a class of urgency, and each program that is a client of another host one:
 #: the programs of one host, and those connections that have just ended. It keeps one key from taking the descriptors of all.
 CONNECTIONS_OF_KEY_MAX: Final = 64
-#: Who never comes to an end is looked for in one sweep of so many, once a second: it costs some 5 us a connection, of which
-#: a node among 64 has 126.
-SWEEPS_A_LOOK: Final = 10
+#: Between two looks for messages without an end. A look costs 7 us a connection, of which a node among 64 has 126. What a key
+#: can send in that time is in memory, beyond its bound.
+LOOK_NS: Final = 500_000_000
+#: Of `struct tcp_info` (Linux) so much, and where in it is how many bytes were received.
+_INFO_BYTES: Final = 136
+_BYTES_RECEIVED: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class Connection:
     user_id: str
     admission: int
     #: Its two ends, by which it is known again; None: it has ended, as far as is known.
-    ends: tuple[Any, Any] | None
+    ends: Ends | None
 
 
 class Roll:
@@ -57,7 +61,7 @@ class Roll:
         self._connections: dict[int, Connection] = {}  # by descriptor: no more than a process may have
         self._swept: Ring | None = None
         self._endless = Endless()
-        self._sweeps_count = 0
+        self._looked_ns = 0
         #: Frames refused, as their key is not trusted (any more) or has too many connections; and connections ended.
         self.refused_count = self.cut_count = 0
 
@@ -74,7 +78,7 @@ class Roll:
         is_new = known is None or known.user_id != user_id or known.admission != admission
         if is_new:
             self._note(fd, user_id, admission)
-        self._endless.spoke(fd)
+        self._endless.took(fd, len(frame))
         holder = self._keyring.ring.of_user_id(user_id)
         if holder is None or (is_new and self._is_one_too_many(user_id)):
             self.refused_count += 1
@@ -82,7 +86,7 @@ class Roll:
             return None
         return holder
 
-    def sweep(self, due: Iterable[int] = (), waiting: Iterable[int] = ()) -> list[str]:
+    def sweep(self, now_ns: int, due: Iterable[int] = (), waiting: Iterable[int] = ()) -> list[str]:
         """Read the ring again, and end the connections of those who are not trusted any more, of those who are silent, too.
 
         `due`: descriptors of those who have had their time to speak (doorstep.py). Who has not is hung up on: he has a key, but
@@ -91,9 +95,9 @@ class Roll:
         """
         for fd in due:
             self._end_if_silent(fd)
-        self._sweeps_count += 1
-        if self._sweeps_count % SWEEPS_A_LOOK == 0:
-            self._end_endless(waiting)
+        if now_ns - self._looked_ns >= LOOK_NS:
+            self._end_endless(waiting, now_ns - self._looked_ns)
+            self._looked_ns = now_ns
         self._keyring.refresh()
         ring = self._keyring.ring
         if ring is self._swept:
@@ -106,10 +110,12 @@ class Roll:
         return sorted({one.user_id for one in gone.values()})
 
     def _note(self, fd: int, user_id: str, admission: int) -> None:
-        self._connections.pop(fd, None)
-        self._endless.begins(fd)
+        before = self._connections.pop(fd, None)
         with held(fd) as connection:
-            self._connections[fd] = Connection(user_id, admission, ends_of(connection))
+            ends = ends_of(connection)
+        if before is None or before.ends != ends:
+            self._endless.begins(fd, ends)
+        self._connections[fd] = Connection(user_id, admission, ends)
 
     def _is_one_too_many(self, user_id: str) -> bool:
         """Those that have ended are forgotten first."""
@@ -130,17 +136,22 @@ class Roll:
             self._connections[fd] = Connection("", 0, ends)
             self._cut(fd)
 
-    def _end_endless(self, waiting: Iterable[int]) -> None:
+    def _end_endless(self, waiting: Iterable[int], elapsed_ns: int) -> None:
         known = {fd for fd, one in self._connections.items() if one.ends is not None}
-        looked = known.union(waiting)
-        for fd in looked:
+        for fd in self._endless.look([*self._brought(known.union(waiting))], elapsed_ns):
+            self._end_if_silent(fd)
+            self._cut(fd)
+
+    def _brought(self, fds: Iterable[int]) -> Iterator[Brought]:
+        for fd in fds:
             with held(fd) as connection:
-                is_endless = connection is not None and self._endless.is_one(fd, connection)
-            if is_endless and fd in known:
-                self._cut(fd)
-            elif is_endless:
-                self._end_if_silent(fd)
-        self._endless.looked(looked)
+                ends = ends_of(connection)
+                if connection is None or ends is None:
+                    continue
+                received = _received(connection)
+            known = self._connections.get(fd)
+            user_id = "" if known is None or known.ends != ends else known.user_id
+            yield Brought(fd, user_id, ends, received)
 
     def _cut(self, fd: int) -> None:
         was = self._connections.get(fd)
@@ -173,9 +184,21 @@ def held(fd: int) -> Iterator[sockets.socket | None]:
         yield connection
 
 
-def ends_of(connection: sockets.socket | None) -> tuple[Any, Any] | None:
+def ends_of(connection: sockets.socket | None) -> Ends | None:
     """Ours and theirs; None: it is not, or no longer, connected."""
     try:
         return None if connection is None else (connection.getsockname(), connection.getpeername())
     except OSError:
         return None
+
+
+def _received(connection: sockets.socket) -> int:
+    """All bytes of this connection that the kernel has received."""
+    try:
+        info = connection.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_INFO, _INFO_BYTES)
+    except OSError:  # not TCP: a descriptor that is something else by now
+        return 0
+    if len(info) < _INFO_BYTES:  # an old kernel (before 4.1) does not say
+        return 0
+    (received,) = struct.unpack_from("=Q", info, _BYTES_RECEIVED)
+    return int(received)

@@ -113,7 +113,8 @@ class House:
             is_more = gatekeeper.answer(time.monotonic_ns()) if gatekeeper is not None else False
             is_more |= doorstep.look(time.monotonic_ns()) if doorstep is not None else False
             if self.roll is not None:
-                self.roll.sweep(doorstep.due(time.monotonic_ns()) if doorstep is not None else ())
+                now_ns = time.monotonic_ns()
+                self.roll.sweep(now_ns, doorstep.due(now_ns) if doorstep is not None else ())
             is_more |= self._echo()
             if any(fd == self._stop_fd for fd, _ in poll.poll(0 if is_more else SWEEP_MS)):
                 return

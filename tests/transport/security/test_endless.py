@@ -1,4 +1,4 @@
-"""Who sends and never comes to the end of a message is cut off; who has much to say is not."""
+"""Bytes that are not taken in as messages are bounded for all connections of a key; who has much to say is not hung up on."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from pathlib import Path
 import pytest
 import zmq
 
-from appbackplane.transport.security import endless, links, roll
+from appbackplane.transport.security import endless, links
 from appbackplane.transport.security.doorstep import Doorstep
+from appbackplane.transport.security.endless import Brought, Endless
 from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.keys import PublicKey
-from appbackplane.transport.security.roll import Roll
+from appbackplane.transport.security.roll import LOOK_NS, Roll
 from tests.waiting import Limit
 
 from .house import LIMIT_S, Guest, House, wait_for
 
 BYTES_MAX = 1 << 20
 LARGE = bytes(2 << 20)
+#: Two of them are beyond the bound, and one is not.
+BELOW = bytes(BYTES_MAX * 3 // 4)
+SECOND_NS = 1_000_000_000
 
 
 class Door:
@@ -38,6 +42,7 @@ class Door:
         self.port = int(links.bind(self.socket, "tcp://127.0.0.1:0").rpartition(":")[2])
         self.doorstep.listens()
         self.roll = Roll(self.gatekeeper, self.socket)
+        self._now_ns = 0
 
     def lets_in(self, guest: Guest) -> None:
         """Who is trusted from here on."""
@@ -52,11 +57,12 @@ class Door:
         assert self.roll.admit(self.socket.recv_multipart(copy=False)[-1]) is not None
 
     def sweep(self) -> None:
-        """As an owner does."""
+        """As an owner does, with a look at each connection."""
+        self._now_ns += LOOK_NS
         self.gatekeeper.answer(0)
         while self.doorstep.look(0):
             pass
-        self.roll.sweep(waiting=self.doorstep.waiting)
+        self.roll.sweep(self._now_ns, waiting=self.doorstep.waiting)
 
     def until(self, is_so: Callable[[], bool]) -> None:
         """Sweep until it is so."""
@@ -70,7 +76,6 @@ class Door:
 def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
     """With a smaller bound."""
     monkeypatch.setattr(endless, "ENDLESS_BYTES", BYTES_MAX)
-    monkeypatch.setattr(roll, "SWEEPS_A_LOOK", 1)
     door = Door(tmp_path / "door")
     yield door
     door.doorstep.close()
@@ -90,6 +95,28 @@ def test_who_sends_more_than_anybody_may_and_no_message_is_cut_off(door: Door, g
     door.until(lambda: bool(events[0].poll(0)))
     wait_for(events[0], zmq.EVENT_DISCONNECTED)
     assert door.roll.cut_count == 1 and not events[1].poll(0)
+
+
+@pytest.mark.parametrize("has_spoken", [True, False])
+def test_what_one_key_leaves_is_counted_for_its_connections_together(
+    door: Door, guest: Callable[[str], Guest], *, has_spoken: bool
+) -> None:
+    """Each of them below the bound: 30 connections of one key had 2.7 GiB. Nor does it help to say nothing before."""
+    greedy = [guest("greedy"), guest("other")]
+    greedy[1].keyring, greedy[1].key = greedy[0].keyring, greedy[0].key
+    events = [one.watch(zmq.EVENT_DISCONNECTED) for one in greedy]
+    for one in greedy:
+        door.lets_in(one)
+        if has_spoken:
+            one.socket.send(b"here")
+            door.reads()
+    for one in greedy:
+        one.socket.send(BELOW)
+    door.until(lambda: door.roll.cut_count == 1)
+    door.until(lambda: any(each.poll(0) for each in events))
+    for _ in range(5):
+        door.sweep()
+    assert door.roll.cut_count == 1, "the other is within the bound alone"
 
 
 def test_who_has_not_come_to_the_end_of_his_first_message_is_cut_off_too(
@@ -119,6 +146,57 @@ def test_who_has_much_to_say_and_comes_to_ends_stays(door: Door, guest: Callable
         door.reads()
         door.sweep()
     assert door.roll.cut_count == 0 and not events.poll(0)
+
+
+def test_many_messages_leave_nothing_behind(
+    door: Door, guest: Callable[[str], Guest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a message is longer on the wire would add up to the bound, and end a connection that says much."""
+    monkeypatch.setattr(endless, "ENDLESS_BYTES", 1_000)  # a handshake has 600
+    friend = guest("friend")
+    door.lets_in(friend)
+    for size in (0, 1, 222, 223, 300) * 50:
+        friend.socket.send(bytes(size))
+        door.reads()
+    for _ in range(2):
+        door.sweep()
+    assert door.roll.cut_count == 0
+
+
+def test_another_connection_has_no_credit_for_the_messages_of_the_one_before_it() -> None:
+    """It has the descriptor of that one, and brings a message without an end instead."""
+    one = Endless()
+    one.begins(7, ("here", 1))
+    one.took(7, 2 * endless.ENDLESS_BYTES)
+    one.look([Brought(7, "key", ("here", 1), 2 * endless.ENDLESS_BYTES)], SECOND_NS)
+    newcomer = Brought(7, "", ("here", 2), 2 * endless.ENDLESS_BYTES)
+    assert one.look([newcomer], SECOND_NS) == [], "that may still be read"
+    assert one.look([newcomer], SECOND_NS) == [7]
+    assert one.look([newcomer], SECOND_NS) == [], "each is told once"
+
+
+def test_those_that_leave_the_most_are_hung_up_on() -> None:
+    """Until the rest of the key is within the bound; what waits for less than a look is not counted."""
+    one, third = Endless(), endless.ENDLESS_BYTES // 3
+    three = [Brought(fd, "key", fd_ends(fd), third + fd) for fd in (1, 2, 3)]
+    others = [Brought(fd, "other", fd_ends(fd), third) for fd in (4, 5, 6)]
+    assert one.look([*three, *others], 0) == []
+    assert one.look([*three, *others], 0) == [3]
+    more = [each._replace(received=each.received + endless.ENDLESS_BYTES) for each in others]
+    assert one.look([*three[:2], *more], 0) == []
+
+
+def test_heartbeats_do_not_add_up() -> None:
+    """Or each idle connection would end after some weeks; and one of which no look came for long, at once."""
+    one, received = Endless(), 600
+    for seconds in (1, 3_600, 86_400) * 100:
+        received += 210 * seconds
+        assert one.look([Brought(7, "key", fd_ends(7), received)], seconds * SECOND_NS) == []
+
+
+def fd_ends(fd: int) -> endless.Ends:
+    """Those of a connection."""
+    return "here", fd
 
 
 def test_zeromq_gathers_the_parts_of_one_message_without_bound() -> None:

@@ -94,10 +94,10 @@ def test_who_comes_in_and_says_nothing_is_hung_up_on(tmp_path: Path, guest: Call
         while doorstep.look(0):
             pass
         assert doorstep.connection_count == 2
-        assert (doorstep.due(SILENCE_NS - 1), roll.sweep()) == ([], [])
+        assert (doorstep.due(SILENCE_NS - 1), roll.sweep(0)) == ([], [])
         due = doorstep.due(SILENCE_NS)
         assert (len(due), doorstep.due(SILENCE_NS)) == (2, []), "each once"
-        roll.sweep(due)
+        roll.sweep(0, due)
         wait_for(events[0], zmq.EVENT_DISCONNECTED)
         assert roll.cut_count == 1 and not events[1].poll(0)
         doorstep.close()
@@ -145,6 +145,9 @@ class Frame:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+
+    def __len__(self) -> int:
+        return 1
 
     def get(self, what: str | int) -> str | int:
         """Its name is nobody's who is trusted."""
