@@ -176,9 +176,18 @@ def test_who_comes_again_and_again_leaves_no_descriptor_with_one_that_is_behind(
         for _ in range(frames):  # more than is read ahead: nobody sees the end of the connection
             assert client.send(peer, b"unread") is Sent.SENT
         client.close()
-    for _ in range(rounds * frames):
-        assert receive(server)[1] == b"unread"
-    wait_until(lambda: server.receive() is None and descriptors() == before)
+    read = 0
+
+    def has_read_all_and_closed() -> bool:
+        nonlocal read
+        while (received := server.receive()) is not None:
+            assert received[1] == b"unread"
+            read += 1
+        return descriptors() == before
+
+    wait_until(has_read_all_and_closed)
+    # Of the rest, what the socket still held when the end of the connection was seen is lost: see `Link.read_ahead`.
+    assert rounds * READ_AHEAD <= read <= rounds * frames
 
 
 def descriptors() -> int:
