@@ -13,6 +13,8 @@ STAMP="$ROOT/.venv/installed"
 COMPILED="$ROOT/.venv/compiled"
 CACHE="${XDG_CACHE_HOME:-${HOME:-$ROOT/.venv}/.cache}/appbackplane/compiled"
 PACKAGES=(transport runtime supervisor spark)
+#: The answer of `ensure_compiled` where nothing can be compiled here, or nothing is to be; it has said why.
+INTERPRETED=3
 
 # Without bytecode every process that a test starts compiles all it imports: half a second instead of a quarter. Where the
 # user wants none beside the sources, it lies in .venv.
@@ -126,7 +128,7 @@ ensure_compiled() {
     if [[ "${APPBACKPLANE_COMPILE:-}" == 0 ]]; then
         ensure_environment "$1"
         say "interpreted, because of APPBACKPLANE_COMPILE=0"
-        return 1
+        return "$INTERPRETED"
     fi
     ensure_environment "${1:+$1,}build"
     exec {lock}<"$ROOT/scripts"  # not the lock of `ensure_environment`, which nobody should wait for for minutes
@@ -140,7 +142,7 @@ ensure_compiled() {
     if [[ -n "$obstacle" ]]; then
         [[ "${APPBACKPLANE_COMPILE:-}" != 1 ]] || give_up "APPBACKPLANE_COMPILE=1, but $obstacle"
         say "interpreted, because $obstacle"
-        return 1
+        return "$INTERPRETED"
     fi
     PY="$COMPILED/bin/python"
 }

@@ -147,6 +147,27 @@ def test_what_is_not_to_be_compiled_is_said_and_not_tried(checkout: Path) -> Non
     assert run.stderr == "appbackplane: interpreted, because of APPBACKPLANE_COMPILE=0\n"
 
 
+@pytest.mark.parametrize(
+    ("python", "returned", "said"),
+    [("true", 1, "the compiler fails"), ("echo", 0, "interpreted, because")],
+    ids=["sources that do not compile", "no compiler"],
+)
+def test_pieces_pass_without_a_compiled_package_only_where_none_can_be_made(
+    root: Path, checkout: Path, python: str, returned: int, said: str
+) -> None:
+    """Half of them are left out then. `PY` stands for an interpreter whose tests pass, and which names what is in the way."""
+    shutil.copy(root / "scripts/test", checkout / "scripts/test")
+    with (checkout / "scripts/bootstrap.sh").open("a") as file:
+        file.write(f'ensure_environment() {{ :; }}; PY={python}; make_compiled() {{ give_up "the compiler fails"; }}\n')
+    run = subprocess.run(
+        [checkout / "scripts/test", "pieces"],
+        env={name: value for name, value in os.environ.items() if name != "APPBACKPLANE_COMPILE"},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert run.returncode == returned, run.stderr
+    assert said in run.stderr
+
+
 def test_a_checkout_that_cannot_be_written_is_told_before_anything_is_made(checkout: Path) -> None:
     """That of another user, or of an image; `root` may write everywhere, so the look itself is replaced."""
     run = bash(checkout, "is_read_only() { true; }; ensure_environment test")

@@ -146,9 +146,9 @@ class Roll:
         for fd in fds:
             with held(fd) as connection:
                 ends = ends_of(connection)
-                if connection is None or ends is None:
-                    continue
-                received = _received(connection)
+                received = _received(connection) if connection is not None and ends is not None else None
+            if ends is None or received is None:
+                continue
             known = self._connections.get(fd)
             user_id = "" if known is None or known.ends != ends else known.user_id
             yield Brought(fd, user_id, ends, received)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 
 import pytest
 
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.peers.parts import HEAD_BYTES, LINES_MAX, Joining, Took, part
+from tests.sizes import reachable_bytes
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 
@@ -70,12 +70,10 @@ def test_what_is_kept_of_one_key_is_bounded() -> None:
     for line in range(1_000):
         joining.take(KEY, part(line, b"x", is_last=False, is_to_tell=True))
     assert len(joining.owed) == LINES_MAX
-    tracemalloc.start()
     for _ in range(100_000):
         joining.take(KEY, part(1, b"", is_last=False, is_to_tell=False))
         joining.take(KEY, part(1, b"x", is_last=False, is_to_tell=False))
-    assert tracemalloc.get_traced_memory()[0] < 1 << 20
-    tracemalloc.stop()
+    assert 100_000 < reachable_bytes(joining) < 1 << 20
     joining.take(OTHER, part(1, b"x", is_last=False, is_to_tell=True))
     joining.keep(lambda key: key == OTHER)
     assert joining.owed.keys() == {(OTHER, 1)}
