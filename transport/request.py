@@ -7,6 +7,7 @@ its deadline: so it is refused here, at once, with the route and the argument na
 from collections.abc import Mapping
 from typing import Any, Final
 
+from .call_spec import CallSpec
 from .errors import InvalidArgument, text_of
 
 #: A call that names no timeout ends after this (DESIGN 12.5): long enough for bulk work in a full queue, short enough
@@ -17,6 +18,25 @@ TIMEOUT_DEFAULT_S: Final = 30.0
 TIMEOUT_MAX_S: Final = 7 * 86_400.0
 #: A UUID has 36; whoever serves keeps each of them for minutes.
 IDEMPOTENCY_KEY_MAX: Final = 255
+
+
+def asked(
+    route: Any, key: Any, priority: Any, timeout: Any, arguments: Any, keywords: dict[str, Any],
+    idempotency_key: Any = None, is_retried: Any = False,
+) -> CallSpec:  # fmt: skip  # hot: scripts/bench call_rtt
+    """A call as its caller asks for it; `timeout` in seconds, None: the default. Raises `InvalidArgument`."""
+    check(route, key, priority)
+    if idempotency_key is not None:
+        check_idempotency_key(route, idempotency_key)
+    return CallSpec(
+        route,
+        keywords if arguments is None else body_of(route, arguments, keywords),
+        key=key,
+        priority=priority,
+        timeout_ns=duration_ns(timeout),
+        idempotency_key=idempotency_key,
+        is_retried=bool(is_retried),
+    )
 
 
 def check(route: object, key: object, priority: object) -> None:  # hot: scripts/bench call_rtt
