@@ -12,32 +12,34 @@ from typing import Any
 class CallSpec:
     """A call or a cast before it has an id and a callee.
 
-    `ends_ns` is the deadline on the monotonic clock of this host, 0 until the call begins; `timeout_ns` is the time that the
-    caller gives it from then on. `is_retried`: whether the call may be made again where that does no harm.
+    What a user gave is of any type until `request.check_call` has seen it. `timeout` is in seconds, None: the default;
+    `timeout_ns` is set by the check. `ends_ns` is the deadline on the monotonic clock of this host, 0 until the call begins.
+    `is_retried`: whether the call may be made again where that does no harm.
     """
 
     __slots__ = (
-        "body", "ends_ns", "idempotency_key", "is_retried", "key", "priority", "route", "timeout_ns", "trace",
+        "body", "ends_ns", "idempotency_key", "is_retried", "key", "priority", "route", "timeout", "timeout_ns", "trace",
     )  # fmt: skip
 
     def __init__(
         self,
-        route: str,
-        body: dict[str, Any],
+        route: Any,
+        body: Any,
         *,
-        key: str | None = None,
-        priority: int | None = None,
-        timeout_ns: int = 0,
+        key: Any = None,
+        priority: Any = None,
+        timeout: Any = None,
         ends_ns: int = 0,
         trace: str | None = None,
-        idempotency_key: str | None = None,
-        is_retried: bool = False,
+        idempotency_key: Any = None,
+        is_retried: Any = False,
     ) -> None:
         self.route = route
         self.body = body
         self.key = key
         self.priority = priority
-        self.timeout_ns = timeout_ns
+        self.timeout = timeout
+        self.timeout_ns = 0
         self.ends_ns = ends_ns
         self.trace = trace
         self.idempotency_key = idempotency_key
@@ -45,4 +47,5 @@ class CallSpec:
 
     def routing_key(self) -> str | None:
         """The key that selects one of several instances: that of the object, else the idempotency key."""
-        return self.idempotency_key if self.key is None else self.key
+        key: str | None = self.idempotency_key if self.key is None else self.key
+        return key

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.errors import DeadlineExceeded
-from appbackplane.transport.request import TIMEOUT_MAX_S, asked
+from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..objects.action import Action
 from ..objects.app_object import AppObject
@@ -84,7 +84,7 @@ def blocking_call(
     assert engine is not None and running is not None, "only what runs can call"
     gate = threading.Lock()
     gate.acquire()
-    spec = asked(route, key, priority, timeout, None, dict(arguments), None, retry)
+    spec = CallSpec(route, arguments, key=key, priority=priority, timeout=timeout, is_retried=retry)
     asking = MethodAction(Caller.of(object), running.name, running.priority, _ask, (spec,), running.deadline_ns)
     asking.chain = (*running.chain, (object.name, running.name))
     asking.trace = running.trace

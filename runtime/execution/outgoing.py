@@ -28,6 +28,7 @@ from appbackplane.transport.errors import (
     error_from,
     text_of,
 )
+from appbackplane.transport.request import check_call
 from appbackplane.transport.resolver import RETRY_AFTER_S, Resolver
 from appbackplane.transport.retrying import SPREAD_NS, Again
 
@@ -111,6 +112,7 @@ class Outgoing:
 
     def cast(self, caller: AppObject, spec: CallSpec, now_ns: int) -> None:
         """Send and forget. Raises the `BackplaneError` that is known at once."""
+        check_call(spec)
         place = self._resolve(spec)
         envelope = cast(spec)
         if place is None:
@@ -254,6 +256,7 @@ class Outgoing:
     def _call(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         spec = request.spec
         if not request.attempts_count:
+            check_call(spec)
             spec.ends_ns = now_ns + spec.timeout_ns
             if action.deadline_ns is not None and action.deadline_ns < spec.ends_ns:
                 spec.ends_ns = action.deadline_ns
@@ -334,7 +337,8 @@ class Outgoing:
         if not isinstance(request, CallRequest) or action.thrown is not None:
             self._go_on(action, now_ns, error=error)
             return
-        is_idempotent = self._resolver.is_idempotent(request.spec.route)
+        route = request.spec.route
+        is_idempotent = type(route) is str and self._resolver.is_idempotent(route)
         ids_count = self.calls.next_id
         verdict = self.again.decide(request, error, now_ns, ids_count, is_sent=is_sent, is_idempotent=is_idempotent)
         if isinstance(verdict, Again):

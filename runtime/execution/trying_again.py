@@ -37,7 +37,7 @@ class TryingAgain:
     ) -> Again | BackplaneError:
         """When to make it again, or the error in which it has ended. `ids_count`: ids given out so far."""
         spec = request.spec
-        if not spec.is_retried:
+        if not spec.is_retried or not request.attempts_count:  # it was no call: a route that is none, a wrong key
             return error
         verdict = decide(
             error,

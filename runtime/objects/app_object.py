@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.request import asked
 
 from .operation_spec import OperationSpec, specs_of
 from .own import check_operations, owned
@@ -164,7 +163,15 @@ class AppObject(Schedulable):
         and `retry` are those of `Client.call`.
         Raises the subclass of `BackplaneError` in which the call ended. Only in `async def` operations.
         """
-        spec = asked(route, key, priority, timeout, None, arguments, idempotency_key, retry)
+        spec = CallSpec(
+            route,
+            arguments,
+            key=key,
+            priority=priority,
+            timeout=timeout,
+            idempotency_key=idempotency_key,
+            is_retried=retry,
+        )
         return self._host.call(self, spec)
 
     def request(
@@ -181,12 +188,20 @@ class AppObject(Schedulable):
         """`call`, for arguments whose names clash with its own keywords."""
         if not isinstance(arguments, Mapping):
             raise TypeError(f"arguments={arguments!r}: expected a map of names to values")
-        spec = asked(route, key, priority, timeout, None, dict(arguments), idempotency_key, retry)
+        spec = CallSpec(
+            route,
+            arguments,
+            key=key,
+            priority=priority,
+            timeout=timeout,
+            idempotency_key=idempotency_key,
+            is_retried=retry,
+        )
         return self._host.call(self, spec)
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Send an operation its arguments and expect nothing back. Raises `UnknownRoute`, `Busy`, `InvalidArgument`."""
-        self._host.cast(self, asked(route, key, priority, None, None, arguments))
+        self._host.cast(self, CallSpec(route, arguments, key=key, priority=priority))
 
     def publish(self, topic: str, /, **body: Any) -> None:
         """Tell all subscribers of `topic`, in every backplane and client."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.errors import InvalidArgument
-from appbackplane.transport.request import asked
 from appbackplane.transport.topics import check_topic
 
 from ..message import Message, declared
@@ -57,7 +57,7 @@ class Outlet(Source):
         if dispatcher is None:
             self.sent.append((component, message))
             return
-        dispatcher._host.cast(dispatcher, asked(route, key, priority, None, None, fields))
+        dispatcher._host.cast(dispatcher, CallSpec(route, fields, key=key, priority=priority))
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Send an operation its arguments, and expect nothing back. Raises `UnknownRoute`, and `Busy`."""
