@@ -8,7 +8,9 @@ the documentation promises must hold. Nothing outside of this file compares a me
 from __future__ import annotations
 
 import os
+import threading
 import time
+from typing import Self
 
 import pytest
 
@@ -28,6 +30,37 @@ class Stopwatch:
     def taken_s(self) -> float:
         """Seconds until now."""
         return time.monotonic() - self._began_s
+
+
+class ControlTimer:
+    """A timer beside what is measured, in the same process: by what it is late, the machine or the interpreter stood still, and
+    whatever else was due in that time is late by as much.
+    """
+
+    EVERY_S = 0.05
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        #: By how much it was late before the tick that runs, and how long that has taken.
+        self._is_over, self._state = threading.Event(), (0.0, Stopwatch())
+        self._thread = threading.Thread(target=self._run, name="control timer", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """End."""
+        self._is_over.set()
+        self._thread.join()
+
+    @property
+    def late_s(self) -> float:
+        """By how much it has been late until now, all in all, with what it is late just now."""
+        passed_s, tick = self._state
+        return passed_s + max(0.0, tick.taken_s - self.EVERY_S)
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self.EVERY_S):
+            self._state = self.late_s, Stopwatch()
 
 
 def judge(what: str, found: float, at_most: float, unit: str = "s") -> None:

@@ -286,7 +286,9 @@ class AsyncClient:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_ns = wake_ns
-            self._timer = self._loop.call_later((wake_ns - now_ns) / 1e9, self._timer_fired)
+            # From now, not from before the turn: that may have taken long (waiting.py).
+            pause_ns = wake_ns - time.monotonic_ns()
+            self._timer = self._loop.call_later(pause_ns / 1e9, self._timer_fired)
 
     def _timer_fired(self) -> None:
         self._timer = None

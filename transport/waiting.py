@@ -82,7 +82,10 @@ class Waiting:
                         return False
                     if wake_ns is None or until_ns < wake_ns:
                         wake_ns = until_ns
-                if wake_ns is not None and wake_ns <= now_ns:
+                # From now, not from before the look: a look that takes a second, as where a garbage collection falls into it
+                # on a starved machine, would put the deadline off by that second.
+                patience_ns = None if wake_ns is None else wake_ns - _monotonic_ns()
+                if patience_ns is not None and patience_ns <= 0:
                     continue
                 waiters = waitable.waiters
                 if waiters is None:
@@ -91,9 +94,9 @@ class Waiting:
                 try:
                     self._sleepers.add(me)
                     if self._leader is None:
-                        self._lead(waiter, None if wake_ns is None else wake_ns - now_ns)
+                        self._lead(waiter, patience_ns)
                     else:
-                        self._follow(waiter, None if wake_ns is None else wake_ns - now_ns)
+                        self._follow(waiter, patience_ns)
                 finally:
                     waiters.remove(waiter)
         finally:

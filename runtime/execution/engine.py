@@ -313,6 +313,7 @@ class Engine:
         self.outgoing.expire(now_ns)
         self.intake.expire(now_ns)
         if now_ns >= self.callers.due_ns:
+            self._is_unsure = True  # it sends past the outbox
             self.callers.look(now_ns)
         if self.outbox:
             self.flush(now_ns)

@@ -258,7 +258,7 @@ class Endpoint:
             self._outward.next_ns(),
         ):
             wake_ns = wake_ns if ns is None else min(ns, wake_ns)
-        return max(0, wake_ns - now_ns)
+        return max(0, wake_ns - self._now_ns())  # not from before this turn, which may have taken long
 
     def _leave(self, now_ns: int) -> None:
         """Whoever waits is told: here in answers, elsewhere by the farewell."""

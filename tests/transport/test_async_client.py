@@ -7,11 +7,12 @@ import subprocess
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from appbackplane.transport import async_connecting, connect_async, exchange
+from appbackplane.transport import async_client, async_connecting, connect_async, exchange
 from appbackplane.transport.async_client import AsyncClient
 from appbackplane.transport.async_subscription import AsyncSubscription
 from appbackplane.transport.envelope import CANCEL, CAST
@@ -27,6 +28,7 @@ from appbackplane.transport.errors import (
     Unavailable,
     UnknownRoute,
 )
+from appbackplane.transport.events import Events
 from appbackplane.transport.inbox import Message
 from tests.waiting import wait_until
 
@@ -424,5 +426,36 @@ def test_a_client_that_is_closed_while_it_looks_for_a_route_says_so(stand_in: An
         for each in asked:
             with pytest.raises(Unavailable, match="the client is closed"):
                 await each
+
+    run(run_dir, act)
+
+
+def test_a_turn_that_takes_long_puts_no_deadline_off(
+    stand_in: Any, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer is set from when the turn has ended, not from when it began."""
+
+    async def act(client: AsyncClient) -> None:
+        loop = asyncio.get_running_loop()
+        clock, pauses = [1_000_000_000], list[float]()
+        deliver, later = client._deliver, loop.call_later
+
+        def deliver_late(events: Events) -> None:
+            clock[0] += 1_000_000_000
+            deliver(events)
+
+        def call_later(pause_s: float, *rest: Any) -> asyncio.TimerHandle:
+            pauses.append(pause_s)
+            return later(pause_s, *rest)
+
+        monkeypatch.setattr(async_client, "time", SimpleNamespace(monotonic_ns=lambda: clock[0]))
+        monkeypatch.setattr(client, "_deliver", deliver_late)
+        monkeypatch.setattr(loop, "call_later", call_later)
+        call = asyncio.create_task(client.call("query.hang", timeout=600))
+        while not pauses:
+            await asyncio.sleep(0)
+        assert client._timer_ns == clock[0] + round(pauses[-1] * 1e9)
+        call.cancel()
+        monkeypatch.undo()
 
     run(run_dir, act)

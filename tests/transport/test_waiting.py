@@ -102,3 +102,21 @@ def test_who_is_interrupted_while_another_thread_has_the_lock_has_it_when_he_goe
         if waiting._leader is not None:
             waiting.wake(waiting._leader)
     assert True not in looks, "it looked while another had the lock"
+
+
+def test_a_look_that_takes_long_puts_no_deadline_off(fd: int) -> None:
+    """A garbage collection of a second that fell into the look before the wait made a call of 1 s end after 2 s: the wait was
+    counted from before that look."""
+    waitable = Waitable()
+    has_polled: list[bool] = []
+
+    def look(now_ns: int) -> int:
+        has_polled.append(waiting.is_readable)
+        waitable.is_ready = len(has_polled) > 1
+        return now_ns + 1  # that has passed when it is returned
+
+    waiting = Waiting(fd, look, lambda: None, Descriptors("a test"))
+    os.eventfd_write(fd, 1)  # whoever polls sees it
+    with waiting.lock:
+        assert waiting.wait(waitable, None)
+    assert has_polled == [False, False], "it waited for a moment that had passed"

@@ -419,10 +419,10 @@ class EdgeLink(MemoryLink):
         return super().receive()
 
     def send(self, peer: bytes, frame: bytes) -> Sent:
-        for envelope in codec.decode(frame):
-            if (coming := self.comes_with.pop(envelope.id, None)) is not None:
+        for id in [envelope.id for envelope in codec.decode(frame)] or [0]:  # 0: an empty batch
+            if (coming := self.comes_with.pop(id, None)) is not None:
                 self.deliver(peer, coming, is_seen=False)
-            self.sent_events.setdefault(envelope.id, threading.Event()).set()
+            self.sent_events.setdefault(id, threading.Event()).set()
         return super().send(peer, frame)
 
     def fileno(self) -> int:
@@ -456,6 +456,21 @@ def test_a_message_that_comes_during_a_send_is_not_overlooked(start: Any, tmp_pa
     gate.wait_entered()
     assert answered[1].wait(LIMIT_S)
     assert answered[4].wait(LIMIT_S), "nobody looked"
+
+
+def test_a_message_that_comes_while_a_caller_is_looked_for_is_not_overlooked(start: Any) -> None:
+    """The worker looks whether callers are there after it has found the link empty, and then it waits. Calls of four clients
+    of a node stayed unread for 120 s: what comes on a connection that was not read makes no edge either."""
+    link = EdgeLink()
+    running = start(1, link=link)
+    running.until_idle()
+    engine, answered = running.backplane.engine, link.sent_events.setdefault(1, threading.Event())
+    call = Envelope(CALL, 1, 1, "hands.quick", "0", None, None, {})
+    link.comes_with[0] = codec.batch([codec.Encoder().encode(call)])
+    with engine.lead:
+        engine.callers.ask([b"peer"])
+        engine.nudge()
+    assert answered.wait(LIMIT_S), "nobody looked"
 
 
 def test_a_relief_that_sleeps_learns_that_it_may_run_more(start: Any) -> None:

@@ -23,7 +23,7 @@ from appbackplane.transport.errors import Busy
 from appbackplane.transport.foreign_frames import CONTAINERS_MAX, UNCOUNTED_BYTES
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
-from appbackplane.transport.peers.lines import Came, Connected, Lines
+from appbackplane.transport.peers.lines import SWEEP_NS, Came, Connected, Lines
 from appbackplane.transport.peers.messages import Heartbeat, Message, Sync, body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.policy import MembershipPolicy
@@ -362,3 +362,15 @@ def test_what_is_asked_is_taken_in_turns(here: Here) -> None:
         turns += 1
     assert here.ends == [(ANN, id, Status.NOT_FOUND, True) for id in range(1, 201)]
     assert turns >= 8
+
+
+def test_a_turn_that_takes_long_puts_nothing_off(here: Here) -> None:
+    """What is due next is so long from the end of a turn, not from its beginning."""
+    endpoint, step_ns, limit = here.endpoint, SWEEP_NS // 100, Limit(LIMIT_S)
+    clock = itertools.count(time.monotonic_ns(), step_ns)
+    endpoint._now_ns = lambda: next(clock)  # each look at it takes a while
+    while not (pause_ns := endpoint._turn(began_ns := next(clock))):
+        limit.check("there is always more to do")
+    ended_ns = next(clock) - step_ns
+    assert ended_ns > began_ns + step_ns
+    assert ended_ns + pause_ns <= began_ns + SWEEP_NS

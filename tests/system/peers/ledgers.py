@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from appbackplane.transport import BackplaneError, Client
 from appbackplane.transport.errors import Busy, DeadlineExceeded, NotFound, PeerDown, Unavailable
-from tests.figures import Stopwatch, judge
+from tests.figures import ControlTimer, Stopwatch, judge
 from tests.waiting import Limit
 
 from ..conftest import LIMIT_S
@@ -34,19 +34,24 @@ class Caller:
         self._client, self._number = client, first
         self.answered: list[int] = []
         self.failed: list[tuple[int, BackplaneError]] = []
-        self.took_s_max = 0.0
+        #: How long the longest call took, without what the control timer was late meanwhile; and that call in words.
+        self.longest = 0.0, ""
 
-    def call_until(self, is_over: Callable[[], bool]) -> None:
+    def call_until(self, is_over: Callable[[], bool], control: ControlTimer) -> None:
         """One call at a time, and at least one."""
         while True:
             number, self._number = self._number, self._number + 1
-            watch = Stopwatch()
+            watch, late_s, end = Stopwatch(), control.late_s, "an answer"
             try:
                 assert self._client.call("ledger.book", number=number, timeout=TIMEOUT_S, retry=False) == number
                 self.answered.append(number)
             except TROUBLE as error:
-                self.failed.append((number, error))
-            self.took_s_max = max(self.took_s_max, watch.taken_s)
+                # Without its frames: with those of 8,000 errors a garbage collection took 0.2 s of CPU, stopping all threads.
+                self.failed.append((number, error.with_traceback(None)))
+                end = repr(error)
+            taken_s, late_s = watch.taken_s, control.late_s - late_s
+            said = f"call {number}: {taken_s:.3g} s to {end}, the control timer late by {late_s:.3g} s"
+            self.longest = max(self.longest, (taken_s - late_s, said))
             if is_over():
                 return
 
@@ -69,10 +74,10 @@ def call_through(
     """
     asking = [name for name in nodes.systems if name != "b"]
     callers = callers or [Caller(nodes.client(asking[which % len(asking)]), next(_FIRST)) for which in range(4)]
-    with ThreadPoolExecutor(len(callers)) as pool:
+    with ThreadPoolExecutor(len(callers)) as pool, ControlTimer() as control:
 
         def all_call_until(is_over: Callable[[Caller], bool]) -> None:
-            for each in [pool.submit(one.call_until, lambda one=one: is_over(one)) for one in callers]:
+            for each in [pool.submit(one.call_until, lambda one=one: is_over(one), control) for one in callers]:
                 each.result(2 * LIMIT_S)
 
         all_call_until(lambda one: len(one.answered) >= 20)
@@ -94,4 +99,6 @@ def assert_once(nodes: Nodes, callers: list[Caller]) -> None:
     done = booked(nodes)
     assert {number: count for number, count in done.items() if count > 1} == {}
     assert all(done[number] == 1 for one in callers for number in one.answered)
-    judge("the longest call", max(one.took_s_max for one in callers), TIMEOUT_S + LATE_S_MAX)
+    longest_s, said = max(one.longest for one in callers)
+    print(said)
+    judge("the longest call, less what the control timer was late", longest_s, TIMEOUT_S + LATE_S_MAX)
