@@ -125,7 +125,9 @@ def test_what_is_not_constructed_in_time_is_refused(up: Callable[..., RunningSys
     """`start_limit` holds for a trial as it does for a start; and nothing of it is left (the fixture looks)."""
     system = up('start_limit = "30s"', 'start_limit = "29s"')
     before = serving(system)
-    system.toml.write_text(system.toml.read_text().replace("29s", "1s"))  # it is up: a busy machine may take longer for that
+    system.toml.write_text(
+        system.toml.read_text().replace("29s", "1s")
+    )  # it is up: a busy machine may take longer for that
     assert run("reload").exit_code == DONE
     assert serving(system) == before
     (system.toml.parent / "demo.py").write_text(MODULE + "\nthreading.Event().wait()\n")
