@@ -17,6 +17,7 @@ from . import descriptors, request
 from .async_connecting import AsyncConnecting
 from .async_room import AsyncRoom
 from .async_subscription import AsyncSubscription
+from .call_spec import CallSpec
 from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
 from .descriptors import Descriptors, opening
 from .directory import Directory
@@ -93,19 +94,17 @@ class AsyncClient:
         `priority` last; at most `timeout` seconds, and then raises `Busy`.
         """
         self._expect_not_forked()
+        spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
         if self._session.directory is None:
-            timeout = await self._connecting.start_for_call(request.duration_ns(timeout), is_patient=bool(retry))
+            await self._connecting.start_for_call(spec.ends_ns, is_patient=spec.is_retried)
         if self._session.is_full:
-            await self._room.wait(route, priority, request.duration_ns(timeout))
+            await self._room.wait(spec)
         try:
-            id, future = self._begin(
-                route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry
-            )
+            id, future = self._begin(spec)
         except UnknownRoute:
-            timeout = await self._connecting.fetch(timeout)
-            id, future = self._begin(
-                route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry
-            )
+            await self._connecting.fetch(spec.ends_ns)
+            id, future = self._begin(spec)
         try:
             return await future
         except asyncio.CancelledError:
@@ -123,9 +122,11 @@ class AsyncClient:
         where there is no room, `UnknownRoute` without fetching the directory first.
         """
         self._expect_not_forked()
+        spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
         if self._session.is_full:
             raise self._room.busy(route)
-        id, future = self._begin(route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry)
+        id, future = self._begin(spec)
         future.add_done_callback(lambda ended: self._take_back(id) if ended.cancelled() else None)
         return future
 
@@ -134,15 +135,14 @@ class AsyncClient:
         arguments: Mapping[str, Any] | None = None, **keywords: Any,
     ) -> None:  # fmt: skip
         """Send an operation its arguments and expect nothing back. Raises what is known at once: `UnknownRoute`, …"""
-        request.check(route, key, priority)
-        body = request.body_of(route, arguments, keywords)
+        spec = request.asked(route, key, priority, CONNECT_TIMEOUT_S, arguments, keywords)
         await self.start()
         try:
-            self._session.cast(route, key, priority, body)
+            self._session.cast(spec)
         except UnknownRoute:
-            await self._connecting.fetch(CONNECT_TIMEOUT_S)
+            await self._connecting.fetch(time.monotonic_ns() + spec.timeout_ns)
             self._expect_open()
-            self._session.cast(route, key, priority, body)
+            self._session.cast(spec)
         self._soon()
 
     async def publish(
@@ -246,26 +246,15 @@ class AsyncClient:
         if self._pid != os.getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
 
-    def _begin(
-        self, route: str, key: str | None, priority: int | None, timeout: float | None,
-        arguments: Mapping[str, Any] | None, keywords: dict[str, Any], idempotency_key: str | None, *, is_retried: bool,
-    ) -> tuple[int, asyncio.Future[Any]]:  # fmt: skip  # hot: scripts/bench call_rtt
-        request.check(route, key, priority)
-        if idempotency_key is not None:
-            request.check_idempotency_key(route, idempotency_key)
-        timeout_ns = request.duration_ns(timeout)
-        body = request.body_of(route, arguments, keywords)
+    def _begin(self, spec: CallSpec) -> tuple[int, asyncio.Future[Any]]:  # hot: scripts/bench call_rtt
         self._expect_open()
         future: asyncio.Future[Any] = self._loop.create_future()
-        session, now_ns, is_retried = self._session, time.monotonic_ns(), bool(is_retried)
         try:
-            id = session.call(
-                future, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
-            )
+            id = self._session.call(future, spec)
         except Unavailable as error:
-            if not is_retried:
+            if not spec.is_retried:
                 raise
-            id = session.call_later(error, future, now_ns, timeout_ns, route, key, priority, body, idempotency_key)
+            id = self._session.call_later(error, future, time.monotonic_ns(), spec)
         if not self._is_turn_due:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)

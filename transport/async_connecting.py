@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from . import request
 from .connecting import FETCH_AGAIN_NS, FETCH_LIMIT_NS, LOOK_AGAIN_NS
 from .errors import DeadlineExceeded, PeerDown, SystemNotRunning, Unavailable
 from .session import ClientSession
@@ -44,7 +43,7 @@ class AsyncConnecting:
             left_ns = max(1, until_ns - self._now_ns())
             try:
                 if self._way.is_remote:
-                    await self.start_for_call(left_ns, is_patient=True)
+                    await self.start_for_call(until_ns, is_patient=True)
                 else:
                     await self._client.start(left_ns / 1e9)
                 return
@@ -53,9 +52,8 @@ class AsyncConnecting:
                     raise
             await asyncio.sleep(LOOK_AGAIN_NS / 1e9)
 
-    async def start_for_call(self, limit_ns: int, *, is_patient: bool) -> float:
-        """Connect for a call; returns the seconds that it has left. `is_patient`: as of `Connecting.start`."""
-        until_ns = self._now_ns() + limit_ns
+    async def start_for_call(self, until_ns: int, *, is_patient: bool) -> None:
+        """Connect for a call, before its deadline. `is_patient`: as of `Connecting.start`."""
         while self._session.directory is None:
             left_s = max(1, until_ns - self._now_ns()) / 1e9
             try:
@@ -65,22 +63,18 @@ class AsyncConnecting:
             except (Unavailable, PeerDown) as error:
                 if self._client._is_closed or not (is_patient and is_back_soon(self._way, error)):
                     raise
-        return max(1, until_ns - self._now_ns()) / 1e9
 
-    async def fetch(self, timeout: float | None) -> float:
-        """`Connecting.fetch`, and follow it; returns the seconds that are left of `timeout`."""
-        limit_ns = request.duration_ns(timeout)
-        until_ns = self._now_ns() + limit_ns
+    async def fetch(self, until_ns: int) -> None:
+        """`Connecting.fetch`, and follow it, before `until_ns`."""
         if self._fetching is None:
             if self._now_ns() < self._fetch_again_ns:
-                return limit_ns / 1e9
+                return
             self._fetching = self._client._loop.create_future()
             self._fetching.add_done_callback(self._fetched)
             self._session.start(self._fetching, self._now_ns(), FETCH_LIMIT_NS)
             self._client._soon()
-        await asyncio.wait((self._fetching,), timeout=limit_ns / 1e9)
+        await asyncio.wait((self._fetching,), timeout=max(0, until_ns - self._now_ns()) / 1e9)
         self._client._turn()
-        return max(1, until_ns - self._now_ns()) / 1e9
 
     def open(self, limit_ns: int) -> asyncio.Future[None]:
         """Begin to connect; what is returned ends when it is done."""

@@ -5,6 +5,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 
+from .call_spec import CallSpec
 from .errors import Busy
 from .session import ClientSession
 
@@ -24,17 +25,16 @@ class AsyncRoom:
         self._turns = itertools.count()
         self._is_closed = False
 
-    async def wait(self, route: str, priority: int | None, limit_ns: int) -> None:
-        """Until there is room, or the client is closed. Raises `Busy`."""
-        end_ns = self._now_ns() + limit_ns
+    async def wait(self, spec: CallSpec) -> None:
+        """Wait until there is room for a call, or the client is closed. Raises `Busy` at the deadline of the call."""
         while self._session.is_full and not self._is_closed:
             room: asyncio.Future[None] = self._loop.create_future()
-            urgency = PRIORITY_UNKNOWN if type(priority) is not int else priority
+            urgency = PRIORITY_UNKNOWN if spec.priority is None else spec.priority
             heapq.heappush(self._queue, (urgency, next(self._turns), room))
             try:
-                await asyncio.wait_for(room, max(0, end_ns - self._now_ns()) / 1e9)
+                await asyncio.wait_for(room, max(0, spec.ends_ns - self._now_ns()) / 1e9)
             except TimeoutError:
-                raise self.busy(route) from None
+                raise self.busy(spec.route) from None
             finally:
                 if not self._is_closed:
                     self._loop.call_soon(self.let_in)  # there may be more room, or this task has just been cancelled

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
+from .call_spec import CallSpec
 from .codec import batch, decode
 from .errors import BackplaneError
 from .events import Ended, Events
@@ -66,14 +67,11 @@ class Attempts:
         #: Ids that stand for no call of its own, beside those of retries.
         self._ids_extra_count = 0
 
-    def begin(
-        self, error: BackplaneError, token: object, now_ns: int, ends_ns: int,
-        route: str, key: str | None, priority: int | None, body: dict[str, Any], idempotency_key: str | None,
-    ) -> int:  # fmt: skip
+    def begin(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
         """A call that could not be sent waits until it can; returns its id. Raises `error` where waiting is no use."""
         id = self._exchange.calls.take_id()
         self._ids_extra_count += 1
-        packed = self._exchange.pack_call(id, ends_ns, route, key, priority, body, idempotency_key)
+        packed = self._exchange.pack_call(id, spec)
         attempt = Attempt(token, packed, id)
         attempt.is_sent = False
         if not self._wait(attempt, error, now_ns, is_repeatable=True):

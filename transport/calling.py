@@ -8,10 +8,10 @@ what comes is put into the waitables that users hold. Whatever touches the link 
 import os
 import random
 import time
-from collections.abc import Mapping
 from typing import Any, Final
 
 from . import request
+from .call_spec import CallSpec
 from .connecting import Connecting
 from .descriptors import Descriptors
 from .directory import Directory
@@ -73,14 +73,11 @@ class Calling:
         with self._lock:
             self._connecting.await_system(limit_ns)
 
-    def call(
-        self, route: Any, key: Any, priority: Any, timeout: Any,
-        arguments: Mapping[str, Any] | None, keywords: dict[str, Any], idempotency_key: Any, is_retried: Any,
-    ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
+    def call(self, spec: CallSpec) -> Any:  # hot: scripts/bench call_rtt
         """Begin a call and wait for its end."""
-        pending = Outcome(self, route)
+        pending = Outcome(self, spec.route)
         with self._lock:
-            self._begin(pending, key, priority, timeout, arguments, keywords, idempotency_key, is_retried)
+            self._begin(pending, spec)
             try:
                 if not self._waiting.wait(pending, pending._ends_ns):
                     self._end_lost(pending)
@@ -92,16 +89,13 @@ class Calling:
             raise pending._error
         return pending._result
 
-    def submit(
-        self, pending: Outcome, key: Any, priority: Any, timeout: Any,
-        arguments: Mapping[str, Any] | None, keywords: dict[str, Any], idempotency_key: Any, is_retried: Any,
-    ) -> None:  # fmt: skip  # hot: scripts/bench call_pipelined
+    def submit(self, pending: Outcome, spec: CallSpec) -> None:  # hot: scripts/bench call_pipelined
         """Begin a call whose end comes into `pending`. It leaves now, or in a burst with others."""
         with self._lock:
             session = self.session
             if session.is_full:
-                self._room.wait(pending.route, request.duration_ns(timeout))
-            now_ns = self._begin(pending, key, priority, timeout, arguments, keywords, idempotency_key, is_retried)
+                self._room.wait(spec.route, spec.timeout_ns)
+            now_ns = self._begin(pending, spec)
             is_burst = now_ns - self._submitted_ns < BURST_GAP_NS
             self._burst_count = self._burst_count + 1 if is_burst else 1
             if (
@@ -114,17 +108,17 @@ class Calling:
                 now_ns = _monotonic_ns()
             self._submitted_ns = now_ns
 
-    def cast(self, route: str, key: str | None, priority: int | None, body: dict[str, Any]) -> None:
+    def cast(self, spec: CallSpec) -> None:
         """Call, and expect nothing back."""
         with self._lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             try:
-                self.session.cast(route, key, priority, body)
+                self.session.cast(spec)
             except UnknownRoute:
                 self._connecting.fetch(request.duration_ns(CONNECT_TIMEOUT_S))
                 self._expect_open()
                 self._look(_monotonic_ns())
-                self.session.cast(route, key, priority, body)
+                self.session.cast(spec)
             self._look(_monotonic_ns())
 
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
@@ -279,26 +273,15 @@ class Calling:
             now_ns = _monotonic_ns()
         return now_ns
 
-    def _begin(
-        self, pending: Outcome, key: Any, priority: Any, timeout: Any,
-        arguments: Mapping[str, Any] | None, keywords: dict[str, Any], idempotency_key: Any, is_retried: Any,
-    ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
+    def _begin(self, pending: Outcome, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
         """Let a call leave with the next look; returns the time."""
-        route = pending.route
-        request.check(route, key, priority)
-        if idempotency_key is not None:
-            request.check_idempotency_key(route, idempotency_key)
-        is_retried = bool(is_retried)
-        timeout_ns = request.duration_ns(timeout)
-        body = keywords if arguments is None else request.body_of(route, arguments, keywords)
+        timeout_ns = spec.timeout_ns
         asked_ns = _monotonic_ns()
-        ends_ns = asked_ns + timeout_ns
-        now_ns = self._ready_to_speak(asked_ns, timeout_ns, is_patient=is_retried)
+        spec.ends_ns = asked_ns + timeout_ns
+        now_ns = self._ready_to_speak(asked_ns, timeout_ns, is_patient=spec.is_retried)
         session = self.session
         try:
-            pending._id = session.call(
-                pending, now_ns, ends_ns - now_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
-            )
+            pending._id = session.call(pending, spec)
         except (
             Unavailable,
             UnknownRoute,
@@ -309,24 +292,12 @@ class Calling:
             now_ns = _monotonic_ns()
             self._look(now_ns)
             try:
-                pending._id = session.call(
-                    pending,
-                    now_ns,
-                    ends_ns - now_ns,
-                    route,
-                    key,
-                    priority,
-                    body,
-                    idempotency_key,
-                    is_retried=is_retried,
-                )
+                pending._id = session.call(pending, spec)
             except Unavailable as error:
-                if not is_retried:
+                if not spec.is_retried:
                     raise
-                pending._id = session.call_later(
-                    error, pending, now_ns, ends_ns - now_ns, route, key, priority, body, idempotency_key
-                )
-        pending._ends_ns = ends_ns
+                pending._id = session.call_later(error, pending, now_ns, spec)
+        pending._ends_ns = spec.ends_ns
         return now_ns
 
     def _end_lost(self, pending: Outcome) -> None:

@@ -80,7 +80,9 @@ class Client:
         Raises the `BackplaneError` in which it ended: `UnknownRoute`, `InvalidArgument`, `Busy` (with `retry_after`),
         `Unavailable`, `DeadlineExceeded`, `PeerDown`, or `InternalError` when the operation raised.
         """
-        return self._calling.call(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        return self._calling.call(
+            request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        )
 
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
@@ -99,8 +101,9 @@ class Client:
         It leaves at once; but in an unbroken burst, from the 65th on or with more than 64 outstanding, calls gather and leave
         together, 64 at a time, or as soon as anybody waits or looks (`result`, `done`, `call`, …), or by `flush()`.
         """
+        spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         pending = PendingCall(self._calling, route)
-        self._calling.submit(pending, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        self._calling.submit(pending, spec)
         return pending
 
     def cast(
@@ -108,8 +111,7 @@ class Client:
         arguments: Mapping[str, Any] | None = None, **keywords: Any,
     ) -> None:  # fmt: skip
         """Send an operation its arguments and expect nothing back. Raises what is known at once: `UnknownRoute`, …"""
-        request.check(route, key, priority)
-        self._calling.cast(route, key, priority, request.body_of(route, arguments, keywords))
+        self._calling.cast(request.asked(route, key, priority, None, arguments, keywords))
 
     def publish(
         self, topic: str, /, *, priority: int | None = None, arguments: Mapping[str, Any] | None = None, **keywords: Any

@@ -7,15 +7,16 @@ on, because its descriptor is edge-triggered: `has_more` says when that is due.
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
+from .call_spec import CallSpec
 from .calls import OutstandingCalls
 from .codec import Encoder, Frame, decode, renumbered
 from .connections import ANSWERS_AHEAD_MAX, Connections, LinkPort
 from .directory import Place
-from .envelope import BOOST, CALL, CANCEL, CAST, Envelope
+from .envelope import Envelope, boost, cancel, cast
 from .errors import Busy, DeadlineExceeded, FrameLost, InvalidArgument, MalformedFrame
 
 #: Calls outstanding, and bytes of them, from which on whoever can wait should (client.py). Throughput is flat from 1000
@@ -90,24 +91,11 @@ class Exchange:
             self.has_more = True
         return peer
 
-    def open(
-        self, peer: bytes, token: object, now_ns: int, timeout_ns: int,
-        route: str, key: str | None, priority: int | None, body: dict[str, Any],
-        idempotency_key: str | None = None, *, is_retried: bool = False, trace: str | None = None,
-    ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
+    def open(self, peer: bytes, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
         """Begin a call; returns its id. Raises `InvalidArgument`, `Busy`; then nothing has begun."""
-        ends_ns = now_ns + timeout_ns
-        id, encoder = self.calls.next_id, self._encoder
-        try:
-            if trace is None:
-                packed = encoder.call(id, priority, route, key, -ends_ns, body, idempotency_key)
-            else:
-                call = Envelope(CALL, id, priority, route, key, -ends_ns, trace, body, None, idempotency_key)
-                packed = encoder.encode(call)
-        except InvalidArgument as error:
-            raise InvalidArgument(f"{route}: {error.message}") from error
+        packed = self.pack_call(self.calls.next_id, spec)
         size = len(packed)
-        id = self.calls.open(peer, ends_ns, (token, route, size, packed if is_retried else None))
+        id = self.calls.open(peer, spec.ends_ns, (token, spec.route, size, packed if spec.is_retried else None))
         self._outstanding_bytes += size
         try:
             self.put_packed(peer, packed)
@@ -128,15 +116,12 @@ class Exchange:
             raise
         return id
 
-    def pack_call(
-        self, id: int, ends_ns: int,
-        route: str, key: str | None, priority: int | None, body: dict[str, Any], idempotency_key: str | None,
-    ) -> bytes:  # fmt: skip
-        """A call as it travels, for one that is opened later. Raises `InvalidArgument`."""
+    def pack_call(self, id: int, spec: CallSpec) -> bytes:  # hot: scripts/bench call_rtt
+        """A call as it travels. Raises `InvalidArgument`."""
         try:
-            return self._encoder.call(id, priority, route, key, -ends_ns, body, idempotency_key)
+            return self._encoder.call(id, spec)
         except InvalidArgument as error:
-            raise InvalidArgument(f"{route}: {error.message}") from error
+            raise InvalidArgument(f"{spec.route}: {error.message}") from error
 
     def end(self, id: int, peer: bytes | None = None) -> object | None:  # hot: scripts/bench call_rtt
         """An answer has come: the token of its call, or None for one that had ended, or that `peer` does not hold."""
@@ -177,7 +162,7 @@ class Exchange:
             if peer is not None:
                 route = backplane_route(name, FAREWELL)
                 with suppress(Busy):  # it does not read; then it waits for us for a while
-                    self.put(peer, Envelope(CAST, 0, None, route, None, None, None, {}))
+                    self.put(peer, cast(CallSpec(route, {})))
 
     def cancel(self, id: int) -> object | None:
         """Take a call back; returns its token, or None when it has ended."""
@@ -192,7 +177,7 @@ class Exchange:
         """Have a call that is outstanding done at this priority from now on."""
         peer = self.calls.peer_of(id)
         # Full: then it is done at the priority that it has, as it would be without.
-        if peer is not None and self._outbox.add(peer, self._encoder.encode(Envelope(BOOST, id, priority))):
+        if peer is not None and self._outbox.add(peer, self._encoder.encode(boost(id, priority))):
             self.gathered_count += 1
 
     def expire(self, now_ns: int) -> list[tuple[object, DeadlineExceeded]]:
@@ -292,5 +277,5 @@ class Exchange:
 
     def _say_cancel(self, peer: bytes, id: int) -> None:
         # Full: the callee checks the deadline by itself, so a lost CANCEL costs work, never a second answer.
-        if self._outbox.add(peer, self._encoder.encode(Envelope(CANCEL, id))):
+        if self._outbox.add(peer, self._encoder.encode(cancel(id))):
             self.gathered_count += 1

@@ -8,6 +8,7 @@ after them proves that they came.
 from collections.abc import Iterable
 
 from . import addressing
+from .call_spec import CallSpec
 from .errors import Busy
 from .exchange import Exchange
 from .purposes import Settling
@@ -35,7 +36,8 @@ class Proving:
             # It changes nothing, since nobody subscribes to that topic; and a refusal proves as much as a result.
             route = addressing.backplane_route(exchange.connections.name(peer), "unsubscribe")
             try:
-                exchange.open(peer, settling, now_ns, timeout_ns, route, None, None, {"topic": "system.settled"})
+                spec = CallSpec(route, {"topic": "system.settled"}, ends_ns=now_ns + timeout_ns)
+                exchange.open(peer, settling, spec)
                 settling.remaining_count += 1
             except Busy:  # it does not read: nothing would be proved within this time
                 continue

@@ -7,7 +7,7 @@ so that it sees what it lost; one that has no room loses this message, and the p
 from typing import Any
 
 from .directory import Directory
-from .envelope import PUBLISH, Envelope
+from .envelope import message
 from .errors import Busy
 from .exchange import Exchange
 from .topics import PAIRS_MAX, TopicTable, check_topic
@@ -52,8 +52,7 @@ class Publishing:
             peer = self._exchange.connected(name, place)
             number = self._numbers.get((peer, topic), 0) + 1 + lost
             if number != packed[0]:
-                envelope = Envelope(PUBLISH, number, priority, topic, node, None, trace, body)
-                packed = (number, self._exchange.pack(envelope))
+                packed = (number, self._exchange.pack(message(number, topic, body, priority, trace, node)))
             try:
                 self._exchange.put_packed(peer, packed[1])
                 peers.append(peer)

@@ -15,9 +15,10 @@ import msgspec
 
 from . import addressing
 from .attempts import Attempt, Attempts, half
+from .call_spec import CallSpec
 from .connections import LinkPort
 from .directory import Directory, Place
-from .envelope import CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope
+from .envelope import PUBLISH, REPLY, STATUS, Envelope, cast
 from .errors import BackplaneError, Busy, CallerError, Cancelled, DeadlineExceeded, PeerDown, Unavailable, error_from
 from .events import Ended, Events, Heard
 from .exchange import Call, Exchange
@@ -78,34 +79,24 @@ class ClientSession:
     def start(self, token: object, now_ns: int, timeout_ns: int) -> int:
         """Connect to the supervisor and fetch the directory, which also subscribes us to its changes."""
         peer = self._exchange.connected(self._home, self._home_place)
-        return self._exchange.open(peer, Fetch(token), now_ns, timeout_ns, "supervisor.directory", None, None, {})
-
-    def call(
-        self, token: object, now_ns: int, timeout_ns: int,
-        route: str, key: str | None, priority: int | None, body: dict[str, Any],
-        idempotency_key: str | None = None, *, is_retried: bool = True, trace: str | None = None,
-    ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
-        """Begin a call, `trace`: one that is handed on. `token` comes back in an `Ended`. Returns its id. Raises at once."""
-        peer = self._peer_for(route, idempotency_key if key is None else key)
         return self._exchange.open(
-            peer, token, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried, trace=trace
-        )  # fmt: skip
+            peer, Fetch(token), CallSpec("supervisor.directory", {}, ends_ns=now_ns + timeout_ns)
+        )
 
-    def call_later(
-        self, error: BackplaneError, token: object, now_ns: int, timeout_ns: int,
-        route: str, key: str | None, priority: int | None, body: dict[str, Any], idempotency_key: str | None,
-    ) -> int:  # fmt: skip
+    def call(self, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
+        """Begin a call; its `ends_ns` is set. `token` comes back in an `Ended`. Returns its id. Raises at once."""
+        return self._exchange.open(self._peer_for(spec.route, spec.routing_key()), token, spec)
+
+    def call_later(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
         """`call` has raised `error`: begin it as soon as that is possible. Raises `error` where waiting would not help."""
         if self._resolver is None:
             raise error
-        return self._attempts.begin(
-            error, token, now_ns, now_ns + timeout_ns, route, key, priority, body, idempotency_key
-        )
+        return self._attempts.begin(error, token, now_ns, spec)
 
-    def cast(self, route: str, key: str | None, priority: int | None, body: dict[str, Any]) -> None:
-        """A call that nobody waits for."""
-        peer = self._peer_for(route, key)
-        self._exchange.put(peer, Envelope(CAST, 0, priority, route, key, None, None, body))
+    def cast(self, spec: CallSpec) -> None:
+        """Send a call without a reply."""
+        peer = self._peer_for(spec.route, spec.key)
+        self._exchange.put(peer, cast(spec))
         self._proving.said((peer,))
 
     def publish(
@@ -144,8 +135,9 @@ class ClientSession:
         for name in self._hearing.remove(topic, subscriber):
             peer = self._connections.peer(name)
             if peer is not None:
-                route, settling = addressing.backplane_route(name, "unsubscribe"), Settling(None, 1)
-                self._exchange.open(peer, settling, now_ns, SUBSCRIBE_LIMIT_NS, route, None, None, {"topic": topic})
+                route = addressing.backplane_route(name, "unsubscribe")
+                spec = CallSpec(route, {"topic": topic}, ends_ns=now_ns + SUBSCRIBE_LIMIT_NS)
+                self._exchange.open(peer, Settling(None, 1), spec)
 
     def unconfirmed(self, topic: str) -> list[str]:
         """Backplanes that are up and have not confirmed a subscription; they are asked again."""
@@ -302,7 +294,7 @@ class ClientSession:
     def _answered(self, call: Call, envelope: Envelope, events: Events) -> None:
         if envelope.kind == REPLY:
             return self._finish(call[0], envelope.body, None, events)
-        self._failed(envelope.id, call, error_from(*envelope.body, is_refused=envelope.route == REFUSED), events)
+        self._failed(envelope.id, call, error_from(*envelope.body, is_refused=envelope.is_refused), events)
 
     def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:
         if not isinstance(token, Own):
@@ -392,7 +384,8 @@ class ClientSession:
         peer = self._exchange.connected(ask.name, self.directory.backplanes[ask.name])
         route = addressing.backplane_route(ask.name, "subscribe")
         try:
-            self._exchange.open(peer, Asked(ask), now_ns, SUBSCRIBE_LIMIT_NS, route, None, None, {"topic": ask.topic})
+            spec = CallSpec(route, {"topic": ask.topic}, ends_ns=now_ns + SUBSCRIBE_LIMIT_NS)
+            self._exchange.open(peer, Asked(ask), spec)
         except Busy:
             heapq.heappush(self._ask_again, (now_ns + SUBSCRIBE_RETRY_NS, ask))
 

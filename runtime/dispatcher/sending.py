@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.codec import plain_number
 
-from ..objects.app_object import AppObject, CallOptions
+from ..objects.app_object import AppObject
 from .message import Message, declared
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def cast_message(
     """Send it, and expect nothing back; of an `AsyncClient`, to be awaited. Raises what `cast` raises."""
     route, fields, key = addressed(component, message)
     if isinstance(through, AppObject):
-        through._host.cast(through, route, fields, CallOptions(key, priority, None))
+        through._host.cast(through, CallSpec(route, fields, key=key, priority=priority))
         return None
     return through.cast(route, key=key, priority=priority, arguments=fields)
 

@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.errors import DeadlineExceeded
 from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..objects.action import Action
-from ..objects.app_object import AppObject, CallOptions
+from ..objects.app_object import AppObject
 from .current import current
 from .method_action import MethodAction
 
@@ -83,10 +84,8 @@ def blocking_call(
     assert engine is not None and running is not None, "only what runs can call"
     gate = threading.Lock()
     gate.acquire()
-    options = CallOptions(key, priority, timeout, None, retry)
-    asking = MethodAction(
-        Caller.of(object), running.name, running.priority, _ask, (route, arguments, options), running.deadline_ns
-    )
+    spec = CallSpec(route, arguments, key=key, priority=priority, timeout=timeout, is_retried=retry)
+    asking = MethodAction(Caller.of(object), running.name, running.priority, _ask, (spec,), running.deadline_ns)
     asking.chain = (*running.chain, (object.name, running.name))
     asking.trace = running.trace
 
@@ -113,5 +112,5 @@ class Caller(AppObject):
         return caller
 
 
-async def _ask(caller: Caller, route: str, arguments: Mapping[str, Any], options: CallOptions) -> Any:
-    return await caller._host.call(caller, route, arguments, options)
+async def _ask(caller: Caller, spec: CallSpec) -> Any:
+    return await caller._host.call(caller, spec)

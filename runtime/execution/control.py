@@ -16,8 +16,9 @@ import msgspec
 
 from appbackplane.transport import addressing, codec
 from appbackplane.transport.batching import Outbox
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Registration
-from appbackplane.transport.envelope import CALL, CAST, STATUS, Envelope, reply, status
+from appbackplane.transport.envelope import CALL, CAST, STATUS, Envelope, call, reply, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -76,7 +77,7 @@ class Control:
         self._accepted = accepted
         body = {"registration": msgspec.to_builtins(registration)}
         route = f"{addressing.SUPERVISOR}.register"
-        self._say(Envelope(CALL, 1, 0, route, None, REGISTER_TIMEOUT_NS, None, body))
+        self._say(call(1, CallSpec(route, body, priority=0), REGISTER_TIMEOUT_NS))
 
     def call(self, route: str, body: dict[str, Any], heard: Heard) -> None:
         """Ask the supervisor; one thread at a time. `heard` runs in the sentinel's. Raises `Busy`."""
@@ -84,7 +85,7 @@ class Control:
             raise Busy(f"{route}: {CALLS_MAX} calls to the supervisor are not answered yet", retry_after=0.1)
         self._calls_count += 1
         self._calls[self._calls_count] = heard
-        self._leaving.append(Envelope(CALL, self._calls_count, 0, route, None, CALL_TIMEOUT_NS, None, body))
+        self._leaving.append(call(self._calls_count, CallSpec(route, body, priority=0), CALL_TIMEOUT_NS))
         self._wake()
 
     def turn(self) -> None:

@@ -7,23 +7,21 @@ work runs first). Anything else that is awaited is refused with an explanation i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Generator
 from typing import Any
 
-from ..objects.app_object import CallOptions
+from appbackplane.transport.call_spec import CallSpec
+
 from .current import current
 
 
 class CallRequest:
-    """`await self.call(...)`, before it has left."""
+    """`await self.call(...)`. All attempts share the deadline `spec.ends_ns`, which the first one sets."""
 
-    __slots__ = ("arguments", "attempts_count", "deadline_ns", "options", "route")
+    __slots__ = ("attempts_count", "spec")
 
-    # A route of any type, until whoever makes the call has checked what the user gave.
-    def __init__(self, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> None:
-        self.route, self.arguments, self.options = route, arguments, options
-        #: When it ends, which all attempts share; 0: it has not begun. And how many there were.
-        self.deadline_ns = 0
+    def __init__(self, spec: CallSpec) -> None:
+        self.spec = spec
         self.attempts_count = 0
 
     def __await__(self) -> Generator[CallRequest, Any, Any]:

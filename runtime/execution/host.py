@@ -11,11 +11,12 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.envelope import Envelope, instead
 from appbackplane.transport.topics import check_topic
 
 from ..objects.action import Action, ParkableAction
-from ..objects.app_object import AppObject, CallOptions
+from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.operation import PRIORITY_DEFAULT
 from ..scheduling.timers import Timer
@@ -47,7 +48,7 @@ class EngineHost:
         #: The system's run directory.
         self.run_dir = ""
 
-    def call(self, caller: AppObject, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> CallRequest:
+    def call(self, caller: AppObject, spec: CallSpec) -> CallRequest:
         """To be awaited by the coroutine that runs now."""
         action = current.action
         if not isinstance(action, MethodAction) or action.coroutine is None:
@@ -57,16 +58,16 @@ class EngineHost:
                 else "no operation of this thread is running"
             )
             raise RuntimeError(
-                f"{caller.name} cannot await a call to {route!r}: {where}; declare it `async def` and await the call"
+                f"{caller.name} cannot await a call to {spec.route!r}: {where}; declare it `async def` and await the call"
             )
-        return CallRequest(route, arguments, options)
+        return CallRequest(spec)
 
-    def cast(self, caller: AppObject, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> None:
+    def cast(self, caller: AppObject, spec: CallSpec) -> None:
         """Nobody waits for a cast, so it runs at its operation's priority, not at its sender's."""
         engine, action = self._engine, current.action
         with engine.lead:
-            trace = engine.outgoing.trace_of(action)
-            engine.outgoing.cast(caller, route, arguments, options, trace, engine.clock.now_ns())
+            spec.trace = engine.outgoing.trace_of(action)
+            engine.outgoing.cast(caller, spec, engine.clock.now_ns())
             engine.watch.notify()
 
     def publish(self, topic: Any, body: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from appbackplane.transport.envelope import BOOST, Envelope
+from appbackplane.transport.envelope import boost
 
 from ..objects.action import LOCAL, Action, ParkableAction
 from ..objects.app_object import AppObject
@@ -172,11 +172,11 @@ class Inheritance:
             return []  # the clock cannot be hurried
         if engine.outgoing.is_nobody(peer):
             return []  # its next attempt will say so
-        priority = self.call_priority(action, request.options.priority)
+        priority = self.call_priority(action, request.spec.priority)
         if peer is LOCAL:
             awaited = engine.intake.reprioritise(LOCAL, id, priority)
             return [] if awaited is None else [awaited]
-        engine.say(peer, Envelope(BOOST, id, priority), now_ns)
+        engine.say(peer, boost(id, priority), now_ns)
         place = engine.outgoing.place_of(peer)
         if place is not None:
             engine.presence.lend(place, priority, now_ns)

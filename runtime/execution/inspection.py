@@ -305,7 +305,7 @@ class Inspection:
         callee = engine.outgoing.backplane_of(peer) or "?"
         caller = LOCAL if peer is LOCAL else engine.link.known_as(peer)
         return Awaited(
-            action.name, left_ns, action.request.route, callee, call_name(callee, caller, id),
+            action.name, left_ns, action.request.spec.route, callee, call_name(callee, caller, id),
             is_stalled=peer in engine.outbox.stalled,
         )  # fmt: skip
 

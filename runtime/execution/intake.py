@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
-from appbackplane.transport.envelope import CALL, CANCEL, Envelope, status
+from appbackplane.transport.envelope import CALL, Envelope, cancel, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -171,8 +171,8 @@ class Intake:
             self.rings.queued(action)
 
     def accept_topic(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
-        """Post a topic's message to whoever of this backplane hears it. Its key names the node that it comes from, if any."""
-        topic, body, node = envelope.route, envelope.body, envelope.key
+        """Post a topic's message to each object of this backplane that subscribes to it."""
+        topic, body, node = envelope.route, envelope.body, envelope.node
         assert topic is not None
         if peer is not LOCAL:
             lost = self.gaps.gap_before(peer, topic, envelope.id)
@@ -223,7 +223,7 @@ class Intake:
         With it go the calls to this backplane that it awaits, one after the other: they may be as many as objects.
         """
         if self.foreign is not None and (peer, id) not in self.accepted:
-            self.foreign(peer, Envelope(CANCEL, id), now_ns)
+            self.foreign(peer, cancel(id), now_ns)
         while (action := self.accepted.get((peer, id))) is not None:  # None: the answer and the cancellation crossed
             if self.replays.running and self.replays.taken_back(action, peer, id, now_ns):
                 return

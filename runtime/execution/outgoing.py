@@ -8,14 +8,15 @@ for it. It ends once: by an answer, by its deadline, or because the process that
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport import addressing
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.connections import Connections
 from appbackplane.transport.directory import Directory, Place
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
+from appbackplane.transport.envelope import STATUS, Envelope, call, cancel, cast
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -27,12 +28,12 @@ from appbackplane.transport.errors import (
     error_from,
     text_of,
 )
-from appbackplane.transport.request import check, check_idempotency_key, duration_ns
+from appbackplane.transport.request import check_call
 from appbackplane.transport.resolver import RETRY_AFTER_S, Resolver
 from appbackplane.transport.retrying import SPREAD_NS, Again
 
 from ..objects.action import LOCAL, Action
-from ..objects.app_object import AppObject, CallOptions
+from ..objects.app_object import AppObject
 from .coroutines import CallRequest, Pause, Signal
 from .method_action import MethodAction
 from .trying_again import TryingAgain
@@ -90,8 +91,8 @@ class Outgoing:
             self._call(action, request, now_ns)
         except BaseException as error:  # the edge: what a strange call makes a library do must not end the process
             if not isinstance(error, BackplaneError):
-                log.exception("%s could not call %s", action.name, request.route)
-                error = InternalError(f"{request.route}: {type(error).__name__}: {text_of(error)}")
+                log.exception("%s could not call %s", action.name, request.spec.route)
+                error = InternalError(f"{request.spec.route}: {type(error).__name__}: {text_of(error)}")
             is_placed, peer = action.awaiting_id != 0, self.calls.peer_of(action.awaiting_id)
             # A peer that does not read is no reason to pile up more for it: its `Busy` is for the operation.
             error.is_refused = not is_placed or peer is LOCAL
@@ -109,23 +110,15 @@ class Outgoing:
             return None if action is None else action.trace
         return recorder.context(action)
 
-    def cast(
-        self,
-        caller: AppObject,
-        route: Any,
-        arguments: Mapping[str, Any],
-        options: CallOptions,
-        trace: str | None,
-        now_ns: int,
-    ) -> None:
+    def cast(self, caller: AppObject, spec: CallSpec, now_ns: int) -> None:
         """Send and forget. Raises the `BackplaneError` that is known at once."""
-        check(route, options.key, options.priority)
-        place = self._resolve(route, options.key)
-        envelope = Envelope(CAST, 0, options.priority, route, options.key, None, trace, arguments)
+        check_call(spec)
+        place = self._resolve(spec)
+        envelope = cast(spec)
         if place is None:
             self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, caller)
         elif not self._engine.say(self._peer(place), envelope, now_ns):
-            raise Busy(f"{route}: {place} does not keep up with what is sent to it", retry_after=0.05)
+            raise Busy(f"{spec.route}: {place} does not keep up with what is sent to it", retry_after=0.05)
 
     def answered(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """A reply or a status has come; one that nobody awaits any more is counted and dropped."""
@@ -136,7 +129,7 @@ class Outgoing:
             self._remote_count -= 1
         if envelope.kind == STATUS:
             code, message, retry_after, trace = envelope.body
-            error = error_from(code, message, retry_after, trace, is_refused=envelope.route == REFUSED)
+            error = error_from(code, message, retry_after, trace, is_refused=envelope.is_refused)
             self._failed(action, error, now_ns)
         else:
             self._go_on(action, now_ns, result=envelope.body)
@@ -158,7 +151,7 @@ class Outgoing:
                 self._remote_count -= 1
             self._take_back(peer, id, now_ns)
             assert isinstance(action.request, CallRequest)
-            late = DeadlineExceeded(f"{action.request.route}: no answer before the deadline")
+            late = DeadlineExceeded(f"{action.request.spec.route}: no answer before the deadline")
             self._failed(action, late, now_ns)
 
     def give_up(self, action: MethodAction, now_ns: int) -> int:
@@ -196,7 +189,7 @@ class Outgoing:
         self._remote_count -= len(failed)
         for _, action in failed:
             assert isinstance(action.request, CallRequest)
-            self._failed(action, PeerDown(f"{action.request.route}: {because}"), now_ns)
+            self._failed(action, PeerDown(f"{action.request.spec.route}: {because}"), now_ns)
 
     def ends(self, directory: Directory) -> bool:
         """Whether a backplane has ended, by this version, that calls were made to."""
@@ -229,7 +222,7 @@ class Outgoing:
         peer = self._connections.peer(name)
         if peer is not None:
             route = addressing.backplane_route(name, addressing.FAREWELL)
-            self._engine.say(peer, Envelope(CAST, 0, None, route, None, None, None, {}), now_ns)
+            self._engine.say(peer, cast(CallSpec(route, {})), now_ns)
 
     def peer_of(self, backplane: str) -> bytes | None:
         """The peer that a backplane is, connected if need be; None while it is down."""
@@ -261,67 +254,46 @@ class Outgoing:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _call(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
-        options, route = request.options, request.route
-        idempotency_key = options.idempotency_key
-        deadline_ns = request.deadline_ns
-        if not deadline_ns:
-            check(route, options.key, options.priority)
-            if idempotency_key is not None:
-                check_idempotency_key(route, idempotency_key)
-            deadline_ns = now_ns + duration_ns(options.timeout)
-            if action.deadline_ns is not None and action.deadline_ns < deadline_ns:
-                deadline_ns = action.deadline_ns
-            request.deadline_ns = deadline_ns
+        spec = request.spec
+        if not request.attempts_count:
+            check_call(spec)
+            spec.ends_ns = now_ns + spec.timeout_ns
+            if action.deadline_ns is not None and action.deadline_ns < spec.ends_ns:
+                spec.ends_ns = action.deadline_ns
         request.attempts_count += 1
-        place = self._resolve(route, options.key, idempotency_key, action.chain)
+        place = self._resolve(spec, action.chain)
         peer = LOCAL if place is None else self._peer(place)
-        action.awaiting_id = id = self.calls.open(peer, deadline_ns, action)
+        action.awaiting_id = id = self.calls.open(peer, spec.ends_ns, action)
         if peer is not LOCAL:
             self._remote_count += 1
             if self._remote_count > self._connections.answers_ahead:
                 self._connections.expect_answers(self._remote_count)
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
-        priority = self._engine.inheritance.call_priority(action, options.priority)
-        envelope = Envelope(
-            CALL,
-            id,
-            priority,
-            route,
-            options.key,
-            -deadline_ns,
-            self.trace_of(action),
-            request.arguments,
-            chain,
-            idempotency_key,
-        )
+        spec.trace = self.trace_of(action)
+        envelope = call(id, spec, -spec.ends_ns, chain)
+        envelope.priority = priority = self._engine.inheritance.call_priority(action, spec.priority)
         if peer is LOCAL:
             self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, action.object)
         elif not self._engine.say(peer, envelope, now_ns):
-            raise Busy(f"{route}: {place} does not keep up with what is sent to it", retry_after=0.05)
+            raise Busy(f"{spec.route}: {place} does not keep up with what is sent to it", retry_after=0.05)
         else:
             assert place is not None
             self._engine.presence.lend(self.directory.backplanes[place], priority, now_ns)
 
-    def _resolve(
-        self,
-        route: str,
-        key: str | None,
-        idempotency_key: str | None = None,
-        chain: Sequence[Sequence[str]] = (),
-    ) -> str | None:
-        """The backplane that is to serve a call: None is this one. `chain`: the calls that wait for whoever makes it.
+    def _resolve(self, spec: CallSpec, chain: Sequence[Sequence[str]] = ()) -> str | None:
+        """The backplane that is to serve a call; None: this one. `chain`: the calls that wait for its caller.
 
-        Where several serve a call with an idempotency key, and no object is named, the key leads to the same one each time.
+        Where several backplanes serve a call that names no object, the same idempotency key leads to the same one each time.
         """
-        engine = self._engine
+        engine, route, key = self._engine, spec.route, spec.key
         here = engine.registry.routes.get(route)
         if here is not None and (
-            (key is None and idempotency_key is None)
+            (key is None and spec.idempotency_key is None)
             or (key is not None and engine.registry.by_key(here.component.component_name, key) is not None)
         ):
             return None
         try:
-            place = self._resolver.resolve(route, idempotency_key if key is None else key)
+            place = self._resolver.resolve(route, spec.routing_key())
         except UnknownRoute:
             if addressing.OF_NODE in route:
                 raise
@@ -333,7 +305,7 @@ class Outgoing:
                 return None  # as above, while others have yet to register
             if (
                 not self._is_finishing(chain)
-                or (draining := self._resolver.draining(route, key or idempotency_key)) is None
+                or (draining := self._resolver.draining(route, spec.routing_key())) is None
             ):
                 raise
             place = draining
@@ -365,7 +337,7 @@ class Outgoing:
         if not isinstance(request, CallRequest) or action.thrown is not None:
             self._go_on(action, now_ns, error=error)
             return
-        route = request.route
+        route = request.spec.route
         is_idempotent = type(route) is str and self._resolver.is_idempotent(route)
         ids_count = self.calls.next_id
         verdict = self.again.decide(request, error, now_ns, ids_count, is_sent=is_sent, is_idempotent=is_idempotent)
@@ -388,7 +360,7 @@ class Outgoing:
                 self._wait(action, now_ns + int(self.again.random() * SPREAD_NS))
 
     def _take_back(self, peer: bytes, id: int, now_ns: int) -> None:
-        self._engine.say(peer, Envelope(CANCEL, id), now_ns)
+        self._engine.say(peer, cancel(id), now_ns)
 
     def _go_on(
         self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import PUBLISH, Envelope
+from appbackplane.transport.envelope import PUBLISH, Envelope, message
 from appbackplane.transport.errors import FailedPrecondition
 from appbackplane.transport.topics import FOUND_MAX, PAIRS_MAX, TopicTable
 
@@ -70,7 +70,7 @@ class Publishing:
     def tell(self, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
         """Tell all. Raises `InvalidArgument` for a body that cannot travel."""
         engine = self._engine
-        envelope = Envelope(PUBLISH, 0, None, topic, None, None, trace, body)
+        envelope = message(0, topic, body, trace=trace)
         if engine.registry.hearers(topic):
             engine.intake.accept_topic(LOCAL, engine.as_received(envelope), now_ns)
         lines, down_count = self._lines_of(topic)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from appbackplane.transport.envelope import BOOST, Envelope
+from appbackplane.transport.envelope import Envelope, search
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import LOCAL, Action
@@ -83,9 +83,9 @@ class Rings:
             return None  # it has not been made, or is to be made again: then it is the newest
         if peer is LOCAL:
             return engine.intake.accepted.get((LOCAL, id))
-        priority = engine.inheritance.call_priority(action, request.options.priority)
+        priority = engine.inheritance.call_priority(action, request.spec.priority)
         # A peer that does not read is not asked: then the ring ends with the first deadline in it.
-        engine.say(peer, Envelope(BOOST, id, priority, None, None, None, None, since, way), engine.clock.now_ns())
+        engine.say(peer, search(id, priority, since, way), engine.clock.now_ns())
         return None
 
     def _break(self, action: Action, way: Path) -> None:

@@ -36,15 +36,15 @@ class TryingAgain:
         is_idempotent: bool,
     ) -> Again | BackplaneError:
         """When to make it again, or the error in which it has ended. `ids_count`: ids given out so far."""
-        options = request.options
-        if not options.is_retried or not request.attempts_count:  # it was no call: a route that is none, a wrong key
+        spec = request.spec
+        if not spec.is_retried or not request.attempts_count:  # it was no call: a route that is none, a wrong key
             return error
         verdict = decide(
             error,
-            is_repeatable=is_idempotent or options.idempotency_key is not None,
+            is_repeatable=is_idempotent or spec.idempotency_key is not None,
             is_sent=is_sent,
             attempt=request.attempts_count,
-            remaining_ns=request.deadline_ns - now_ns,
+            remaining_ns=spec.ends_ns - now_ns,
             account=self.account,
             now_ns=now_ns,
             calls_count=ids_count - self.others_count,

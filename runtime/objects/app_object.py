@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
+from appbackplane.transport.call_spec import CallSpec
+
 from .operation_spec import OperationSpec, specs_of
 from .own import check_operations, owned
 from .schedulable import Schedulable
@@ -40,10 +42,8 @@ T = TypeVar("T")
 class Host(Protocol):
     """What an object may ask of the backplane it lives in."""
 
-    def call(
-        self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions
-    ) -> Awaitable[Any]: ...
-    def cast(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions) -> None: ...
+    def call(self, caller: AppObject, spec: CallSpec) -> Awaitable[Any]: ...
+    def cast(self, caller: AppObject, spec: CallSpec) -> None: ...
     def publish(self, topic: str, body: Mapping[str, Any]) -> None: ...
     def after(
         self,
@@ -94,29 +94,6 @@ class Host(Protocol):
     def stand_in(self) -> Callable[[Any, float], bool] | None: ...
     @property
     def backplane(self) -> str: ...
-
-
-class CallOptions:
-    """How a call is to be made: `key`, `priority` and `timeout` (seconds); None inherits from the running action.
-
-    `idempotency_key` and `is_retried` as in `Client.call`.
-    """
-
-    __slots__ = ("idempotency_key", "is_retried", "key", "priority", "timeout")
-
-    # Of any type, until whoever makes the call has checked what the user gave.
-    key: Any
-    priority: Any
-    timeout: Any
-    idempotency_key: Any
-    is_retried: Any
-
-    def __init__(
-        self, key: str | None, priority: int | None, timeout: float | None, idempotency_key: str | None = None,
-        is_retried: bool = True,
-    ) -> None:  # fmt: skip
-        self.key, self.priority, self.timeout = key, priority, timeout
-        self.idempotency_key, self.is_retried = idempotency_key, is_retried
 
 
 class AppObject(Schedulable):
@@ -186,7 +163,16 @@ class AppObject(Schedulable):
         and `retry` are those of `Client.call`.
         Raises the subclass of `BackplaneError` in which the call ended. Only in `async def` operations.
         """
-        return self._host.call(self, route, arguments, CallOptions(key, priority, timeout, idempotency_key, retry))
+        spec = CallSpec(
+            route,
+            arguments,
+            key=key,
+            priority=priority,
+            timeout=timeout,
+            idempotency_key=idempotency_key,
+            is_retried=retry,
+        )
+        return self._host.call(self, spec)
 
     def request(
         self,
@@ -202,11 +188,20 @@ class AppObject(Schedulable):
         """`call`, for arguments whose names clash with its own keywords."""
         if not isinstance(arguments, Mapping):
             raise TypeError(f"arguments={arguments!r}: expected a map of names to values")
-        return self._host.call(self, route, arguments, CallOptions(key, priority, timeout, idempotency_key, retry))
+        spec = CallSpec(
+            route,
+            arguments,
+            key=key,
+            priority=priority,
+            timeout=timeout,
+            idempotency_key=idempotency_key,
+            is_retried=retry,
+        )
+        return self._host.call(self, spec)
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Send an operation its arguments and expect nothing back. Raises `UnknownRoute`, `Busy`, `InvalidArgument`."""
-        self._host.cast(self, route, arguments, CallOptions(key, priority, None))
+        self._host.cast(self, CallSpec(route, arguments, key=key, priority=priority))
 
     def publish(self, topic: str, /, **body: Any) -> None:
         """Tell all subscribers of `topic`, in every backplane and client."""

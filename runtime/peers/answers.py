@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import REFUSED, REPLY, STATUS, Envelope, instead, status
+from appbackplane.transport.envelope import REPLY, STATUS, Envelope, instead, status
 from appbackplane.transport.errors import BackplaneError, text_of
 from appbackplane.transport.remote.visitors import is_client
 
@@ -105,7 +105,7 @@ class Answers:
         except BackplaneError as error:
             if envelope.kind != REPLY and envelope.kind != STATUS:
                 raise
-            return self._encoder.encode(status(envelope.id, error, is_refused=envelope.route == REFUSED))
+            return self._encoder.encode(status(envelope.id, error, is_refused=envelope.is_refused))
 
 
 def _short(envelope: Envelope) -> Envelope:
@@ -113,6 +113,5 @@ def _short(envelope: Envelope) -> Envelope:
     if envelope.kind != STATUS:
         return instead(envelope.id, "the node that asked")
     code, message, retry_after, _ = envelope.body
-    return Envelope(
-        STATUS, envelope.id, route=envelope.route, body=[code, text_of(message, MESSAGE_MAX), retry_after, None]
-    )
+    short = [code, text_of(message, MESSAGE_MAX), retry_after, None]
+    return Envelope(STATUS, envelope.id, body=short, is_refused=envelope.is_refused)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from appbackplane.transport.addressing import backplane_route
 from appbackplane.transport.directory import Directory, Place
-from appbackplane.transport.envelope import CALL, PUBLISH, Envelope, reply, status
+from appbackplane.transport.envelope import CALL, PUBLISH, Envelope, message, reply, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -124,7 +124,7 @@ class Clients:
                 client.version = offer.version
                 body = _directory(client.node, offer).to_body()
                 with suppress(InvalidArgument):  # no frame holds so many routes: whoever asks for it is told
-                    self._say(name, Envelope(PUBLISH, client.numbers, None, DIRECTORY_TOPIC, body=body))
+                    self._say(name, message(client.numbers, DIRECTORY_TOPIC, body))
         for holder_name in self._offers.keys() - holders:
             del self._offers[holder_name]
             self._told.pop(holder_name, None)

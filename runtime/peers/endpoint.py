@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, Envelope, status
+from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, Envelope, cast, status
 from appbackplane.transport.errors import BackplaneError, Busy, MalformedFrame, Unavailable
 from appbackplane.transport.events import Ended
 from appbackplane.transport.foreign_frames import decode
@@ -328,7 +329,7 @@ class Endpoint:
     def _stands(self, address: str) -> None:
         """A line stands. If one before it broke, what it carried may be lost: calls are ended there, as they were here."""
         if self._breaks.stands(address):
-            self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN, body={})))
+            self._lines.say(address, self._encoder.encode(cast(CallSpec(BROKEN, {}, priority=0))))
 
     def _broke(self, address: str, because: str) -> None:
         """A line stands no more. Whether what was in it has arrived, nobody knows."""
@@ -342,7 +343,7 @@ class Endpoint:
             if self.roster.note(effect, self._now_ns()):
                 self._is_noted = True
             if isinstance(effect, fx.Send):
-                said = Envelope(CAST, 0, 0, SAY, body=body_of(effect.message))
+                said = cast(CallSpec(SAY, body_of(effect.message), priority=0))
                 self._lines.say(effect.address, self._encoder.encode(said), is_control=True)
             elif isinstance(effect, fx.Dial):
                 self._lines.dial(effect.address, effect.key)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import PUBLISH, Envelope
+from appbackplane.transport.envelope import PUBLISH, Envelope, message
 from appbackplane.transport.errors import FailedPrecondition
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.topics import PAIRS_MAX, TopicTable, check_pattern
@@ -91,7 +91,7 @@ class Hearers:
         names = self._table.matching(topic)
         if not names:
             return
-        rest = self._encoder.rest(Envelope(PUBLISH, 0, None, topic, None, None, envelope.trace, envelope.body))
+        rest = self._encoder.rest(message(0, topic, envelope.body, trace=envelope.trace))
         for name in names:
             holder = self._holder_of(name)
             if holder is None or not holder.topics.permits(topic, is_exported=True):

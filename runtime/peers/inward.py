@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from appbackplane.transport.addressing import OF_NODE
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REPLY, Envelope, status
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope, reply, status
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Ended
 from appbackplane.transport.peers.likeness import Likeness
@@ -82,15 +83,11 @@ class System(Protocol):
 
     directory: Directory | None
 
-    def call(
-        self, token: object, now_ns: int, timeout_ns: int,
-        route: str, key: str | None, priority: int | None, body: dict[str, Any],
-        idempotency_key: str | None = None, *, is_retried: bool = True, trace: str | None = None,
-    ) -> int:  # fmt: skip
-        """Begin a call; its number."""
+    def call(self, token: object, spec: CallSpec) -> int:
+        """Begin a call; returns its number."""
 
-    def cast(self, route: str, key: str | None, priority: int | None, body: dict[str, Any]) -> None:
-        """A call that nobody waits for."""
+    def cast(self, spec: CallSpec) -> None:
+        """Send a call without a reply."""
 
     def cancel(self, id: int) -> None:
         """Take a call back."""
@@ -153,7 +150,7 @@ class Inward:
         elif kind == CAST:
             try:
                 self._check(holder, envelope.route or "", now_ns, is_cast=True)
-                self._session.cast(envelope.route or "", envelope.key, envelope.priority, envelope.body)
+                self._session.cast(_spec_of(envelope, 0))
             except BackplaneError:
                 self.refused_casts_count += 1
         elif kind == CANCEL or kind == BOOST:
@@ -175,7 +172,7 @@ class Inward:
         self._release(held)
         error = ended.error
         if error is None:
-            said = Envelope(REPLY, asked.id, body=ended.result)
+            said = reply(asked.id, ended.result)
         else:  # a session says so of what came over its link, or what it refused itself: never of what the work has met
             said = status(asked.id, error, is_refused=error.is_refused)
         self._say(asked.name, said, held.is_bulk)
@@ -216,10 +213,7 @@ class Inward:
                 retry_after=0.1,
             )
         left_ns = DEADLINE_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
-        id = self._session.call(
-            asked, now_ns, left_ns, route, envelope.key, envelope.priority, envelope.body, envelope.idempotency_key,
-            is_retried=False, trace=_trace_of(envelope),
-        )  # fmt: skip
+        id = self._session.call(asked, _spec_of(envelope, now_ns + left_ns))
         self._held[asked] = Held(id, self._is_bulk(envelope), holder.name, arrival)
         self._counts[asked.name] = self._counts.get(asked.name, 0) + 1
         self._usage[holder.name] = usage
@@ -268,6 +262,14 @@ class Inward:
             raise UnknownRoute(route, self._likeness.nearest(route, self._exported, now_ns) if is_told else None)
 
 
-def _trace_of(envelope: Envelope) -> str | None:
+def _spec_of(envelope: Envelope, ends_ns: int) -> CallSpec:
     trace = envelope.trace
-    return trace if trace is not None and TRACE.fullmatch(trace) else None
+    return CallSpec(
+        envelope.route or "",
+        envelope.body,
+        key=envelope.key,
+        priority=envelope.priority,
+        ends_ns=ends_ns,
+        trace=trace if trace is not None and TRACE.fullmatch(trace) else None,
+        idempotency_key=envelope.idempotency_key,
+    )

@@ -16,7 +16,19 @@ from typing import Final, NamedTuple, Protocol
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import BULK_FROM
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope, due_ns, status
+from appbackplane.transport.envelope import (
+    BOOST,
+    CALL,
+    CANCEL,
+    CAST,
+    Envelope,
+    answered_as,
+    boost,
+    cancel,
+    due_ns,
+    forwarded,
+    status,
+)
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.resolver import not_registered
 
@@ -108,7 +120,7 @@ class Outward:
         """A node has answered."""
         asked = self._end(envelope.id, name.encode())
         if asked is not None:
-            self._answer(asked.peer, Envelope(envelope.kind, asked.id, route=envelope.route, body=envelope.body))
+            self._answer(asked.peer, answered_as(envelope, asked.id))
 
     def down(self, name: str, because: str) -> None:
         """A node is gone: nobody knows what became of what it held."""
@@ -127,7 +139,7 @@ class Outward:
         """A local process is there no more: its calls are taken back as it would have done it."""
         for id in [id for one, id in self._ids if one == peer]:
             self.abandoned_count += 1
-            self._follow(peer, Envelope(CANCEL, id))
+            self._follow(peer, cancel(id))
 
     def expire(self, now_ns: int) -> None:
         """Forget what is over at its callers."""
@@ -183,10 +195,7 @@ class Outward:
         is_bulk = is_bulk_at(priority, may_wait=priority is None and self._node.may_wait(name, there))
         over_ns = due_ns(DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline, now_ns)
         id = self._calls.open(name.encode(), over_ns, Asked(peer, envelope.id, route, is_bulk)) if is_call else 0
-        said = Envelope(
-            envelope.kind, id, envelope.priority, there, envelope.key, max(0, over_ns - now_ns) if is_call else None,
-            envelope.trace, envelope.body, None, envelope.idempotency_key,
-        )  # fmt: skip
+        said = forwarded(envelope, id, there, max(0, over_ns - now_ns) if is_call else None)
         try:
             is_said = self._say(name, said, is_bulk)
         except BackplaneError:
@@ -212,7 +221,8 @@ class Outward:
         if id is None or call is None:
             return
         node, _, asked = call
-        self._say(node.decode(), Envelope(envelope.kind, id, envelope.priority), asked.is_bulk)
+        said = cancel(id) if envelope.kind == CANCEL else boost(id, envelope.priority)
+        self._say(node.decode(), said, asked.is_bulk)
         if envelope.kind == CANCEL:
             self._end(id)
 

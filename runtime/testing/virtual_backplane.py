@@ -11,16 +11,20 @@ from random import Random
 from typing import Any, Literal
 
 from appbackplane.transport import codec
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import (
     CALL,
     CANCEL,
     CAST,
     PUBLISH,
-    REFUSED,
     REPLY,
     STATUS,
     Envelope,
+    call,
+    cancel,
+    cast,
+    message,
     reply,
     status,
 )
@@ -80,7 +84,7 @@ class VirtualCall:
         answer = self._answers[0]
         if answer.kind == REPLY:
             return answer.body
-        raise error_from(*answer.body, is_refused=answer.route == REFUSED)
+        raise error_from(*answer.body, is_refused=answer.is_refused)
 
     def error(self) -> BackplaneError:
         """The error it ended in; fails if it went well."""
@@ -95,7 +99,7 @@ class VirtualCall:
         if self.is_done:
             return False
         self._ended = Cancelled("taken back by the caller")
-        self._backplane.hear(Envelope(CANCEL, self._id))
+        self._backplane.hear(cancel(self._id))
         return True
 
     def _answered(self, envelope: Envelope) -> None:
@@ -264,19 +268,20 @@ class VirtualBackplane:
         check(route, key, priority)
         id = len(self._calls) + 1
         deadline = None if timeout is None else round(timeout * 1e9)
-        call = self._calls[id] = VirtualCall(self, id, None if deadline is None else self.clock.now_ns() + deadline)
-        self.hear(Envelope(CALL, id, priority, route, key, deadline, None, arguments, None, idempotency_key))
-        return call
+        made = self._calls[id] = VirtualCall(self, id, None if deadline is None else self.clock.now_ns() + deadline)
+        spec = CallSpec(route, arguments, key=key, priority=priority, idempotency_key=idempotency_key)
+        self.hear(call(id, spec, deadline))
+        return made
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Cast as a client does."""
         check(route, key, priority)
-        self.hear(Envelope(CAST, 0, priority, route, key, None, None, arguments))
+        self.hear(cast(CallSpec(route, arguments, key=key, priority=priority)))
 
     def publish(self, topic: str, **body: Any) -> None:
         """Publish as another backplane does."""
         check(topic, None, None)
-        self.hear(Envelope(PUBLISH, 1, None, topic, None, None, None, body))
+        self.hear(message(1, topic, body))
 
     def outside_calls(self, route: str | None = None) -> list[OutsideCall]:
         """Calls that its objects have made to the outside so far, oldest first."""

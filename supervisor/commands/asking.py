@@ -14,9 +14,10 @@ from typing import Any
 
 from appbackplane.transport.addressing import supervisor_socket
 from appbackplane.transport.batching import Sent
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.discovery import Location
-from appbackplane.transport.envelope import CALL, REPLY, STATUS, Envelope
+from appbackplane.transport.envelope import REPLY, STATUS, call
 from appbackplane.transport.errors import Busy, DeadlineExceeded, PeerDown, error_from
 from appbackplane.transport.link import Link
 
@@ -56,9 +57,9 @@ class Asker:
     def send(self, route: str, body: dict[str, Any], timeout_s: float) -> None:
         """Ask; what was asked before is not waited for any more. Raises `Busy`: it does not read."""
         self._asked += 1
-        call = Envelope(CALL, self._asked, 0, route, None, round(timeout_s * 1e9), None, body)
+        asked = call(self._asked, CallSpec(route, body, priority=0), round(timeout_s * 1e9))
         # A peer we connect to takes frames before the connection stands.
-        if self._link.send(self._peer, batch([self._encoder.encode(call)])) is not Sent.SENT:
+        if self._link.send(self._peer, batch([self._encoder.encode(asked)])) is not Sent.SENT:
             raise Busy(f"the supervisor of {self._location.system!r} (pid {self.pid}) does not read", retry_after=1.0)
 
     def take(self) -> Any:

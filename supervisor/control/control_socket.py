@@ -13,10 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from appbackplane.transport.batching import Outbox
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.codec import Encoder, Frame, decode, head
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, due_ns, reply, status
+from appbackplane.transport.envelope import (
+    CALL,
+    CANCEL,
+    REPLY,
+    STATUS,
+    Envelope,
+    call,
+    cast,
+    due_ns,
+    message,
+    reply,
+    status,
+)
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -135,7 +148,7 @@ class ControlSocket:
         """`token` comes back in an `Answered`, at the limit at the latest."""
         id = self._calls.open(peer, now_ns + limit_ns, (token, route, limit_ns))
         try:
-            self._put(peer, Envelope(CALL, id, 0, route, None, limit_ns, None, body))
+            self._put(peer, call(id, CallSpec(route, body, priority=0), limit_ns))
         except BackplaneError as error:
             self._calls.end(id)
             self._ended.append(Answered(token, None, error))
@@ -143,7 +156,7 @@ class ControlSocket:
     def cast(self, peer: bytes, route: str, body: dict[str, Any]) -> bool:
         """False: the peer does not read, and has no room for it."""
         try:
-            self._put(peer, Envelope(CAST, 0, 0, route, None, None, None, body))
+            self._put(peer, cast(CallSpec(route, body, priority=0)))
         except BackplaneError:
             return False
         return True
@@ -253,7 +266,7 @@ class ControlSocket:
         for peer in self._behind - self._outbox.stalled:
             self._behind.discard(peer)
             self._subscribers[peer] = number = self._subscribers[peer] + 1
-            self._put(peer, Envelope(PUBLISH, number, None, DIRECTORY_TOPIC, None, None, None, body))
+            self._put(peer, message(number, DIRECTORY_TOPIC, body))
 
     def _sweep(self) -> None:
         """Clients go without a word: offer each the directory it has, and those that cannot be reached are forgotten."""

@@ -51,7 +51,9 @@ def refuse(world: World, socket: str, call: Envelope, error: Any, *, is_refused:
 def test_what_is_refused_is_asked_again_in_the_same_words(world: World) -> None:
     """The body may have changed since; the deadline must not move, or a call that fails often would never end."""
     body = {"text": "x"}
-    world.session.call("one", world.now_ns, 10 * SECOND_NS, "index.stats", "k", 3, body, "pay-1")
+    world.session.call(
+        "one", world.spec(body, "index.stats", timeout_ns=10 * SECOND_NS, key="k", priority=3, idempotency_key="pay-1")
+    )
     world.turn()
     first = asked(world, "index-1")
     body["text"] = "changed"
@@ -84,7 +86,7 @@ def test_a_death_is_tried_again_only_where_it_does_no_harm(world: World, route: 
 
 def test_an_idempotency_key_makes_any_call_repeatable(world: World) -> None:
     """Whoever serves it does the work once."""
-    world.session.call("one", world.now_ns, SECOND_NS, "index.stats", None, None, {}, "k")
+    world.session.call("one", world.spec({}, "index.stats", idempotency_key="k"))
     world.turn()
     assert asked(world, "index-1").idempotency_key == "k"
     assert world.push(with_idempotent(version=3, index=2)) == []
@@ -97,7 +99,7 @@ def test_an_idempotency_key_leads_to_one_place(world: World) -> None:
     homes = set()
     for number in range(20):
         for _ in range(3):
-            world.session.call("x", world.now_ns, SECOND_NS, "any.one", None, None, {}, f"key-{number}")
+            world.session.call("x", world.spec({}, "any.one", idempotency_key=f"key-{number}"))
         world.turn()
         here = {name for name in ("index-1", "query-1") if world.link.take(name)}
         assert len(here) == 1
@@ -112,7 +114,7 @@ def test_what_is_wrong_or_unwanted_is_not_tried_again(world: World) -> None:
     assert isinstance(
         only_error(refuse(world, "query-1", asked(world), InternalError("no"), is_refused=True)), InternalError
     )
-    world.session.call("two", world.now_ns, SECOND_NS, "query.search", None, None, {}, is_retried=False)
+    world.session.call("two", world.spec({}, is_retried=False))
     world.turn()
     error = only_error(refuse(world, "query-1", asked(world), Busy("full"), is_refused=True))
     assert (str(error), error.attempts, error.is_refused) == ("full", 1, True)
@@ -170,7 +172,7 @@ def test_what_finds_no_place_waits_for_one(world: World) -> None:
     with pytest.raises(Unavailable) as down:
         world.call("one", "index.stats")
     id = world.session.call_later(
-        down.value, "one", world.now_ns, 30 * SECOND_NS, "index.stats", None, None, {"a": 1}, None
+        down.value, "one", world.now_ns, world.spec({"a": 1}, "index.stats", timeout_ns=30 * SECOND_NS)
     )
     for _ in range(10):
         assert world.turn(SECOND_NS) == []
@@ -190,7 +192,7 @@ def test_what_no_place_comes_up_for_ends_before_its_deadline(world: World) -> No
     """With what it would have been told at once."""
     world.push(with_idempotent(version=3, index=None))
     down = Unavailable("down now")
-    world.session.call_later(down, "one", world.now_ns, SECOND_NS, "index.stats", None, None, {}, None)
+    world.session.call_later(down, "one", world.now_ns, world.spec({}, "index.stats"))
     ended: list[Ended | Heard] = []
     while not ended:
         ended = world.turn(10_000_000)
@@ -207,7 +209,7 @@ def test_a_retry_that_finds_no_room_waits_again(world: World) -> None:
     left = PEER_BYTES_MAX - 100
     while left > 0:
         size = min(left, 5_000_000)
-        world.session.call("large", world.now_ns, 20 * SECOND_NS, "query.search", None, None, {"x": b"." * (size - 80)})
+        world.session.call("large", world.spec({"x": b"." * (size - 80)}, timeout_ns=20 * SECOND_NS))
         left -= size
     for _ in range(10):
         assert world.turn(BACKOFF_NS) == []

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.transport import codec
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.codec import Encoder, batch, decode, renumbered
 from appbackplane.transport.envelope import (
     CALL,
@@ -101,13 +102,14 @@ def test_a_call_is_packed_as_any_envelope_is(id: int, priority: int | None, key:
     """Put together of parts, one of which is kept a route: it would be another call."""
     for route in ("query.search", "query.stats", "query.search"):
         call = Envelope(CALL, id, priority, route, key, -(10**15), None, {"text": "x"})
-        assert codec.decode(codec.batch([encoder.call(id, priority, route, key, -(10**15), {"text": "x"})])) == [call]
+        spec = CallSpec(route, {"text": "x"}, key=key, priority=priority, ends_ns=10**15)
+        assert codec.decode(codec.batch([encoder.call(id, spec)])) == [call]
 
 
 def test_routes_are_not_kept_without_end() -> None:
     """Backplanes serve operations of their own under routes that bear their names, and those come and go."""
     routes = [f"backplane.{n}.statistics" for n in range(5_000)]
-    calls = [codec.decode(codec.batch([encoder.call(1, None, route, None, -1, {})]))[0] for route in routes]
+    calls = [codec.decode(codec.batch([encoder.call(1, CallSpec(route, {}, ends_ns=1))]))[0] for route in routes]
     assert [call.route for call in calls] == routes
     assert len(encoder._addresses) <= codec._ADDRESSES_MAX
 
@@ -272,7 +274,7 @@ def test_a_fraction_does_not_travel_as_a_number_with_fewer_digits() -> None:
     ):
         encoder.encode(reply(1, {"size": 3, "share": Fraction(1, 3)}))
     with pytest.raises(InvalidArgument, match="the value of 'share' cannot travel"):
-        encoder.call(1, None, "a.b", None, 5, {"size": 3, "share": object()})
+        encoder.call(1, CallSpec("a.b", {"size": 3, "share": object()}, ends_ns=5))
 
 
 def test_a_key_that_is_a_frozen_dataclass_spoils_nothing() -> None:
@@ -324,7 +326,7 @@ def test_an_idempotency_key_is_a_tenth_field_and_costs_others_nothing() -> None:
     plain = Envelope(CALL, 1, None, "a.b", None, -5, None, {})
     keyed = Envelope(CALL, 1, None, "a.b", None, -5, None, {}, None, "k")
     assert decode(batch([Encoder().encode(keyed)])) == [keyed]
-    assert Encoder().call(1, None, "a.b", None, -5, {}, "k") == Encoder().encode(keyed)
+    assert Encoder().call(1, CallSpec("a.b", {}, ends_ns=5, idempotency_key="k")) == Encoder().encode(keyed)
     assert len(Encoder().encode(keyed)) == len(Encoder().encode(plain)) + len("k") + 1
     assert Encoder().encode(plain)[0] == 0x99
 
@@ -348,17 +350,18 @@ def test_a_status_says_whether_the_work_has_begun_and_nothing_else_in_that_place
     """A peer that does not know the word ignores it; and one that says another is not believed."""
     error = Busy("full", retry_after=0.5)
     (refused,) = decode(batch([Encoder().encode(status(7, error, is_refused=True))]))
-    assert refused.route == REFUSED and refused.body == [8, "full", 0.5, None]
-    assert decode(batch([Encoder().encode(status(7, error))]))[0].route is None
+    assert refused.is_refused and refused.body == [8, "full", 0.5, None]
+    assert refused.row()[3] == REFUSED and refused.route is None
+    assert not decode(batch([Encoder().encode(status(7, error))]))[0].is_refused
     for strange in ("begun", 7, ["refused"]):
         row = [STATUS, 7, None, strange, None, None, None, [8, "full", 0.5, None], None]
-        assert decode(msgpack.packb([row]))[0].route is None
+        assert not decode(msgpack.packb([row]))[0].is_refused
 
 
 @given(id=st.integers(1, 2**40), new=st.integers(1, 2**40), key=st.none() | texts)
 def test_what_is_said_again_is_said_in_the_same_words_under_another_id(id: int, new: int, key: str | None) -> None:
     """In every way in which an id is packed."""
-    packed = Encoder().call(id, None, "a.b", None, -5, {"x": "y"}, key)
+    packed = Encoder().call(id, CallSpec("a.b", {"x": "y"}, ends_ns=5, idempotency_key=key))
     (again,) = decode(batch([renumbered(packed, new)]))
     assert again == Envelope(CALL, new, None, "a.b", None, -5, None, {"x": "y"}, None, key)
 

@@ -21,6 +21,7 @@ from appbackplane.transport import link as link_module
 from appbackplane.transport.client import Client
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition, PeerDown
 from appbackplane.transport.handles import PendingCall
+from appbackplane.transport.request import asked
 
 LIMIT_S = 20.0
 FOLDER = os.path.dirname(link_module.__file__)
@@ -91,7 +92,7 @@ def put(client: Client, **arguments: Any) -> PendingCall:
     """A call of another thread's that has gathered, and leaves with whatever leaves next."""
     pending = PendingCall(client._calling, "query.echo")
     with client._calling._lock:
-        client._calling._begin(pending, None, None, LIMIT_S, None, arguments, None, False)
+        client._calling._begin(pending, asked("query.echo", None, None, LIMIT_S, None, arguments))
     return pending
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from ..envelope import CAST, Envelope
+from ..call_spec import CallSpec
+from ..envelope import CAST, Envelope, cast
 from ..errors import MalformedFrame, text_of
 
 #: What this end speaks. Raised by one when a word changes its meaning; new fields with a default do not need it.
@@ -71,7 +72,7 @@ _WORDS: Final[dict[str, type[Word]]] = {HELLO: Hello, WELCOME: Welcome, REFUSED:
 
 def said(word: Word) -> Envelope:
     """As it travels."""
-    return Envelope(CAST, 0, 0, _ROUTES[type(word)], body=msgspec.to_builtins(word))
+    return cast(CallSpec(_ROUTES[type(word)], msgspec.to_builtins(word), priority=0))
 
 
 def heard(envelope: Envelope) -> Word | None:

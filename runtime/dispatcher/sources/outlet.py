@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import check_topic
 
-from ...objects.app_object import CallOptions
 from ..message import Message, declared
 from ..sending import addressed, fields_of
 from .source import Source
@@ -57,7 +57,7 @@ class Outlet(Source):
         if dispatcher is None:
             self.sent.append((component, message))
             return
-        dispatcher._host.cast(dispatcher, route, fields, CallOptions(key, priority, None))
+        dispatcher._host.cast(dispatcher, CallSpec(route, fields, key=key, priority=priority))
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Send an operation its arguments, and expect nothing back. Raises `UnknownRoute`, and `Busy`."""

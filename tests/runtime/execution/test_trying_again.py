@@ -9,6 +9,7 @@ import pytest
 
 from appbackplane.runtime import AppObject, BackplaneError, Busy, Cancelled, Component, PeerDown, Unavailable, operation
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.retrying import BACKOFF_MAX_NS
 
@@ -224,8 +225,10 @@ def test_among_several_an_idempotency_key_leads_to_one_place(temple: VirtualBack
     routes = {"bench.ping": ("outside", "virtual")}
     engine.outgoing.update(Directory("test", known.version + 1, known.backplanes, routes), temple.clock.now_ns())
     resolve = engine.outgoing._resolve
-    assert resolve("bench.ping", None) is None
-    homes = [[resolve("bench.ping", None, f"key-{number}") for _ in range(3)] for number in range(20)]
+    assert resolve(CallSpec("bench.ping", {})) is None
+    homes = [
+        [resolve(CallSpec("bench.ping", {}, idempotency_key=f"key-{number}")) for _ in range(3)] for number in range(20)
+    ]
     assert all(len(set(home)) == 1 for home in homes)
     assert {home[0] for home in homes} == {None, "outside"}
 
@@ -235,7 +238,7 @@ def test_what_is_served_here_is_called_here_while_others_have_yet_to_register(te
     engine = temple.backplane.engine
     known = engine.outgoing.directory
     engine.outgoing.update(Directory("test", known.version + 1, missing=("virtual", "late")), temple.clock.now_ns())
-    assert engine.outgoing._resolve("bench.ping", None) is None
+    assert engine.outgoing._resolve(CallSpec("bench.ping", {})) is None
     with pytest.raises(Unavailable, match=r"'late\.do' is not known yet") as caught:
-        engine.outgoing._resolve("late.do", None)
+        engine.outgoing._resolve(CallSpec("late.do", {}))
     assert caught.value.retry_after

@@ -10,7 +10,7 @@ from appbackplane.runtime.peers.answers import MESSAGE_MAX, Answers, Packed
 from appbackplane.runtime.peers.breaks import ADDRESSES_MAX, HEARD_NS, Breaks
 from appbackplane.transport import codec
 from appbackplane.transport.batching import RESERVE_BYTES, Outbox, Sent
-from appbackplane.transport.envelope import REFUSED, REPLY, STATUS, Envelope, status
+from appbackplane.transport.envelope import REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import Unavailable
 from appbackplane.transport.status import Status
 
@@ -95,7 +95,7 @@ def test_an_answer_for_a_full_line_ends_its_call_all_the_same(around: Around, is
     count = around.fill(is_bulk=is_bulk)
     said = around.wires.read()
     assert ends(said) == dict.fromkeys(range(1, count + 1), len(LARGE)) | {count + 1: Status.RESOURCE_EXHAUSTED}
-    assert said[-1].route is None
+    assert not said[-1].is_refused
     assert around.wires.given_up == []
 
 
@@ -106,7 +106,7 @@ def test_of_a_status_for_a_full_line_the_essence_is_said(around: Around) -> None
     error.trace = "y" * 60_000
     around.answers.to_node("a", status(count + 9, error, is_refused=True), False)
     last = around.wires.read()[-1]
-    assert (last.id, last.route, last.body[0], last.body[2:]) == (count + 9, REFUSED, Status.UNAVAILABLE, [1.5, None])
+    assert (last.id, last.is_refused, last.body[0], last.body[2:]) == (count + 9, True, Status.UNAVAILABLE, [1.5, None])
     assert len(last.body[1]) < MESSAGE_MAX + 40
 
 
@@ -147,17 +147,17 @@ def test_processes_of_this_system_are_answered_at_the_end_of_the_turn(around: Ar
 
 
 @pytest.mark.parametrize(
-    ("envelope", "route"),
+    ("envelope", "is_refused"),
     [
-        (Envelope(REPLY, 7, body=2**64), None),
-        (Envelope(STATUS, 7, body=[2**64, "", None, None]), None),
-        (Envelope(STATUS, 7, body=[14, "", 2**64, None]), None),
-        (Envelope(STATUS, 7, route=REFUSED, body=[14, "x" * codec.ENVELOPE_BYTES_MAX, None, None]), REFUSED),
+        (Envelope(REPLY, 7, body=2**64), False),
+        (Envelope(STATUS, 7, body=[2**64, "", None, None]), False),
+        (Envelope(STATUS, 7, body=[14, "", 2**64, None]), False),
+        (Envelope(STATUS, 7, is_refused=True, body=[14, "x" * codec.ENVELOPE_BYTES_MAX, None, None]), True),
     ],
     ids=["a reply", "the number of a status", "its retry_after", "its length"],
 )
 def test_of_an_answer_that_cannot_be_packed_its_caller_hears(
-    around: Around, envelope: Envelope, route: str | None
+    around: Around, envelope: Envelope, is_refused: bool
 ) -> None:
     """It is on no books any more: he would wait to his deadline. Whether the work has begun is said all the same."""
     around.answers.to_process(b"client/1", envelope)
@@ -167,7 +167,7 @@ def test_of_an_answer_that_cannot_be_packed_its_caller_hears(
     ((_, _, packed),) = around.delivered
     (here,) = codec.decode(codec.batch([packed]))
     for each in (here, there):
-        assert (each.kind, each.id, each.route, each.body[0]) == (STATUS, 7, route, Status.INVALID_ARGUMENT)
+        assert (each.kind, each.id, each.is_refused, each.body[0]) == (STATUS, 7, is_refused, Status.INVALID_ARGUMENT)
 
 
 def test_a_peer_that_cries_wolf_is_heard_now_and_then() -> None:

@@ -12,7 +12,7 @@ from appbackplane.runtime.peers.hearers import Hearers
 from appbackplane.runtime.peers.inward import Arrival, Inward
 from appbackplane.runtime.peers.topics import Topics
 from appbackplane.transport.directory import Directory, Place
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope
 from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.remote.greeting import PROTOCOL, WELCOME, Clock, Hello, Welcome, heard, hello, said
 from appbackplane.transport.security.grants import Grant
@@ -109,7 +109,7 @@ def node() -> Node:
 def test_nothing_is_done_for_who_has_not_greeted(node: Node) -> None:
     """Which version he speaks is not known: a call is refused, all else is nothing."""
     (answer,) = node.hear(Envelope(CALL, 5, route="calc.add", body={}))
-    assert (answer.kind, answer.id, answer.route) == (STATUS, 5, REFUSED)
+    assert (answer.kind, answer.id, answer.is_refused) == (STATUS, 5, True)
     assert answer.body[0] == Status.FAILED_PRECONDITION
     assert node.hear(Envelope(CAST, 0, route="calc.add", body={})) == []
     assert node.hear(said(Clock(1))) == []

@@ -18,7 +18,7 @@ from appbackplane.runtime.peers.allowance import SAY_BYTES_MAX
 from appbackplane.runtime.peers.answers import Packed
 from appbackplane.runtime.peers.endpoint import ASKED_MAX, CORES, SAY, TURN_MAX_NS, Endpoint
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, STATUS, Envelope, reply
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, STATUS, Envelope, reply
 from appbackplane.transport.errors import Busy
 from appbackplane.transport.foreign_frames import CONTAINERS_MAX, UNCOUNTED_BYTES
 from appbackplane.transport.link import Link
@@ -160,7 +160,7 @@ class Here:
         for peer, _, packed in answers:
             (end,) = codec.decode(codec.batch([packed]))
             body = Status(end.body[0]) if end.kind == STATUS else end.body
-            self.ends.append((peer, end.id, body, end.route == REFUSED))
+            self.ends.append((peer, end.id, body, end.is_refused))
 
     def _look_for(self, peers: Iterable[bytes]) -> None:
         self.looked_for += peers
@@ -312,7 +312,7 @@ def test_who_waits_for_what_is_too_complicated_is_told(here: Here) -> None:
     here.peer.say(Envelope(CALL, 7, None, "calc.add", body=body))
     here.peer.until(lambda: len(here.peer.heard) == 3)
     told = here.peer.heard[2]
-    assert (told.kind, told.id, told.route, told.body[0]) == (STATUS, 7, REFUSED, Status.INVALID_ARGUMENT)
+    assert (told.kind, told.id, told.is_refused, told.body[0]) == (STATUS, 7, True, Status.INVALID_ARGUMENT)
     assert "at most 524,288 lists and maps" in told.body[1]
     here.peer.say(reply(first.id, body))
     here.peer.until(lambda: here.ends)
@@ -333,7 +333,7 @@ def test_who_waits_for_what_is_malformed_is_told(here: Here) -> None:
     here.peer.say_row(CALL, 7, instant, "calc.add", None, None, None, {}, None)
     here.peer.until(lambda: len(here.peer.heard) == 3)
     told = here.peer.heard[2]
-    assert (told.kind, told.id, told.route, told.body[0]) == (STATUS, 7, REFUSED, Status.INVALID_ARGUMENT)
+    assert (told.kind, told.id, told.is_refused, told.body[0]) == (STATUS, 7, True, Status.INVALID_ARGUMENT)
     here.peer.say(Envelope(STATUS, first.id, body=[instant, "", None, None]))
     here.peer.until(lambda: here.ends)
     here.peer.say(Envelope(STATUS, second.id, body=[14, "", instant, None]))

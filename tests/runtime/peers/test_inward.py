@@ -11,8 +11,9 @@ import pytest
 from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
 from appbackplane.runtime.peers.inward import OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX, Arrival, AskedHere, Inward, System
 from appbackplane.runtime.peers.outward import BULK_FROM
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, STATUS, Envelope
 from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, InternalError, Unavailable
 from appbackplane.transport.events import Ended
 from appbackplane.transport.security.grants import Grant
@@ -46,19 +47,19 @@ class Session:
         self.traces: list[str | None] = []
         self.boosted: list[tuple[int, int]] = []
 
-    def call(self, token: AskedHere, *words: Any, is_retried: bool, trace: str | None) -> int:
+    def call(self, token: AskedHere, spec: CallSpec) -> int:
         """Begin."""
-        self.traces.append(trace)
-        assert not is_retried, "whoever asked tries again, or does not"
+        self.traces.append(spec.trace)
+        assert not spec.is_retried, "the caller on the other node retries, or does not"
         if self.error is not None:
             raise self.error
         id = len(self.calls) + 1
-        self.calls[id], self.tokens[id] = words, token
+        self.calls[id], self.tokens[id] = spec, token
         return id
 
-    def cast(self, route: str, *_: Any) -> None:
-        """Begin, for nobody."""
-        self.casts.append(route)
+    def cast(self, spec: CallSpec) -> None:
+        """Send."""
+        self.casts.append(spec.route)
 
     def boost(self, id: int, priority: int) -> None:
         """Hurry."""
@@ -90,7 +91,7 @@ class Here:
     def told(self) -> list[tuple[str, int, object, bool]]:
         """Which node, which of its calls, in what it ended, and whether that had not begun."""
         ends = [
-            (name, end.id, Status(end.body[0]) if end.kind == STATUS else end.body, end.route == REFUSED)
+            (name, end.id, Status(end.body[0]) if end.kind == STATUS else end.body, end.is_refused)
             for name, end, _ in self.said
         ]
         self.said.clear()
@@ -111,10 +112,12 @@ def test_a_call_is_made_here_in_the_words_of_its_caller(here: Here) -> None:
     here.hear(9, key="k", priority=2, deadline=3 * S, body={"x": 1}, idempotency_key="i")
     here.hear(10)
     here.hear(11, deadline=-S)
-    words = here.session.calls
-    assert words[1] == (5 * S, 3 * S, "calc.add", "k", 2, {"x": 1}, "i")
-    assert words[2][1] == DEADLINE_DEFAULT_NS
-    assert words[3][1] == 0, "a time of another host's clock"
+    specs = here.session.calls
+    one = specs[1]
+    assert (one.ends_ns, one.route, one.key, one.priority) == (8 * S, "calc.add", "k", 2)
+    assert (one.body, one.idempotency_key) == ({"x": 1}, "i")
+    assert specs[2].ends_ns == 5 * S + DEADLINE_DEFAULT_NS
+    assert specs[3].ends_ns == 5 * S, "a time of another host's clock"
     assert here.inward.count_of("a") == len(here.inward) == 3
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
 from appbackplane.runtime.peers.outward import BULK_FROM, Outward
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, REPLY, STATUS, Envelope, status
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import Busy, UnknownRoute
 from appbackplane.transport.resolver import home
 from appbackplane.transport.status import Status
@@ -134,7 +134,7 @@ def test_what_has_no_priority_of_its_own_travels_as_its_operation_may(around: Ar
 def test_what_nobody_serves_is_refused_at_once(around: Around) -> None:
     """So it has certainly not begun."""
     around.ask(5, "calc.sub")
-    assert [(end.id, end.route) for _, end in around.answers] == [(5, REFUSED)]
+    assert [(end.id, end.is_refused) for _, end in around.answers] == [(5, True)]
     assert around.told() == [(ANN, 5, Status.NOT_FOUND)]
     assert around.said == []
 
@@ -144,7 +144,7 @@ def test_a_full_line_refuses_and_keeps_nothing(around: Around) -> None:
     around.is_full = True
     around.ask(5)
     [(_, end)] = around.answers
-    assert (end.route, end.body[0], end.body[2]) == (REFUSED, Busy.status, 0.05)
+    assert (end.is_refused, end.body[0], end.body[2]) == (True, Busy.status, 0.05)
     assert (len(around.outward), around.outward.count_on("b"), around.outward.next_ns()) == (0, 0, None)
     around.is_full = False
     around.answers.clear()
@@ -261,7 +261,7 @@ def test_a_status_comes_back_as_it_was_said(around: Around) -> None:
     around.ask(1)
     around.outward.answered("b", status(FIRST_ID + 1, Busy("full", retry_after=1.5), is_refused=True))
     [(_, end)] = around.answers
-    assert (end.kind, end.id, end.route, end.body) == (STATUS, 1, REFUSED, [Busy.status, "full", 1.5, None])
+    assert (end.kind, end.id, end.is_refused, end.body) == (STATUS, 1, True, [Busy.status, "full", 1.5, None])
 
 
 def test_what_a_node_held_ends_with_it_and_the_rest_goes_on(around: Around) -> None:
@@ -270,7 +270,7 @@ def test_what_a_node_held_ends_with_it_and_the_rest_goes_on(around: Around) -> N
     around.ask(2, "c/calc.add")
     around.ask(1, "b/calc.add", by=BOB)
     around.outward.down("b", "it died")
-    assert [end.route for _, end in around.answers] == [None, None]
+    assert [end.is_refused for _, end in around.answers] == [False, False]
     assert "b/calc.add: node 'b' is down (it died)" in around.answers[0][1].body[1]
     assert around.told() == [(ANN, 1, Status.PEER_DOWN), (BOB, 1, Status.PEER_DOWN)]
     assert (around.outward.count_on("b"), around.outward.count_on("c")) == (0, 1)
