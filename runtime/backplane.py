@@ -175,10 +175,7 @@ class Backplane:
             engine.watch.notify()  # work that was held up may run now, and due times may have moved
 
     def stop(self, timeout: float) -> bool:
-        """Stop the workers, waiting `timeout` seconds for running actions, then refuse waiting callers and close the link.
-
-        Returns False if an action still runs, or if the lead could not be taken.
-        """
+        """Let running actions end within `timeout` seconds, answer waiting callers, close the link. False: not all ended."""
         engine = self.engine
         end_ns = engine.clock.now_ns() + round(timeout * 1e9)
 

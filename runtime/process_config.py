@@ -70,8 +70,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     #: Read end of a pipe whose write end only the supervisor holds: end of file means it died.
     lifeline_fd: int | None = None
 
-    #: Whether the kernel kills this process when the supervisor dies, even in the middle of work: another node may become
-    #: primary then.
+    #: Whether the kernel kills this process at the supervisor's death, even amid work: another node may become primary then.
     dies_with_parent: bool = False
 
     threads: int = 1

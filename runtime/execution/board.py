@@ -1,10 +1,10 @@
 """Board: shared memory in which each backplane shows the others the priority of its work (DESIGN section 7).
 
-A sealed memfd of the supervisor, inherited and mapped by all processes. It survives any child and vanishes with the last
-process; being unnamed, it cannot be left behind or truncated (TRAPS 17). The first 256 bytes are the row, one byte a slot: 255
-minus the highest priority that has work there, 0 for none, so the largest byte is the most urgent work anywhere. The slots
-follow, 64-byte aligned, of eight-byte words. Only its owner writes a slot, except for one word, so there is no lock and no
-torn read (TRAPS 18: aligned words never tore in 2.5 M trials). The supervisor clears a dead owner's slot.
+A sealed memfd of the supervisor, inherited and mapped by all. It vanishes with the last process; it has no name, so it cannot
+be left behind or truncated (TRAPS 17). The first 256 bytes are the row, one byte a slot: 255 minus the highest priority that
+has work there, 0 for none, so the largest byte is the most urgent work anywhere. 64-byte aligned slots of eight-byte words
+follow. All words of a slot but one are written only by its owner, so there is no lock and no torn read (TRAPS 18: aligned
+words never tore in 2.5 M trials). The supervisor clears a dead owner's slot.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Control: calls between the supervisor and this process, over a separate link (docs/architecture.md).
 
-Served by the sentinel, never behind user code, quotas or throttles: a busy backplane still answers questions and obeys an
-order to stop (DESIGN 12.3). The supervisor calls and this process replies. This process calls only to register, and to
-change its CPU limit.
+Served by the sentinel, never behind user code, quotas or throttles: a busy backplane still answers questions and can be
+stopped (DESIGN 12.3). The supervisor makes nearly all calls; we call only to register and to change the CPU limit.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 The lead is one lock over scheduler, registry, link and outstanding calls. `choose` drains the link into the ready queues
 (law 7: the receiving thread dispatches), flushes outgoing frames and takes the next action. The worker runs it without the
-lead; `complete` books its outcome. `wait` gives the lead up until there is work. Replies are sent before an action that is
-not known to be short, when no action is ready, and at the latest after `DRAIN_INTERVAL_NS`. A virtual backplane runs the same
-steps in one thread.
+lead; `complete` books its outcome. `wait` gives the lead up until there is work. Replies leave before an action not known to
+be short, and at the latest after `DRAIN_INTERVAL_NS`. A virtual backplane runs the same steps in one thread.
 """
 
 from __future__ import annotations

@@ -124,10 +124,7 @@ class EngineHost:
         return timer
 
     def post(self, action: Any) -> None:
-        """Post an action from a source outside the runtime, such as a device or another library's thread.
-
-        Raises TypeError or ValueError for an action that no queue could hold, `Busy`.
-        """
+        """Post an action from outside, such as a device or a library's thread. Raises TypeError, ValueError, `Busy`."""
         if not isinstance(action, Action):
             raise TypeError(f"post() takes an Action: got {action!r}")
         engine = self._engine

@@ -156,10 +156,7 @@ class Inheritance:
         return action.continues or any(action is each for each in self._begun(action.object))
 
     def _awaited(self, action: Action, now_ns: int) -> list[Action] | None:
-        """Pass the new priority of `action` to the actions that it waits for.
-
-        Returns those in this backplane; None: `action` waits for nothing known here.
-        """
+        """Pass the new priority of `action` on to its callee; returns the actions here that it waits for, None if unknown."""
         if isinstance(action, MethodAction) and action.awaiting_id:
             return self._hand_on(action, now_ns)
         if isinstance(action, ParkableAction):

@@ -2,8 +2,7 @@
 
 It is on the root logger, so the standard library's logging works as usual: levels, loggers, `exc_info`, `extra`. The logging
 thread formats the record, since a logged object may change a moment later. There is no lock: a thread interrupted while it
-logs delays no other, nor itself when a signal handler logs. A forked child writes to standard error, not into its parent's
-ring.
+logs delays no other, nor itself when a signal handler logs. A forked child writes to standard error instead.
 """
 
 from __future__ import annotations

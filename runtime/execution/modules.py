@@ -36,8 +36,7 @@ class Modules:
         self.is_suspended = False
 
     def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None], epoch: int = 0) -> None:
-        """Begin a move. `on_end` is called with None or the hook's error. `epoch`: the cluster's, on its primary node.
-
+        """Begin a move; `on_end` is called with None or the hook's error. `epoch`: the cluster's, on its primary node.
         Raises `BackplaneError` at once for an unknown component, a forbidden move, or a failure to stop serving."""
         component = self._engine.registry.components.get(name)
         if component is None:

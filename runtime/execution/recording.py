@@ -1,8 +1,7 @@
 """Recording: sets up the recorders of this backplane, and the thread that makes, seals and removes their files.
 
-Actions are recorded as they end (observation/recorder.py), messages of recorded topics as they are published
-(message_log.py). Written records are in the kernel's memory: they survive kill -9 of this process; a power cut loses the
-last seconds.
+Actions are recorded as they end (observation/recorder.py), messages of recorded topics as they are published (message_log.py).
+Records are in the kernel's memory: they survive kill -9 of this process; a power cut loses the last seconds.
 """
 
 from __future__ import annotations
@@ -110,10 +109,7 @@ class Recording:
         }
 
     def _beside(self, name: str) -> Beside:
-        """The recorder for external work of that name, always the same, so that a restarted component continues its segments.
-
-        From any thread.
-        """
+        """Always the same recorder for a name, so that a restarted component continues its segments. From any thread."""
         with self._lock:
             if name not in self._besides:
                 config = self._config
