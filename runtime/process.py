@@ -78,7 +78,7 @@ def main() -> int:
     set_up_logging(config)
     if config.import_dir is not None:
         sys.path.insert(0, config.import_dir)
-    gc.set_threshold(*COLLECT_AFTER)  # a component's module may know better
+    gc.set_threshold(*COLLECT_AFTER)  # a component's module may set its own
     try:
         components = [load_component(name, config) for name in config.components]
         return describe(config, components) if config.describe else serve(config, components)

@@ -31,7 +31,7 @@ class ReplayPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     count: int = 10_000
     keep_ns: int = 600_000_000_000
-    #: Bytes.
+    #: Bytes of all calls kept.
     size: int = 64 << 20
 
 

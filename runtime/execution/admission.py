@@ -3,7 +3,7 @@
 A component has `max_requests` places, of which one caller gets at most nine tenths. A full component refuses a less urgent
 request of any caller to make room; at the bound of one caller, a request of that caller. So urgent work is refused only if no
 less urgent request could be, and no caller keeps all others out by begun work. The component decides about its own bound
-(`make_room`). A search scans all requests not begun, 1 ms for 10,000; after a vain one the next waits until it might succeed.
+(`make_room`). A search scans all requests not begun, 1 ms for 10,000; a vain one is not repeated until it might succeed.
 """
 
 from __future__ import annotations

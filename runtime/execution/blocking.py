@@ -31,7 +31,7 @@ def wait_at(
     gate: threading.Lock, limit_s: float, outside: StandIn | None = None, what: str = "",
     patience_s: float = 0.0, on_impatience: Callable[[], None] | None = None,
 ) -> bool:  # fmt: skip
-    """Block this thread until the gate opens; returns whether it did in time. The action run here counts as waiting meanwhile.
+    """Block this thread until the gate opens; returns whether it did in time. Other workers take over its duties meanwhile.
 
     `outside`: waits on behalf of a thread that runs no action (tests); None: the thread blocks. `what`: shown as the reason.
     `on_impatience`: called once if the gate is still closed after `patience_s`, at once where a stand-in waits.

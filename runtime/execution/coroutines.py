@@ -68,9 +68,9 @@ STEP_ASIDE = _StepAside()
 
 
 def checkpoint() -> Awaitable[None]:
-    """`await checkpoint()` in a long operation: if higher-priority work is present, it runs now, and then this goes on.
+    """`await checkpoint()` in a long operation: higher-priority work, if present, runs now; then the operation goes on.
 
-    Costs about 100 ns where there is none. Work for the same object keeps its order and does not run in between.
+    Costs about 100 ns if there is none. Work for the same object keeps its order and does not run in between.
     """
     return STEP_ASIDE
 

@@ -113,7 +113,7 @@ class Engine:
         self.parking = Parking(self)
         self.modules = Modules(self)
         self.watch = Watch(link.fileno())
-        self.stand_in: Callable[[threading.Lock, float], bool] | None = None  # a test has but one thread (blocking.py)
+        self.stand_in: Callable[[threading.Lock, float], bool] | None = None  # set by single-threaded tests (blocking.py)
         self.undelivered_count = 0
         self._drained_ns = 0
         #: Whether anything was sent since the link was last found empty: a send may consume the descriptor's edge.

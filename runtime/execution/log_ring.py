@@ -1,4 +1,4 @@
-"""Log ring buffer: log lines of a backplane that its supervisor has not read yet (DX's log pool: seed 001, section 6).
+"""Log ring buffer: lines that the supervisor has not read yet (DX's log pool, a clock buffer: seed 001, section 6).
 
 Both processes map the memory. The logging process writes at the tail, the supervisor reads at the head. Neither waits for the
 other, and the lines of a dead process stay readable. A full ring drops a line and counts it in the ring itself; the last
@@ -43,7 +43,7 @@ _PADDING: Final = tuple(bytes(count) for count in range(8))
 
 
 class _Line:
-    """A line on its way into the ring."""
+    """A line that waits to be written to the ring."""
 
     __slots__ = ("data", "is_settled", "is_urgent")
 

@@ -1,4 +1,4 @@
-"""Presence: publishes this backplane's highest priority on the board and to the kernel; asks for more urgent work elsewhere.
+"""Presence: publishes this backplane's highest priority on the board and to the kernel; finds more urgent work elsewhere.
 
 Keeps the part of law 10 that crosses processes. Written under the lead at each choice of a worker, so the board's row is
 never older than one choice. While there is work, each busy worker has the nice of the highest priority that runs or is ready

@@ -146,7 +146,7 @@ class SegmentFiles:
         return current is not None and now_ns - current[2] >= min(TURN_NS, self._policy.age_ns // 2)
 
     def close(self) -> None:
-        """Seal the finished segments and remove the prepared file. Close the recorder before."""
+        """Seal the finished segments and remove the prepared file. Close the recorder first."""
         for path, memory, count, end in self._done:
             _seal(path, memory, count, end)
         self._done.clear()
