@@ -1,4 +1,4 @@
-"""Runtime: decide what runs next in this process, and run it.
+"""Runtime: schedules and runs the actions of one backplane process.
 
 Users import only the names in `__all__`. The layers, bottom up: `objects/` holds the classes that users declare,
 `scheduling/` chooses the next action (pure), `observation/` keeps figures and records, `execution/` runs the actions.

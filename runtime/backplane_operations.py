@@ -1,7 +1,7 @@
 """Backplane operations: inspect and control a backplane. An ordinary component on reserved routes `backplane.NAME.…`.
 
-It is always in service. It refuses only beyond 10,000 outstanding requests: an operator who asks why a backplane is busy
-must not get `Busy` for an answer. Every backplane has it; the supervisor does not move it and the directory does not list it.
+It is always in service. It refuses only beyond 10,000 outstanding requests, since the question why a backplane is busy must
+not be answered with `Busy`. Every backplane has it; the supervisor does not move it and the directory does not list it.
 """
 
 from __future__ import annotations

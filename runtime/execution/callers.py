@@ -1,9 +1,9 @@
 """Callers: tracks the peers that call here, and cancels the queued calls of dead ones (DESIGN 12.5).
 
-A socket does not report the death of its peer; a send to it fails (EHOSTUNREACH). A reply therefore detects a dead caller, and
-while none is due, an empty batch is sent as a probe, once a second to each peer with a call here. The supervisor reports the
-death of a backplane at once. Calls are then cancelled as their caller would have done; casts stay, since no caller waits for
-them. Cancelling goes in slices, because each call is searched for in a queue: a thousand in one go could take 100 ms.
+A socket does not report the death of its peer; a send to it fails (EHOSTUNREACH). So a reply detects a dead caller. Until then
+each peer with a call here gets an empty batch once a second as a probe. The supervisor reports a backplane's death at once.
+Calls are then cancelled as their caller would have done; casts stay, since no caller waits for them. Cancelling goes in
+slices, because each call is searched for in a queue: a thousand in one go could take 100 ms.
 """
 
 from __future__ import annotations

@@ -231,8 +231,8 @@ class Engine:
         self.watch.wait(worker, wake_ns, timeout_ms)
 
     def nudge(self) -> None:
-        """Wake the poller if there is work that it does not know of. Since it fell asleep, another holder of the lead may
-        have made an action ready, set an earlier wake-up, or consumed the link's edge by a send."""
+        """Wake the poller if there is work that it does not know of. While it slept, another holder of the lead may have
+        made an action ready, set an earlier wake-up, or consumed the link's edge by a send."""
         watch = self.watch
         if watch.poller is not None and (
             self.scheduler.has_work(watch.relief_limit() if watch.poller.is_relief else None)

@@ -1,10 +1,10 @@
 """Inheritance: priority inheritance along chains of waiting actions, within and across backplanes (law 10).
 
-Three kinds of actions block a request queued behind them: the running action of its object (presence.py sets the nice of its
-thread), the action that its object has suspended until a reply, and the callee that works on that reply. A callee in
-another backplane gets a BOOST envelope, and boosts its own callees in the same way. When the request is cancelled, each of
-these actions falls back to the most urgent priority that still waits for it, and the chain is notified again. Nothing is
-sent where no priority changes, so a chain costs one small envelope a link and change.
+A request is blocked by the running action of its object (presence.py sets the nice of its thread), by an action that its
+object has suspended until a reply, and by the callee that works on that reply. A callee in another backplane gets a BOOST
+envelope, and boosts its own callees in the same way. When the request is cancelled, each of these actions falls back to the
+most urgent priority that still waits for it; the chain is notified again. Nothing is sent where no priority changes, so a
+chain costs one small envelope a link and change.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Keeps the part of law 10 that crosses processes. Written under the lead at each choice of a worker, so the board's row is
 never older than one choice. While there is work, each busy worker has the nice of the highest priority that runs or is ready
 here: they share one GIL, and its holder delays the most urgent work. An idle worker has the nice of priority 0, because it
-receives the next message. A backplane that calls another one, busy with less urgent work, lends it its priority, because the
-callee may otherwise get no CPU to receive the call (TRAPS 24: 558 ms without). The loan ends when the call arrives, or expires.
+receives the next message. A call to a backplane that is busy with less urgent work lends it the call's priority: else the
+callee may get no CPU to receive the call (TRAPS 24: 558 ms without). The loan ends when the call arrives, or expires.
 """
 
 from __future__ import annotations
