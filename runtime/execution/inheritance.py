@@ -1,7 +1,7 @@
 """Inheritance: priority inheritance along chains of waiting actions, within and across backplanes (law 10).
 
-A request is blocked by the running action of its object (presence.py sets the nice of its thread), by an action that its
-object has suspended until a reply, and by the callee that works on that reply. A callee in another backplane gets a BOOST
+Three actions may block a request: the running one of its object (presence.py sets the nice of its thread), one that its
+object has suspended until a reply, and the callee that works on that reply. A callee in another backplane gets a BOOST
 envelope, and boosts its own callees in the same way. When the request is cancelled, each of these actions falls back to the
 most urgent priority that still waits for it; the chain is notified again. Nothing is sent where no priority changes, so a
 chain costs one small envelope a link and change.
