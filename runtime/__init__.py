@@ -1,9 +1,9 @@
-"""Runtime: decide what runs next in this process, and run it.
+"""Runtime: schedules and runs the actions of one backplane process.
 
-Users import what `__all__` lists and nothing deeper. The storeys, from the ground up: `objects/` what users declare,
-`scheduling/` what runs next (pure) and `observation/` what happened, `execution/` running it, `backplane.py` the assembly,
-`testing/` a whole backplane under a virtual clock. Never here: who starts processes (supervisor), how bytes travel
-(transport). Read `objects/action.py` first, then `scheduling/scheduler.py`, `execution/worker.py` and `backplane.py`.
+Users import only the names in `__all__`. The layers, bottom up: `objects/` holds the classes that users declare,
+`scheduling/` chooses the next action (pure), `observation/` keeps figures and records, `execution/` runs the actions.
+`backplane.py` assembles one process; `testing/` runs a whole backplane under a virtual clock. Not here: starting processes
+(supervisor) and sending bytes (transport). Read `objects/action.py`, `scheduling/scheduler.py`, `execution/worker.py`.
 """
 
 from importlib import import_module
@@ -68,8 +68,8 @@ __all__ = [
     "subscribe",
 ]
 
-#: Imported when first asked for: `logs` and `top` need of this package what a line and a histogram are, and are typed by
-#: somebody who waits.
+#: Imported on first use. The commands `logs` and `top` need only the log line and the histogram of this package, and a
+#: person waits for them.
 _LATER = {
     "Action": "objects.action",
     "AppObject": "objects.app_object",

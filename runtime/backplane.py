@@ -1,8 +1,8 @@
-"""Backplane: the assembly of one process. Knows everybody, decides nothing.
+"""Backplane: assembles one process from its parts, and decides nothing itself.
 
-Components are set up, their routes registered, and from then on fixed (law 12); the engine gets its link, its clock and
-its limits; workers are started, added and taken away. What runs when is the scheduler's business, what a message means
-the intake's. The same assembly runs in a process (process.py) and in a test's own thread (testing/).
+It sets the components up and registers their routes, which are fixed from then on (law 12). It gives the engine its link,
+clock and limits, and starts, adds and stops workers. The scheduler decides which action runs; the intake interprets
+messages. The same assembly runs in a process (process.py) and in the thread of a test (testing/).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .scheduling.quotas import quotas_from
 from .scheduling.scheduler import Policy, Scheduler
 from .scheduling.throttle import OwnWork, Throttle
 
-#: Workers of one backplane. Beyond a few dozen, threads wait for each other's GIL; more cores are more backplanes.
+#: Workers of one backplane. Beyond a few dozen they contend for the GIL; use more backplanes to use more cores.
 THREADS_MAX = 256
-#: How long the end waits for the lead when all its time is spent: a turn takes a millisecond, a full link ten.
+#: `stop` waits this long for the lead after its timeout has passed. One iteration takes 1 ms, with a full link 10 ms.
 LEAD_TIMEOUT_S = 0.1
 
 
@@ -55,12 +55,12 @@ class Backplane:
         slot: OwnSlot | None = None,
         os_priority: OsPriority | None = None,
     ) -> None:
-        """Sets the components up. Raises `DeclarationError`, and whatever a `setup` raises."""
+        """Set the components up. Raises `DeclarationError`, and any error that a component's `setup` raises."""
         self.name = config.backplane
         self.os_priority = os_priority
-        #: Has the kernel's limit follow the account's; percent of one core, None for no limit. Raises `Busy`.
+        #: Requests the kernel's CPU limit to match; percent of one core, None for no limit. Raises `Busy`.
         self.on_cpu_limit: Callable[[int | None], None] | None = None
-        #: None: nothing is.
+        #: None: nothing is recorded.
         self.recording: Recording | None = None
         self._preempts = config.preempt
         policy = Policy(
@@ -102,22 +102,22 @@ class Backplane:
             engine.intake.own_work[component.component_name] = OwnWork(_limit(component, "max_posted"))
         engine.registry.is_static = True
         self._numbers = 0
-        #: Of those that are to stay, how many were asked for; the others are kept for components.
+        #: Workers requested by configuration or an operator, without those kept for components; 0: not started.
         self._threads = 0
 
     def entries(self) -> tuple[ComponentEntry, ...]:
-        """What the supervisor is told of its components; its own operations everybody knows."""
+        """The components to register with the supervisor. The backplane's own operations need no registration."""
         return tuple(entry for entry in self.engine.registry.entries() if entry.name != self._own.component_name)
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
     @property
     def threads_count(self) -> int:
-        """Workers that are to stay, without those that components keep for themselves."""
+        """The number of workers that was set, without those that components keep for themselves."""
         return self._threads or sum(not worker.is_stopping for worker in self.engine.watch.workers)
 
     def start(self, threads: int) -> None:
-        """Start the workers."""
+        """Start `threads` workers, and the parked relief workers if preemption is on."""
         if self._preempts:
             with self.engine.lead:
                 for number in range(1, RELIEFS_MAX + 1):
@@ -128,7 +128,7 @@ class Backplane:
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
-        """So many workers from now on. One that is taken away finishes what it runs. Raises `InvalidArgument`."""
+        """Set the number of workers. A removed worker finishes its action first. Raises `InvalidArgument`."""
         if not 1 <= count <= THREADS_MAX:
             raise InvalidArgument(f"{count} threads: expected 1 to {THREADS_MAX}")
         with self.engine.lead:
@@ -136,7 +136,7 @@ class Backplane:
             self._match_threads()
 
     def _match_threads(self) -> None:
-        """Have as many as were asked for, and as components keep."""
+        """Start or stop workers to match the number set, those kept for components, and spares for blocked actions."""
         engine = self.engine
         with engine.lead:
             count = min(THREADS_MAX, self._threads + sum(self._host.kept.values()) + engine.parking.spares)
@@ -146,12 +146,12 @@ class Backplane:
             for _ in range(count - len(staying)):
                 self._numbers += 1
                 worker = Worker(engine, self._numbers)
-                worker.start()  # within the lead, which it takes first: nobody sees one that has not begun
+                worker.start()  # the lead is held here and it takes the lead first, so it cannot run before it has joined
                 engine.watch.joins(worker)
             engine.watch.wake_all()
 
     def configure(self, settings: LiveSettings) -> None:
-        """What is set in there holds from now on, the rest stays. Raises `InvalidArgument`; then nothing has changed."""
+        """Apply the settings that are set; the others stay. Raises `InvalidArgument`; then nothing has changed."""
         engine, scheduler, budget = self.engine, self.engine.scheduler, self.engine.scheduler.budget
         with engine.lead:
             if settings.quotas is not UNSET:
@@ -172,10 +172,10 @@ class Backplane:
                 self.set_threads(settings.threads)
             if self.recording is not None:
                 self.recording.changed(settings)
-            engine.watch.notify()  # what was held up may run; what is due is due at another time
+            engine.watch.notify()  # work that was held up may run now, and due times may have moved
 
     def stop(self, timeout: float) -> bool:
-        """Tell who still waits, let what runs finish for `timeout` seconds, let go of the link. False: something still runs."""
+        """Let running actions end within `timeout` seconds, answer waiting callers, close the link. False: not all ended."""
         engine = self.engine
         end_ns = engine.clock.now_ns() + round(timeout * 1e9)
 
@@ -183,7 +183,7 @@ class Backplane:
             return max(0.0, (end_ns - engine.clock.now_ns()) / 1e9)
 
         if not engine.lead.acquire(timeout=left_s()):
-            return False  # user code that runs in the lead (make_room) does not end, and nothing can be done without it
+            return False  # user code that runs under the lead (make_room) does not return; without the lead nothing can be done
         workers = engine.watch.team
         for worker in workers:
             worker.is_stopping = True
@@ -192,7 +192,7 @@ class Backplane:
         has_ended = all([worker.join(left_s()) for worker in workers])
         for component in engine.registry.components.values():
             component._ends(left_s())
-        # The lead is kept: whoever comes back late finds nothing to do any more.
+        # The lead is kept: a worker that comes back late waits for it until the process ends.
         if not engine.lead.acquire(timeout=max(left_s(), LEAD_TIMEOUT_S)):
             return False
         engine.stop()
@@ -210,10 +210,10 @@ class Backplane:
         return self._inspection.why(asked, with_stack=with_stack)
 
     def statistics(self, *, with_buckets: bool = False) -> dict[str, Any]:
-        """All figures, as data; with the histograms' buckets for who computes percentiles of an interval."""
+        """All figures, as data. `with_buckets` adds the histograms' buckets, to compute percentiles of an interval."""
         engine = self.engine
-        # Without the lead: summing up a histogram takes 10 us, and there are two an operation. One that is being written
-        # may be an action behind.
+        # Without the lead: summing a histogram takes 10 us, and each operation has two. A histogram that is being written
+        # may be one action behind.
         operations = engine.statistics.snapshot(engine.endings.failures(), with_buckets=with_buckets)
         requests = {name: each._requests() for name, each in engine.registry.components.items()}
         with engine.lead:
@@ -283,7 +283,7 @@ class Backplane:
 
 
 def _limit(component: Component, key: str) -> int:
-    """What a component declares as its limit. Raises `DeclarationError`."""
+    """The limit that a component declares under `key`. Raises `DeclarationError` unless it is a whole number above 0."""
     limit: object = getattr(component, key)
     if type(limit) is not int or limit < 1:
         would = f"{limit} would refuse everything: " if type(limit) is int else ""

@@ -1,8 +1,7 @@
-"""What a backplane says and does about itself: a component like any other, on reserved routes `backplane.NAME.…`.
+"""Backplane operations: inspect and control a backplane. An ordinary component on reserved routes `backplane.NAME.…`.
 
-Always in service, and full only where somebody floods it with 10,000 requests: whoever wants to know why a backplane is
-busy should not be told that it is busy. The supervisor does not move it and the directory does not list it; every
-backplane has it.
+It is always in service. It refuses only beyond 10,000 outstanding requests, since the question why a backplane is busy must
+not be answered with `Busy`. Every backplane has it; the supervisor does not move it and the directory does not list it.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ from .objects.operation_spec import OperationSpec
 from .process_config import LiveSettings
 from .scheduling.quotas import UNLIMITED
 
-#: Above all default priorities of users: an operator at work is urgent, and these take microseconds.
+#: More urgent than all default priorities of users: an operator waits, and these operations take microseconds.
 _PRIORITY = 0
 
 
-#: Below most work of users', where there are so many priorities: batches are not urgent, and a slice of 64 rows keeps the
-#: lead for half a millisecond.
+#: Less urgent than most users' work, where that many priorities exist: batches are not urgent, and a slice of 64 rows holds
+#: the lead for half a millisecond.
 _APPLY_PRIORITY = 5
-#: A row of a batch; a larger one is refused before anything is remembered of it.
+#: Packed size of one row of a batch. A batch with a larger row is refused before the ledger is written.
 _ROW_BYTES_MAX = 1 << 20
 _GROUP_MAX = 255
-#: Characters of a topic, as of a group: an entry of the ledger has room for both, and readers stop at one that is larger.
+#: Characters of a topic, and of a group: an entry of the ledger has room for both; readers stop at a larger entry.
 _TOPIC_MAX = 255
 
 
 class Owner(Protocol):
-    """The backplane, as far as it is operated (backplane.py)."""
+    """The part of `Backplane` (backplane.py) that these operations use."""
 
     engine: Engine
     applying: Applying
@@ -57,7 +56,7 @@ class Owner(Protocol):
 
 
 class BackplaneOperations(Component):
-    """The backplane as a component (seed 002: "backplane is itself an application")."""
+    """The operations of the backplane itself (seed 002: "backplane is itself an application")."""
 
     def __init__(self, backplane: Owner, name: str) -> None:
         self._backplane = backplane
@@ -87,7 +86,8 @@ class BackplaneOperations(Component):
     ) -> dict[str, Any]:
         """The limits; with arguments, new ones.
 
-        Of a component: `max_requests`, and `max_posted`, what it gives itself to do. `cpu_limit`: percent of a core (0: none).
+        `max_requests` and `max_posted` (work that the component gives itself) belong to `component`. `cpu_limit`: percent of
+        one core; 0 removes it.
         """
         engine = self._backplane.engine
         throttles = {name: one for name, one in engine.intake.throttles.items() if name != self.component_name}
@@ -202,15 +202,15 @@ class BackplaneOperations(Component):
 
 
 class Batches(AppObject):
-    """Takes batches of rows from outside. An object of its own: an operator's question does not wait behind them."""
+    """Takes batches of rows from outside. A separate object, so that operators' requests do not queue behind batches."""
 
     def __init__(self, backplane: Owner) -> None:
         self._backplane = backplane
 
     def take(self, topic: str, group: str, batch: int, first: int, rows: list[dict[str, Any]]) -> dict[str, int]:
-        """Publish rows `first` and following of a group's batch, but those that have been: {"applied", "done": of the batch}.
+        """Publish rows `first` and following of a group's batch, except rows published before. Returns {"applied", "done"}.
 
-        Batches of a group are numbered upwards. Once `done` is what the batch has, the next may come (execution/applying.py).
+        Batches of a group are numbered upwards. Send the next once `done` reaches the batch's length (execution/applying.py).
         """
         check_topic(topic)
         if len(topic) > _TOPIC_MAX:
@@ -227,22 +227,22 @@ class Batches(AppObject):
 
 
 def batches(backplane: Owner) -> AppObject:
-    """One that serves as late as work may wait in this backplane."""
+    """A `Batches` object whose priority fits the number of priorities of this backplane."""
     priority = min(_APPLY_PRIORITY, backplane.engine.scheduler.priorities - 1)
 
     class Apply(Batches):
         @operation(priority=priority, idempotent=True)
         def apply(self, topic: str, group: str, batch: int, first: int, rows: list[dict[str, Any]]) -> dict[str, int]:
-            """As `Batches.take`."""
+            """As `Batches.take`; idempotent, so callers retry it."""
             return self.take(topic, group, batch, first, rows)
 
     return Apply(backplane)
 
 
 def construct(cls: type[AppObject], settings: dict[str, Any]) -> AppObject:
-    """Make an object with arguments that came from outside, checked against its constructor's annotations.
+    """Construct `cls` with arguments from outside, checked against the annotations of its constructor.
 
-    Raises `InvalidArgument` that names the argument.
+    Raises `InvalidArgument`, which names the argument.
     """
     init = cls.__init__
     if init is object.__init__:

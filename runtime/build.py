@@ -1,7 +1,7 @@
-"""Build: whether what runs here was compiled, or is interpreted (docs/decisions/compiled.md).
+"""Build: whether the hot modules were compiled or are interpreted (docs/decisions/compiled.md).
 
-The same source does the same either way, at about half the speed interpreted; so whoever compares figures, or reports a
-fault, must know which it was. All hot modules are compiled or none (setup.py): one of them speaks for all.
+The same source behaves the same either way, but runs at about half the speed interpreted. Benchmarks and bug reports must
+therefore name the build. Either all hot modules are compiled or none (setup.py), so checking one module is enough.
 """
 
 from typing import Literal

@@ -1,7 +1,7 @@
-"""Loading: a component that the TOML names is imported and constructed, or there is one line about what is wrong, and where.
+"""Loading: import and construct a component that the TOML names, or explain in one line which part failed, and where.
 
-Whoever reads that line wrote the module, so it ends in the last line of theirs that ran; the traceback, most of which is
-ours and importlib's, is for `--debug`. One line, because it is the last of what a process wrote that is told.
+The reader of that line wrote the module, so it ends with the last line of their code that ran. The traceback consists mostly
+of our frames and importlib's, and is shown with `--debug`. One line, because only the last line of a process is reported.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .backplane_operations import construct
 from .objects.component import Component
 from .process_config import ProcessConfig
 
-#: The packages as they were imported, and what compiled code says of itself.
+#: Path prefixes of our own frames: the packages as they were imported, and the file names in compiled code.
 _OURS = (*(f"{Path(__file__).parents[1]}/{name}/" for name in ("runtime", "transport", "spark")), "appbackplane/")
 _PYTHON = (f"{sysconfig.get_path('stdlib')}/", "<")
 
 
 class DeclarationFault(Exception):
-    """A component cannot be imported or constructed; says which and why."""
+    """A component cannot be imported or constructed. The message names the component and the reason."""
 
 
 def load_component(name: str, config: ProcessConfig) -> Component:
@@ -59,19 +59,19 @@ def load_component(name: str, config: ProcessConfig) -> Component:
 
 
 def told(error: BaseException, config: ProcessConfig) -> str:
-    """`RuntimeError: no database (a.py:4)`: what a user's code raised, in one line."""
+    """One line for an error that a user's code raised: `RuntimeError: no database (a.py:4)`."""
     words = first_line(error)
     return f"{type(error).__name__}{': ' if words else ''}{words}{place(error, config)}"
 
 
 def first_line(error: BaseException) -> str:
-    """Of what it says."""
+    """The first non-empty line of the error's message, with " ..." if there are more; "" for an empty message."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[0] + (" ..." if len(lines) > 1 else "") if lines else ""
 
 
 def place(error: BaseException, config: ProcessConfig) -> str:
-    """` (a.py:4)`: the last line that is the user's, from the TOML's folder; "" where it is none of theirs."""
+    """` (a.py:4)`: the last line of the user's code in the traceback, relative to the TOML's folder; "" if there is none."""
     folder = f"{config.import_dir}/"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*_OURS, *_PYTHON))]
     theirs = [f for f in frames if f.filename.startswith(folder) and "/site-packages/" not in f.filename]
@@ -80,14 +80,14 @@ def place(error: BaseException, config: ProcessConfig) -> str:
 
 
 def _gone(config: ProcessConfig) -> str:
-    """That the TOML's folder is not there any more, if that is so."""
+    """A note for the error message if the TOML's folder no longer exists; else ""."""
     if config.import_dir is None or Path(config.import_dir).is_dir():
         return ""
     return f" (folder {config.import_dir} is gone: deploy it again there)"
 
 
 def _hidden(module: ModuleType, config: ProcessConfig) -> str:
-    """Where it came from, if the TOML's folder has another of that name."""
+    """A note for the error message if `module` hides a module of the same name in the TOML's folder; else ""."""
     if config.import_dir is None:
         return ""
     came_from = getattr(module, "__file__", None) or "Python itself"

@@ -1,8 +1,8 @@
 """One backplane, one process: `python -m appbackplane.runtime.process`, its `ProcessConfig` as JSON on standard input.
 
-Started by the supervisor, never by hand. The main thread is the sentinel; workers run user code. It ends with exit code 0
-when told to stop, 2 when its configuration or a component is at fault (one line on standard error says what), 1 when the
-supervisor refused it. When the supervisor dies, it ends at once while it starts, and in order, but soon, once it serves.
+Started by the supervisor, never by hand. The main thread is the sentinel; workers run user code. Exit code 0: it was told to
+stop. Exit code 2: its configuration or a component is at fault (one line on standard error explains it). When the supervisor
+dies, a starting process is killed at once; a serving one shuts down in order within `ORPHAN_TIMEOUT_S`.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from .loading import DeclarationFault, first_line, load_component, told
 from .objects.component import Component
 from .process_config import LiveSettings, ProcessConfig
 
-#: How long running actions may take to end once the process is told to stop; the supervisor has moved the components
-#: down before, so what still runs is what nobody waits for.
+#: How long running actions may take to end once the process is told to stop. The supervisor has moved the components
+#: down before, so no caller waits for an action that still runs.
 STOP_TIMEOUT_S = 1.0
-#: The same when the supervisor has been killed: nothing is to outlive it by a second, and its guardian, which has more patience
-#: than this, needs some of that second to find and kill whoever does not end.
+#: The same when the supervisor has been killed. No process may outlive it by a second, and its guardian, which waits longer
+#: than this, needs part of that second to find and kill processes that do not end.
 ORPHAN_TIMEOUT_S = 0.4
-#: Threads take turns at the GIL at this fraction of the latency contract: at 5 ms every 0.1 ms, with which urgent p99
-#: behind 20 ms actions was 1.4 ms (DESIGN section 5).
+#: The GIL switch interval is the latency contract divided by this: 0.1 ms for 5 ms, with which urgent p99 behind 20 ms
+#: actions was 1.4 ms (DESIGN section 5).
 _SWITCH_FRACTION = 50
-#: The interpreter's default; a longer interval serves nobody.
+#: The interpreter's default; a longer interval has no benefit.
 _SWITCH_MAX_S = 0.005
-#: New objects after which the garbage collector looks at these, and how many such looks before it looks at older ones, too. By
-#: default (700, 10, 10) it takes 2 % of a process that works through much data, as indexing does. So 0.2 %: fewer, longer ones.
+#: Thresholds of the garbage collector (`gc.set_threshold`). With the default (700, 10, 10) it takes 2 % of a process that works
+#: through much data, such as indexing. With these it takes 0.2 %, in fewer but longer collections.
 COLLECT_AFTER = (5_000, 5, 20)
 _PR_SET_PDEATHSIG = 1
 
@@ -64,7 +64,7 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 def main() -> int:
-    """Run one backplane until it is told to stop; the exit code."""
+    """Run one backplane until it is told to stop, or describe it; returns the exit code."""
     try:
         config = msgspec.json.decode(sys.stdin.buffer.read(), type=ProcessConfig)
     except msgspec.DecodeError as error:
@@ -78,19 +78,19 @@ def main() -> int:
     set_up_logging(config)
     if config.import_dir is not None:
         sys.path.insert(0, config.import_dir)
-    gc.set_threshold(*COLLECT_AFTER)  # a component's module may know better
+    gc.set_threshold(*COLLECT_AFTER)  # a component's module may set its own
     try:
         components = [load_component(name, config) for name in config.components]
         return describe(config, components) if config.describe else serve(config, components)
     except (BackplaneError, DeclarationFault) as error:
         if config.debug:
             log.error("backplane %s", config.backplane, exc_info=error.__cause__ or error)
-        print(f"backplane {config.backplane}: {first_line(error)}", file=sys.stderr)  # last: it is looked for there
+        print(f"backplane {config.backplane}: {first_line(error)}", file=sys.stderr)  # last: the supervisor reads the last line
         return 2
 
 
 def set_up_logging(config: ProcessConfig) -> None:
-    """Into the ring that the supervisor reads; without one, to standard error."""
+    """Send log records into the ring that the supervisor reads; without a ring, to standard error."""
     if config.log_fd is None:
         logging.basicConfig(level=config.log_level, format="%(levelname)s %(name)s: %(message)s")
     else:
@@ -99,7 +99,7 @@ def set_up_logging(config: ProcessConfig) -> None:
 
 
 def describe(config: ProcessConfig, components: Sequence[Component]) -> int:
-    """Print what would be registered."""
+    """Print as JSON the registration that this process would send to the supervisor; returns the exit code."""
     backplane = assemble(config, components, Link("describe"), None)
     registration = Registration(config.backplane, config.generation, os.getpid(), "", backplane.entries())
     sys.stdout.write(json.dumps(msgspec.to_builtins(registration)) + "\n")
@@ -113,7 +113,7 @@ def assemble(
     slot: OwnSlot | None,
     os_priority: OsPriority | None = None,
 ) -> Backplane:
-    """The backplane, its components set up. Raises `DeclarationFault`."""
+    """Construct the backplane and set its components up. Raises `DeclarationFault`, `BackplaneError`."""
     try:
         return Backplane(config, components, clock=RealClock(), link=link, slot=slot, os_priority=os_priority)
     except BackplaneError:
@@ -124,7 +124,7 @@ def assemble(
 
 
 def serve(config: ProcessConfig, components: Sequence[Component]) -> NoReturn:
-    """Serve until told to stop, and end the process."""
+    """Serve until the sentinel has a reason to stop, then end the process; never returns."""
     ring_handler = next((each for each in logging.getLogger().handlers if isinstance(each, LogHandler)), None)
     AsyncLog.install(count_lost=None if ring_handler is None else ring_handler.count_lost)
     take_turns(config.max_latency_ns)
@@ -158,19 +158,19 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> NoReturn:
     if backplane.recording is not None:
         sentinel.on_keeper = backplane.recording.limit_is_kept_by
     heed_orders(sentinel.stop)
-    # What the imports left is not garbage: not looking at it again keeps collections short.
+    # The objects that imports created are not garbage: excluding them keeps collections short.
     gc.collect()
     gc.freeze()
     helpers = [int(name) for name in os.listdir("/proc/self/task")]  # this thread, and ZeroMQ's
     backplane.start(config.threads)
     os_priority.set_helpers(helpers)
     if backplane.recording is not None:
-        backplane.recording.start()  # not one of the helpers: nobody urgent waits for it
+        backplane.recording.start()  # after the helpers were listed: no urgent work waits for it
     board_slot = -1 if slot is None else config.board_slot
     entries = backplane.entries()
     sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), entries, board_slot))
     if not config.dies_with_parent:
-        outlive_parent()  # from now on its end is seen, and what runs may finish
+        outlive_parent()  # from now on the sentinel sees the supervisor's death, and running actions may finish
     reason = sentinel.run()
     heed_no_more()
     log.debug("stopping: %s", reason)
@@ -185,7 +185,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> NoReturn:
 
 
 def end(exit_code: int) -> NoReturn:
-    """End this process, but not by the interpreter's own shutdown: it would wait for threads that a component has started."""
+    """End this process without the interpreter's shutdown, which would wait for threads that a component has started."""
     try:
         if last_words():
             logging.shutdown()
@@ -196,23 +196,23 @@ def end(exit_code: int) -> NoReturn:
 
 
 def record(config: ProcessConfig, backplane: Backplane) -> None:
-    """What the configuration wants recorded, from now on. Raises `DeclarationFault` where that cannot begin."""
+    """Begin to record actions and topics as configured. Raises `DeclarationFault` if the files cannot be prepared."""
     clock = RealClock()
     try:
         recording = Recording(config, backplane.engine, clock, clock.unix_offset_ns)
-        backplane.applying.recover()  # of what was recorded, before the thread removes what is too old
+        backplane.applying.recover()  # reads recorded messages: before the recording thread removes old ones
     except OSError as error:
         raise DeclarationFault(f"cannot record: {error.filename}: {error.strerror}") from error
     backplane.recording = recording
 
 
 def take_turns(max_latency_ns: int) -> None:
-    """How often threads do, for this latency contract."""
+    """Set the GIL switch interval for this latency contract."""
     sys.setswitchinterval(min(_SWITCH_MAX_S, max_latency_ns / 1e9 / _SWITCH_FRACTION))
 
 
 def configure(backplane: Backplane, sentinel: Sentinel, given: Any) -> None:
-    """What the supervisor wants to be otherwise from now on. Raises `InvalidArgument`; then nothing has changed."""
+    """Apply changed settings from the supervisor. Raises `InvalidArgument`; then nothing has changed."""
     try:
         settings = msgspec.convert(given, LiveSettings)
     except msgspec.ValidationError as error:
@@ -226,30 +226,31 @@ def configure(backplane: Backplane, sentinel: Sentinel, given: Any) -> None:
 
 
 def set_title(title: str) -> None:
-    """For `ps`. The environment, which lies behind the arguments, stays readable: our processes are known by it."""
+    """Set the title that `ps` shows. Keeps the environment, which lies behind the arguments: it identifies our processes."""
     os.environ["SPT_NOENV"] = "1"
     setproctitle.setproctitle(title)
     del os.environ["SPT_NOENV"]
 
 
 def die_with_parent(lifeline_fd: int) -> None:
-    """Until `outlive_parent`, have the kernel kill this process when its parent dies: while user code is imported nobody
-    looks at the lifeline, and there is nothing yet that would have to be finished. Main thread only.
+    """Have the kernel kill this process when its parent dies, until `outlive_parent`. Main thread only.
+
+    While user code is imported no thread polls the lifeline, and there is no work yet that would have to be finished.
     """
     _set_death_signal(signal.SIGKILL)
     lifeline = select.poll()
     lifeline.register(lifeline_fd, select.POLLIN)
-    if lifeline.poll(0):  # it died before the call
+    if lifeline.poll(0):  # the parent died before the call
         os._exit(1)
 
 
 def outlive_parent() -> None:
-    """By what it takes to go in order; the guardian sees to it that this is not long (supervisor/processes/guardian.py)."""
+    """Undo `die_with_parent`, to shut down in order. The guardian bounds that time (supervisor/processes/guardian.py)."""
     _set_death_signal(0)
 
 
 def die_in(seconds: float) -> None:
-    """Whatever happens, user code that keeps the GIL included: the kernel does it. Main thread only."""
+    """Have the kernel kill this process in `seconds`, even if user code keeps the GIL. Main thread only."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -1,7 +1,7 @@
-"""What one backplane process is told at birth: its share of the TOML, the descriptors it inherits, its generation.
+"""Process configuration of one backplane: its share of the TOML, the descriptors it inherits, its generation.
 
 The supervisor writes it as JSON to the child's standard input; both sides check it with msgspec. Times are in
-nanoseconds here: the TOML's "5ms" has been understood once, by `supervisor/config.py`.
+nanoseconds here: `supervisor/config.py` has parsed the TOML's "5ms".
 """
 
 from typing import Annotated, Any, Literal
@@ -14,7 +14,7 @@ _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What of a `ProcessConfig` can be another while the process runs, by the same names; what is left out stays."""
+    """The fields of a `ProcessConfig` that can change while the process runs, by the same names. An unset field stays."""
 
     threads: Annotated[int, msgspec.Meta(ge=1, le=256)] | UnsetType = UNSET
     quotas: tuple[_Natural, ...] | UnsetType = UNSET
@@ -27,16 +27,16 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReplayPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is kept of calls with an idempotency key (execution/replays.py), and no longer than any of these allows."""
+    """Limits of the idempotency cache (execution/replays.py): an answer is dropped as soon as one limit is reached."""
 
     count: int = 10_000
     keep_ns: int = 600_000_000_000
-    #: Bytes.
+    #: Bytes of all calls kept.
     size: int = 64 << 20
 
 
 class RecordPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be recorded on the disk (execution/recording.py): bytes in all, how long, and bytes a file."""
+    """Limits of recording to disk (execution/recording.py): total bytes, maximum age, and bytes of one file."""
 
     size: _Positive
     age_ns: _Positive
@@ -50,55 +50,55 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     backplane: str
     generation: int = 1
     run_dir: str
-    #: By which the supervisor knows the control link of this generation (supervisor/control/identities.py).
+    #: Authenticates the control link of this generation to the supervisor (supervisor/control/identities.py).
     token: str = ""
-    #: "module:Class" each.
+    #: Each as "module:Class".
     components: tuple[str, ...]
-    #: Class name to keyword arguments of the component.
+    #: Class name of the component to keyword arguments of its constructor.
     settings: dict[str, dict[str, Any]] = {}
     #: The TOML's own folder: first on sys.path.
     import_dir: str | None = None
     board_fd: int | None = None
     board_slot: int = 0
-    #: The memory of its log ring, and the eventfd that wakes its reader (execution/log_ring.py); None: standard error.
+    #: Memory of the log ring buffer, and the eventfd that wakes its reader (execution/log_ring.py); None: standard error.
     log_fd: int | None = None
     log_wake_fd: int = -1
-    #: Whether a log call waits for room in it; else the line is lost.
+    #: Whether a log call waits for room in a full ring; else the line is lost.
     log_waits: bool = False
-    #: Of the root logger, by Python's number.
+    #: Level of the root logger, as Python's number.
     log_level: int = 20
     #: Read end of a pipe whose write end only the supervisor holds: end of file means it died.
     lifeline_fd: int | None = None
 
-    #: Whether the kernel is to kill it when the supervisor dies, whatever it runs: others may be primary then.
+    #: Whether the kernel kills this process at the supervisor's death, even amid work: another node may become primary then.
     dies_with_parent: bool = False
 
     threads: int = 1
     priorities: int = 8
     #: Actions a priority may run before the next is served; 0 is unlimited, the last repeats. Empty: the default rule.
     quotas: tuple[int, ...] = ()
-    #: Which object goes first within one priority: that which came first, or that whose work has the nearer deadline.
+    #: Order of ready objects within one priority: first come first served, or earliest deadline first.
     order: Literal["fifo", "deadline"] = "fifo"
     tick_ns: int = 1_000_000_000
     #: Percent of one core; None: no limit.
     cpu_limit: int | None = None
-    #: Priorities, from the top, that run although the CPU budget is spent.
+    #: Number of priorities, from the most urgent, that run even when the CPU budget is spent.
     cpu_exempt: int = 0
     max_latency_ns: int = 5_000_000
     slow_action_ns: int = 50_000_000
-    #: Whether more urgent work may run beside an action that overruns its quantum, in a thread of its own.
+    #: Whether more urgent work may run on a relief thread beside an action that overruns its quantum.
     preempt: bool = True
     affinity: tuple[int, ...] = ()
-    #: OS nice of priority 0, 1, …; the last repeats. Empty: left alone.
+    #: OS nice of priority 0, 1, …; the last repeats. Empty: nice is not changed.
     nice: tuple[int, ...] = ()
-    #: The folder of its own cgroup, where its weight is; None: it shares one with the others, or there are none.
+    #: Folder of this backplane's own cgroup, with its weight file; None: a shared cgroup, or no cgroups.
     cgroup: str | None = None
     replay: ReplayPolicy = ReplayPolicy()
     #: None: actions are not recorded.
     record: RecordPolicy | None = None
     #: Topics whose messages are recorded where they are published.
     recorded_topics: dict[str, RecordPolicy] = {}
-    #: Remote tracebacks travel with INTERNAL.
+    #: Whether INTERNAL errors carry the remote traceback.
     debug: bool = False
-    #: Construct, print the registration as JSON and exit.
+    #: Whether to construct the components, print the registration as JSON and exit.
     describe: bool = False

@@ -1,9 +1,9 @@
-"""Admission: whether a component takes one more request, and whose place that one gets (law 9).
+"""Admission: decides whether a component accepts one more request, and which queued request must make room (law 9).
 
-A component has `max_requests` places, of which one caller gets nine tenths. A full component refuses a less urgent request of
-anybody, to make room; at the bound of its caller, one of that caller. So urgent work is refused only where nothing less urgent
-could be, and no caller keeps all others out by work that has begun. The component decides about its own bound (`make_room`).
-Each search looks through all that has not begun, 1 ms for 10,000; one that found nothing is not repeated until it might.
+A component has `max_requests` places, of which one caller gets at most nine tenths. A full component refuses a less urgent
+request of any caller to make room; at the bound of one caller, a request of that caller. So urgent work is refused only if no
+less urgent request could be, and no caller keeps all others out by begun work. The component decides about its own bound
+(`make_room`). A search scans all requests not begun, 1 ms for 10,000; a vain one is not repeated until it might succeed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class Admission:
-    """Part of the engine: whoever holds the lead owns it."""
+    """Applies the limits of all components. Part of the engine: used under the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     # hot: scripts/bench call_pipelined
     def count_in(self, action: Action, component: Component, caller: bytes) -> None:
-        """Have it count as outstanding of `component` and of its caller. Raises `Busy` where there is no room."""
+        """Count `action` as outstanding for `component` and for `caller`. Raises `Busy` if there is no room."""
         throttle = self._engine.intake.throttles.get(component.component_name)
         if throttle is None:
             return
@@ -54,7 +54,7 @@ class Admission:
         action.throttle = share
 
     def shed(self, component: Component, below: int) -> int:
-        """Refuse one request of lower priority than `below` that has not begun: the least urgent, the newest of these."""
+        """Refuse the least urgent request below priority `below` that has not begun, the newest of equals; how many: 0 or 1."""
         return self._shed(component, self._engine.intake.throttles[component.component_name], below)
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class Admission:
         return 1
 
     def _not_begun(self, component: Component) -> Iterator[Action]:
-        """What is queued for the objects of a component, kept by its state machines, or parked, and has not begun."""
+        """Actions not begun: queued at the objects of a component, deferred by its state machines, or parked anywhere."""
         digester = self._engine.intake.digesting.digester_of(component)
         for object in (component, *component._objects, *([] if digester is None else [digester])):
             action = object._head

@@ -1,9 +1,9 @@
-"""Applying: batches of rows from outside become messages of a topic, each once, whoever is killed and however often it is sent.
+"""Applying: publishes batches of rows from outside on a topic, each row once, despite kills and repeated sending.
 
-What is new of a batch is decided in observation/applied.py; here are the file in which that is remembered, and the topic. The
-lead is held for one slice of rows at a time: entry, rows, end of the entry; nothing comes between them. What was written is
-in the kernel's memory, as the records are: it survives kill -9 of this process, not a power cut.
-A row costs what publishing it costs; a slice two writes to the file, 10 us.
+observation/applied.py decides which rows of a batch are new; this file keeps the ledger of applied rows and publishes them. The
+lead is held for one slice of rows at a time: entry, rows, end of the entry, with nothing between them. Written entries are in
+the kernel's memory, like the records: they survive kill -9 of this process, but no power cut.
+Cost: a row costs as much as publishing it; a slice adds two writes to the ledger, 10 us.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("appbackplane.runtime")
 
-#: Rows that are published in one go, with the lead held: 64 take half a millisecond.
+#: Rows published in one hold of the lead: 64 take half a millisecond.
 SLICE: Final = 64
-#: A ledger that has grown to this is written anew, with one entry a group: 1 MiB is 4,000 slices, and takes 10 ms at most.
+#: A ledger that has grown by this is written anew, with one entry a group: 1 MiB is 4,000 slices, and takes 10 ms at most.
 LEDGER_BYTES_MAX: Final = 1 << 20
 LEDGER: Final = "applied.ledger"
-#: Beyond that: a slice whose entry began below it.
+#: Bytes allocated beyond that limit, for a slice whose entry began below it.
 SPARE: Final = 16_384
 
 
 class Applying:
-    """Of one backplane. Its operation runs one batch at a time."""
+    """Applies batches in one backplane. Its operation runs one batch at a time."""
 
     def __init__(self, engine: Engine, run_dir: Path, generation: int) -> None:
         self._engine = engine
@@ -48,10 +48,10 @@ class Applying:
     def apply(
         self, topic: str, group: str, batch: int, first: int, rows: Sequence[Mapping[str, Any]]
     ) -> dict[str, int]:
-        """Publish what is new of rows `first` and following: {"applied": how many, "done": of the batch in all}.
+        """Publish the new ones of rows `first` and following. Returns `applied`, their number, and `done`, the batch's total.
 
-        Rows beyond a gap are left out: `done` says where to go on. Raises `FailedPrecondition` if a later batch of the group
-        was applied, `Busy` at the bound of groups, `Unavailable` where the topic cannot be recorded now.
+        Rows beyond a gap are left out: continue with row number `done`. Raises `FailedPrecondition` if a later batch of the
+        group was applied, `Busy` at the bound of groups, `Unavailable` if the topic cannot be recorded now.
         """
         engine = self._engine
         applied = 0
@@ -66,7 +66,7 @@ class Applying:
                 engine.watch.notify()
 
     def recover(self) -> None:
-        """What an earlier process has left, before anything else is recorded, and before retention takes what it speaks of."""
+        """Load the ledger of an earlier process. Call it before any recording, and before retention removes the records."""
         path = self._path()
         if not path.exists():
             return
@@ -75,10 +75,10 @@ class Applying:
         try:
             self._begin_ledger(self._applied)
         except Unavailable as error:
-            log.warning("%s", error)  # the next batch is refused for it, until it can be
+            log.warning("%s", error)  # batches are refused until the ledger can be written
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the ledger."""
         if self._ledger >= 0:
             os.close(self._ledger)
             self._ledger = -1
@@ -112,7 +112,7 @@ class Applying:
         return self._applied
 
     def _begin_ledger(self, known: Applied) -> None:
-        """In the place of the old one, in one step; its room is allocated at once, so that no entry finds the disk full."""
+        """Replace the ledger atomically. Its room is allocated in advance, so that no entry fails on a full disk."""
         self.close()
         path = self._path()
         new = path.with_suffix(".tmp")
@@ -126,7 +126,7 @@ class Applying:
             os.rename(new, path)
         except OSError as error:
             self.close()
-            with suppress(OSError):  # what a full disk has given of it
+            with suppress(OSError):  # the part of it that a full disk held
                 new.unlink(missing_ok=True)
             raise Unavailable(f"{new}: {error.strerror or error}", retry_after=1.0) from error
 
@@ -147,13 +147,13 @@ class Applying:
 
 
 def record(topic: str, records: MessageLog, body: bytes, now_ns: int) -> None:
-    """Raises `Unavailable` where it cannot be done now: nothing of the row is told then."""
+    """Record one row. Raises `Unavailable` if that is impossible now; the row is not published then."""
     if not records.append(body, now_ns):
         raise Unavailable(f"topic {topic} cannot be recorded now (see status --stats for why)", retry_after=1.0)
 
 
 def messages_of(path: Path, generation: int, since: int) -> int:
-    """How many messages a segment of this generation holds, from number `since` on."""
+    """How many messages from number `since` on a segment holds; 0 if it is of another generation."""
     data = path.read_bytes()
     try:
         header, _ = segments.unpack_header(data)

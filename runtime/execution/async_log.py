@@ -1,9 +1,9 @@
-"""Async log: what the runtime has to say is put into words, and handed to handlers, by a thread of its own.
+"""Async log: a separate thread formats the runtime's log records and passes them to the handlers.
 
-The runtime logs while it holds the lead. Our own handler (log_handler.py) never blocks, but a traceback takes it 100 us, and
-users add handlers of theirs: one that blocks, that fails, or that waits for a lock whose holder waits for the lead (a
-handler that publishes what is logged) would stop the whole backplane. So records go into a bounded queue, with the action
-in which they were said; what does not fit is counted, and the count is said as soon as there is room. About 3 us a record.
+The runtime logs while it holds the lead. Our own handler (log_handler.py) never blocks, but formats a traceback in 100 us, and
+users add handlers. One that blocks, fails, or waits for a lock whose holder waits for the lead (a handler that publishes log
+records) would stop the whole backplane. So records go into a bounded queue, each with its action. Records that do not fit are
+counted, and the count is logged as soon as there is room. About 3 us a record.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from collections.abc import Callable
 from .current import current
 from .log_handler import ACTION
 
-#: Whose records these are: all of ours. Users' own loggers write in the thread that logs, as they are used to.
+#: All our own loggers are below this one. Users' loggers write in the thread that logs, as usual.
 LOGGER = "appbackplane"
-#: Records kept for a reader who does not read. Reports are limited to one a subject and interval: this is a lot of trouble.
+#: Records queued for slow handlers. Reports are limited to one a subject and interval, so even great trouble fits.
 RECORDS_MAX = 1_000
-#: How long the end of the process waits for what is still to be written.
+#: How long the end of the process waits for queued records to be written.
 FLUSH_TIMEOUT_S = 1.0
 
 
 class AsyncLog(logging.Handler):
-    """Stands in front of all handlers above `logger`."""
+    """Queues the records of `logger`; its thread passes them to all handlers above that logger."""
 
     def __init__(self, logger: logging.Logger, count_lost: Callable[[int], None] | None = None) -> None:
         super().__init__()
         self._logger, self._count_lost = logger, count_lost
         self._queue: queue.Queue[logging.LogRecord | threading.Event] = queue.Queue(RECORDS_MAX)
         self._left_out_count = 0
-        #: Whether all that was said by the last `flush` has been written.
+        #: Whether all records up to the last `flush` have been written.
         self.is_written = True
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     @classmethod
     def install(cls, name: str = LOGGER, count_lost: Callable[[int], None] | None = None) -> AsyncLog:
-        """Take over from the handlers above the logger of this name. `count_lost` is told what found no room."""
+        """Put it between the logger of this name and the handlers above. `count_lost` gets the number of dropped records."""
         logger = logging.getLogger(name)
         handler = cls(logger, count_lost)
         logger.addHandler(handler)
@@ -46,7 +46,7 @@ class AsyncLog(logging.Handler):
         return handler
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it for the thread; never blocks."""
+        """Queue the record, with its action, for the thread; never blocks."""
         record.__dict__.setdefault(ACTION, current.action)
         try:
             self._queue.put_nowait(record)
@@ -54,7 +54,7 @@ class AsyncLog(logging.Handler):
             self._left_out_count += 1
 
     def flush(self) -> None:
-        """Wait until all has been written, for a second at most."""
+        """Wait until all queued records have been written, `FLUSH_TIMEOUT_S` each for room and for the writing."""
         written = threading.Event()
         try:
             self._queue.put(written, timeout=FLUSH_TIMEOUT_S)
@@ -87,7 +87,7 @@ class AsyncLog(logging.Handler):
 
 
 def last_words() -> bool:
-    """Before the process ends: have all written that has been said. False: nobody reads it."""
+    """Before the process ends: write all queued records. False: a handler did not take them in time."""
     handlers = logging.getLogger(LOGGER).handlers
     for handler in handlers:
         handler.flush()

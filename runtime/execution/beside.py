@@ -1,10 +1,10 @@
-"""Beside: work that others do for a backplane, recorded by it as that of a backplane of its own, BACKPLANE.NAME.
+"""Beside: records work that an external system does for a backplane, under a separate backplane name, BACKPLANE.NAME.
 
-What a Spark cluster executes uses neither the threads nor the CPU of the kernel's backplane. Among that one's actions it would
-make it look busier than it is. No other backplane has this name: theirs have no dot.
+Requests that a Spark cluster executes use neither the threads nor the CPU of the kernel's backplane. Among its actions they
+would make it look busier than it is. No real backplane has such a name: theirs have no dot.
 
-Whoever reports an ended request never waits: records are queued, and written by the thread that tends the files, which alone
-owns the recorder. Up to `PENDING_MAX` are queued; what comes on top is counted as lost, as where the disk is full.
+Reporting an ended request never waits. Records are queued; only the recording thread, which owns the recorder, writes them.
+Up to `PENDING_MAX` are queued; further ones are counted as lost, as on a full disk.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ..observation.recorder import Recorder
 from ..observation.statistics import OperationStatistics
 from .segment_files import SegmentFiles
 
-#: 1 KB each. The files are tended as soon as the first is queued, and a record takes a microsecond.
+#: Queued records, 1 KB each. The first one wakes the recording thread, which writes one in a microsecond.
 PENDING_MAX: Final = 100_000
 
 
 class Beside:
-    """Of one name. Accounts and objects of its actions are used for no other recorder, which would number them anew."""
+    """The records of one name. Use accounts and objects of its actions for no other recorder, which would renumber them."""
 
     def __init__(self, recorder: Recorder, files: SegmentFiles, wake: Callable[[], object]) -> None:
-        """`wake`: has `flush` called soon."""
+        """`wake`: makes the recording thread call `flush` soon; callable from any thread."""
         self._recorder, self._files, self._wake = recorder, files, wake
         self._pending: deque[tuple[Action, OperationStatistics, int]] = deque()
         self._threads: int | None = None
@@ -36,18 +36,18 @@ class Beside:
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def has_threads(self, count: int) -> None:
-        """So many work there, from now on: what they are busy for is a share of that."""
+        """Set the number of threads of the external system, of which its utilization is a share."""
         self._threads = count
 
     def record(self, action: Action, account: OperationStatistics, ended_ns: int) -> None:
-        """This has ended, by the clock of this process."""
+        """Queue the record of an ended action; `ended_ns` by the clock of this process."""
         if len(self._pending) >= PENDING_MAX:
             self._recorder.lost_count += 1
             return
         self._pending.append((action, account, ended_ns))
         self._wake()
 
-    # -- the thread that tends; `close`: when it has ended ------------------------------------------------------------
+    # -- the recording thread; `close`: when it has ended -------------------------------------------------------------
 
     @property
     def count(self) -> int:
@@ -56,20 +56,20 @@ class Beside:
 
     @property
     def lost_count(self) -> int:
-        """Those that were not written."""
+        """Records dropped since the process began."""
         return self._recorder.lost_count
 
     def turn(self) -> None:
-        """As `Recorder.turn`."""
+        """Continue in a new segment, as `Recorder.turn`."""
         self._recorder.turn()
 
     def close(self) -> None:
-        """Nothing is recorded any more."""
+        """Write the queued records and close the recorder."""
         self.flush()
         self._recorder.close()
 
     def flush(self) -> None:
-        """Write what is queued."""
+        """Write the queued records, under a new header if the number of threads has changed."""
         limits = self._files.header.limits
         if self._threads is not None and limits.get("threads") != self._threads:
             self._files.header = replace(self._files.header, limits=limits | {"threads": self._threads})

@@ -1,7 +1,7 @@
-"""Blocking: a call that a plain operation makes, waiting for the answer in its thread.
+"""Blocking: a call made by a plain operation, which blocks its thread until the reply.
 
-For whole systems on top of the scheduler, whose users write plain functions that wait (seed 001); the backplane has a thread
-more for each of them (`Host.keep_threads`). An operation that can be `async` had better be: it waits without a thread.
+For systems built on top of the scheduler whose users write plain blocking functions (seed 001). The backplane keeps one
+thread more for each of them (`Host.keep_threads`). Prefer an `async` operation: it waits without a thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .method_action import MethodAction
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: Waits at a gate, for so many seconds, instead of a thread.
+#: Waits for a gate, for at most so many seconds, on behalf of a thread that runs no action.
 StandIn: TypeAlias = Callable[[threading.Lock, float], bool]
 #: Longer than any call.
 LIMIT_S: Final = 2 * TIMEOUT_MAX_S
@@ -32,11 +32,11 @@ def wait_at(
     gate: threading.Lock, limit_s: float, outside: StandIn | None = None, what: str = "",
     patience_s: float = 0.0, on_impatience: Callable[[], None] | None = None,
 ) -> bool:  # fmt: skip
-    """Wait in this thread until the gate is opened: whether it was in time. What runs here is given up for as long.
+    """Block this thread until the gate opens; returns whether it did in time. Other workers take over its duties meanwhile.
 
-    `outside`: who waits for a thread in which nothing runs; None: it does so itself. `what`: is waited for, for whoever asks.
-    `on_impatience`: is called once if the gate is still closed after `patience_s`; where somebody stands in, nobody is patient.
-    Raises `DeadlineExceeded` once nobody waits any more for what runs here.
+    `outside`: waits on behalf of a thread that runs no action (tests); None: the thread blocks. `what`: shown as the reason.
+    `on_impatience`: called once if the gate is still closed after `patience_s`, at once where a stand-in waits.
+    Raises `DeadlineExceeded` once the deadline of the running action has passed.
     """
     engine, running = current.engine, current.action
     if engine is None or running is None:
@@ -54,7 +54,7 @@ def _wait_in(
     engine: Engine, running: Action, gate: threading.Lock, limit_s: float, what: str,
     patience_s: float = 0.0, on_impatience: Callable[[], None] | None = None,
 ) -> bool:  # fmt: skip
-    """As `wait_at`, whatever the deadline of what runs."""
+    """As `wait_at`, without regard to the deadline of the running action."""
     with engine.lead:
         engine.parking.begins_to_block(running, engine.now_ns(), what)
     try:
@@ -79,7 +79,7 @@ def blocking_call(
     object: AppObject, route: str, arguments: Mapping[str, Any], *, key: str | None = None, priority: int | None = None,
     timeout: float | None = TIMEOUT_MAX_S, retry: bool = False,
 ) -> Any:  # fmt: skip
-    """Call an operation on behalf of what runs now, of `object`, and give its result. Raises the error in which it ended."""
+    """Call an operation on behalf of the running action of `object` and return its result. Raises the call's error."""
     engine, running = current.engine, current.action
     assert engine is not None and running is not None, "only what runs can call"
     gate = threading.Lock()
@@ -102,11 +102,11 @@ def blocking_call(
 
 
 class Caller(AppObject):
-    """Makes the calls of an object whose operations wait in their threads."""
+    """Stands for an object whose operations block their threads, and makes their calls."""
 
     @staticmethod
     def of(object: AppObject) -> Caller:
-        """One for each call: it costs less than to look for one that is free."""
+        """A new one for each call: cheaper than finding a free one."""
         caller = Caller()
         caller._component, caller._name = object._component, object.name
         return caller

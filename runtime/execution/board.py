@@ -1,10 +1,10 @@
-"""Board: one page of shared memory by which every backplane sees what the others have to do (DESIGN section 7).
+"""Board: shared memory in which each backplane shows the others the priority of its work (DESIGN section 7).
 
-A sealed memfd of the supervisor's, inherited and mapped by all: it survives any child and vanishes with the last of us;
-nothing named can be left behind or truncated (TRAPS 17). The first 256 bytes are the row, one byte a slot: 255 minus the
-highest priority that has work there, 0 for none, so that the largest byte is the most urgent work anywhere. Behind it a
-64-byte-aligned slot each, eight-byte words, all but one written by their owner alone, so no lock and no torn read
-(TRAPS 18: aligned words never tore in 2.5 M trials). A dead owner's slot is cleared by the supervisor.
+A sealed memfd of the supervisor, inherited and mapped by all. It vanishes with the last process; it has no name, so it cannot
+be left behind or truncated (TRAPS 17). The first 256 bytes are the row, one byte a slot: 255 minus the highest priority that
+has work there, 0 for none, so the largest byte is the most urgent work anywhere. 64-byte aligned slots of eight-byte words
+follow. All words of a slot but one are written only by its owner, so there is no lock and no torn read (TRAPS 18: aligned
+words never tore in 2.5 M trials). The supervisor clears a dead owner's slot.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _WORDS = 16  # a slot: 128 bytes, two cache lines
 _GENERATION, _PID, _HEARTBEAT, _FINISHED, _QUEUED, _WAITING, _RUNNING_SINCE, _CPU, _BOOSTS, _THROTTLED, _SLOW = range(
     11
 )
-#: The one word that others write: the priority somebody lends this backplane, and since when.
+#: The one word that other backplanes write: the priority lent to the slot's owner, and the time of the loan.
 _LENT = 11
-#: Again its owner's: what waits for nothing but a worker, and when a worker last began or ended something.
+#: Written by the owner: ready objects, when a worker last began or ended an action, and failing timers.
 _READY, _PROGRESS, _FAILING = 12, 13, 14
-#: How long a loan holds by itself. A call is there within 0.1 ms; once it is, it speaks for itself, and if the caller has
-#: died meanwhile, nobody else's work is in the way for longer than this.
+#: Lifetime of a loan. A call arrives within 0.1 ms and then counts by its own priority. If the caller has died meanwhile,
+#: the loan disturbs other work for no longer than this.
 LOAN_NS = 5_000_000
 
 
 class BoardSlot(NamedTuple):
-    """What one backplane says of itself."""
+    """The published state of one backplane."""
 
     generation: int
     pid: int
-    #: Monotonic ns of its sentinel's last turn: proves that the process lives.
+    #: Monotonic ns of its sentinel's last heartbeat: proves that the process lives.
     heartbeat_ns: int
     #: Actions finished.
     finished_count: int
@@ -42,23 +42,23 @@ class BoardSlot(NamedTuple):
     waiting_count: int
     #: When the action that runs longest began; 0 when none runs.
     running_since_ns: int
-    #: Of the whole process: what the kernel's limit counts, also while an action runs.
+    #: CPU time of the whole process, as the kernel's limit counts it; advances also while an action runs.
     cpu_ns: int
     boosts_count: int
     throttled_count: int
     slow_count: int
     #: None: no work.
     highest_priority: int | None
-    #: Work that waits for nothing but a worker (progress.py); 0 where the CPU budget is spent.
+    #: Objects that wait only for a worker (progress.py); 0 while the CPU budget is spent.
     ready_count: int = 0
-    #: When a worker last began or ended something, to a heartbeat: while work is ready, the proof of progress.
+    #: When a worker last began or ended an action, to the precision of a heartbeat: proof of progress while work is ready.
     progress_ns: int = 0
-    #: Timers that fail each time.
+    #: Timers that have failed several times in a row (endings.py).
     failing_count: int = 0
 
 
 class Board:
-    """The page. `create` it in the supervisor, `attach` it in a backplane."""
+    """The mapped memory. The supervisor calls `create`, a backplane `attach`."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -81,7 +81,7 @@ class Board:
         return cls(fd)
 
     def read(self, slot: int) -> BoardSlot:
-        """One backplane's slot."""
+        """A copy of one backplane's slot, possibly with values of two consecutive heartbeats."""
         base = slot * _WORDS
         words = self._words[base : base + 11].tolist()
         byte = self._map[slot]
@@ -89,14 +89,14 @@ class Board:
         return BoardSlot._make([*words, 255 - byte if byte else None, *more])
 
     def clear_slot(self, slot: int) -> None:
-        """Its owner is dead: what it left would stay for ever (DESIGN 12.9)."""
+        """Clear the slot of a dead owner, whose values would stay for ever (DESIGN 12.9)."""
         self._map[slot] = 0
         base = slot * _WORDS
         for word in range(_WORDS):
             self._words[base + word] = 0
 
     def most_urgent(self) -> int | None:
-        """The highest priority that has work in any backplane."""
+        """The highest priority that has work in any backplane; None: there is no work."""
         largest = max(self._map[:SLOTS_MAX].translate(None, b"\0"), default=0)
         return 255 - largest if largest else None
 
@@ -115,14 +115,14 @@ class OwnSlot:
         self._words = board._words
         self._base = slot * _WORDS
         self._byte = 0
-        # The row as it was looked at last, and the largest in it: 0.1 us to see that it is the same, 0.5 to look for another
-        # one, and 3.6 to have `max` visit 256 numbers.
+        # The row as last read, and its largest byte. Comparing rows takes 0.1 us, finding the largest byte 0.5 us; `max` over
+        # all 256 numbers would take 3.6 us.
         self._seen: tuple[bytes, int] = (b"", 0)
         self._words[self._base + _GENERATION] = generation
         self._words[self._base + _PID] = os.getpid()
 
     def present(self, priority: int | None) -> None:
-        """The highest priority with work here; None for none. Writes only when it changes."""
+        """Publish the highest priority with work here, None for no work. Writes only if it changed."""
         byte = 0 if priority is None else 255 - priority
         if byte != self._byte:
             self._byte = self._map[self._slot] = byte
@@ -132,30 +132,31 @@ class OwnSlot:
         return 0 < self._map[slot] < 255 - priority
 
     def lend(self, slot: int, priority: int, now_ns: int) -> None:
-        """Tell another backplane that a call of this priority is on its way to it. Two that lend at once: the last counts,
-        and the other's call speaks for itself as soon as it is there.
+        """Lend a priority to another backplane, to which a call of that priority is on its way.
+
+        Of two loans at once the last counts; the other's call counts by its own priority once it arrives.
         """
         self._words[slot * _WORDS + _LENT] = (now_ns >> 10) << 8 | priority
 
     def lent(self) -> int:  # hot: scripts/bench call_rtt
-        """What has been lent to us, packed; 0 for nothing."""
+        """The loan to this backplane, packed for `borrowed`; 0: none."""
         return self._words[self._base + _LENT]
 
     def borrowed(self, lent: int, now_ns: int) -> int | None:
-        """The priority of a loan that still holds; None: it has run out, and is cleared."""
+        """The priority of a loan that still holds; None: it has expired, and is cleared."""
         if now_ns - (lent >> 8 << 10) < LOAN_NS:
             return lent & 0xFF
         self.repay()
         return None
 
     def repay(self) -> None:
-        """What was lent is not needed any more."""
+        """Clear the loan: it is no longer needed."""
         self._words[self._base + _LENT] = 0
 
     def has_above(self, priority: int) -> bool:  # hot: scripts/bench requests
         """Whether any backplane has work of higher priority than this."""
         row = self._map[:SLOTS_MAX]
-        seen = self._seen  # one attribute: others look at the same time
+        seen = self._seen  # read once, as one attribute: other threads replace it
         if seen[0] != row:
             seen = self._seen = row, max(row.translate(None, b"\0"), default=0)
         return seen[1] > 255 - priority
@@ -175,7 +176,7 @@ class OwnSlot:
         progress_ns: int,
         failing: int,
     ) -> None:
-        """The sentinel's report."""
+        """Write the sentinel's figures; the heartbeat comes last."""
         words, base = self._words, self._base
         words[base + _FINISHED] = finished
         words[base + _QUEUED] = queued
@@ -188,4 +189,4 @@ class OwnSlot:
         words[base + _READY] = ready
         words[base + _PROGRESS] = progress_ns
         words[base + _FAILING] = failing
-        words[base + _HEARTBEAT] = now_ns  # the last: a fresh one vouches for all the others
+        words[base + _HEARTBEAT] = now_ns  # last: a fresh heartbeat vouches for all other words

@@ -1,9 +1,9 @@
-"""Callers: who calls here; and withdraws what is queued for one who has died and waits for nothing more (DESIGN 12.5).
+"""Callers: tracks the peers that call here, and cancels the queued calls of dead ones (DESIGN 12.5).
 
-A socket says nothing when its far end dies; whoever sends there learns it (EHOSTUNREACH). So an answer tells, and where none
-is due, an empty batch does, which says nothing: who has a call here is sent one a second. A backplane's death the supervisor
-tells at once. Calls are then taken back as their caller would have done it; casts stay, since nobody has ever waited for them.
-In slices, because each call is looked for in a queue: a thousand at one go could take 100 ms.
+A socket does not report the death of its peer; a send to it fails (EHOSTUNREACH). So a reply detects a dead caller. Until then
+each peer with a call here gets an empty batch once a second as a probe. The supervisor reports a backplane's death at once.
+Calls are then cancelled as their caller would have done; casts stay, since no caller waits for them. Cancelling goes in
+slices, because each call is searched for in a queue: a thousand in one go could take 100 ms.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
     from .engine import Engine
 
-#: Who waits for an answer is asked this often whether it is there. A second of work for nobody is bearable, and a frame a
-#: second nothing: 4 us here, and 20 there.
+#: Interval of the probes to each peer that waits for a reply. A second of work for a dead caller is bearable, and a frame a
+#: second costs little: 4 us here, and 20 at the peer.
 PROBE_NS = 1_000_000_000
-#: Asked at one look: 64 us.
+#: Peers probed in one step: 64 us.
 PROBED_MAX = 16
-#: Who has called is remembered for so long (by PROBE_NS), and all are while they are fewer than this: 100 bytes each.
+#: Peers remembered without expiry, 100 bytes each. Beyond this, peers not heard of for `PROBE_NS` are forgotten.
 HEARD_MAX = 4_096
-#: Withdrawn at one look, and for how long: 6 us each at the head of a queue, 100 in the middle of a long one.
+#: Calls withdrawn in one step, and its time limit: 6 us each at the head of a queue, 100 in the middle of a long one.
 WITHDRAWN_MAX, WITHDRAW_MAX_NS = 256, 500_000
 _NOTHING = codec.batch([])
 
 
 class Callers:
-    """Part of the engine: whoever holds the lead owns it."""
+    """Which peers have called, and which of them are dead. Part of the engine: used under the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -40,31 +40,31 @@ class Callers:
         self.due_ns = 0
         #: Calls that were withdrawn because their callers had died.
         self.abandoned_count = 0
-        #: Who has said something here, and when he did last.
+        #: When a frame last came from each peer.
         self.heard_ns: dict[bytes, int] = {}
-        #: Where only workers read the link (`preempt = false`): when something was first seen there while all of them run;
-        #: 0: all has been taken in since. What comes meanwhile has waited since then at the most.
+        #: Where only workers read the link (`preempt = false`): when input was first seen there while all workers ran; 0: none
+        #: is unread. Calls read later have waited since then at most.
         self.unread_since_ns = 0
-        #: Who has said that he will call here no more, since this backplane is drained.
+        #: Peers that have announced to call here no more, since this backplane is drained.
         self.farewells: set[bytes] = set()
         self._to_ask: list[bytes] = []
         self._asked_ns = 0
-        #: What is to be taken back of each who has died, the oldest last.
+        #: Ids of the calls still to be withdrawn of each dead peer, the oldest last.
         self._abandoned: dict[bytes, list[int]] = {}
 
     def next_wake_ns(self) -> int | None:
-        """When a look is due though nothing comes; None while nobody waits for an answer."""
+        """When `look` is due even if no frame comes; None while no caller waits for a reply."""
         return self.due_ns if self._to_ask or self._abandoned or self._engine.intake.accepted else None
 
     def see_unread(self, now_ns: int) -> None:
-        """Note since when somebody's call waits at the link. Takes the lead: for the sentinel."""
+        """Note since when unread input waits at the link. Called by the sentinel; takes the lead."""
         engine = self._engine
         with engine.lead:
             if not self.unread_since_ns and engine.watch.poller is None and engine.link.has_input():
                 self.unread_since_ns = now_ns
 
     def look(self, now_ns: int) -> None:
-        """Ask some of those who wait whether they are there, and take back some of what nobody waits for."""
+        """Probe some of the waiting callers, and withdraw some of the calls of dead ones."""
         if not self._to_ask and now_ns - self._asked_ns >= PROBE_NS:
             self._asked_ns = now_ns
             self._to_ask = list({peer for peer, _ in self._engine.intake.accepted if peer})
@@ -79,18 +79,18 @@ class Callers:
         self.due_ns = now_ns if self._to_ask or self._abandoned else self._asked_ns + PROBE_NS
 
     def ask(self, peers: Iterable[bytes]) -> None:
-        """Find out whether they are there."""
+        """Probe these peers soon; each that is dead is handled by `gone`."""
         self._to_ask += peers
         self.due_ns = 0
 
     def unaware(self, since_ns: int) -> list[bytes]:
-        """Who has called since then, and may not know yet that this backplane takes nothing new."""
+        """Peers that have sent since `since_ns` and no farewell: they may not know that this backplane is drained."""
         answering = self._engine.outgoing.backplane_of
         recent = [peer for peer, at_ns in self.heard_ns.items() if at_ns >= since_ns and peer not in self.farewells]
-        return [peer for peer in recent if answering(peer) is None]  # whom we call is another peer when he calls us
+        return [peer for peer in recent if answering(peer) is None]  # without peers that only reply to our own calls
 
     def gone(self, peer: bytes) -> None:
-        """Nobody can be reached there."""
+        """A peer is dead: schedule the withdrawal of its calls."""
         self.heard_ns.pop(peer, None)
         if self._engine.intake.foreign_gone is not None:
             self._engine.intake.foreign_gone(peer)
@@ -102,13 +102,13 @@ class Callers:
             self.due_ns = 0
 
     def update(self, old: Directory, new: Directory) -> None:
-        """A new version of the map: generations that have ended call nobody any more."""
+        """A new directory: treat the peers of generations that have ended as dead."""
         for name, place in old.backplanes.items():
             now = new.backplanes.get(name)
             if place.is_up and (now is None or not now.is_up or now.generation != place.generation):
                 connections = (
                     f"{name}-{place.generation}".encode()
-                )  # and a word of each, which has no dash (transport/link.py)
+                )  # a connection's name adds a random word without a dash (transport/link.py)
                 heard = {*self.heard_ns, *(peer for peer, _ in self._engine.intake.accepted)}
                 for peer in [one for one in heard if one.rpartition(b"-")[0] == connections]:
                     self.gone(peer)

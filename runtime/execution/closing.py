@@ -1,7 +1,7 @@
-"""Closing: a backplane takes nothing in any more, and says so: it is about to end, or a component does not serve now.
+"""Closing: refuses calls because this backplane is about to end, or because a component does not serve now.
 
-What has not begun is refused in words that say so, with a hint when to try again, since it can safely be asked again,
-here or elsewhere. What had begun when the process ends is told PEER_DOWN, because nobody knows how far it came.
+The error of a call that has not begun states so and carries a retry hint, since it can safely be retried, here or elsewhere.
+A call that had begun when the process ends gets PEER_DOWN, because its progress is unknown.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ..objects.registry import Route
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: From here a component goes up by itself: waiting helps.
+#: In these states a component is going up by itself, so a retry helps.
 _ON_ITS_WAY = (ModuleState.START, ModuleState.INITIALIZING)
 
 
 class Closing:
-    """Part of the intake: whoever holds the lead owns it."""
+    """Whether the intake is closed, and the errors of refused calls. Part of the intake: used under the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        #: As callers are told; None: it is open.
+        #: The reason in the error message; None: the intake is open.
         self._because: str | None = None
 
     def close(self, because: str) -> None:
-        """Take in nothing new, but for calls inside of this backplane, and its own operations."""
+        """Refuse new calls, except calls inside this backplane and its own operations."""
         self._because = because
         for route in self._engine.registry.routes.values():
             if not route.name.startswith(f"{BACKPLANE}."):
@@ -41,11 +41,11 @@ class Closing:
 
     @property
     def is_closed(self) -> bool:
-        """What is refused from now on is counted by whoever drains."""
+        """Whether `close` was called; from then on `Draining` counts the refused calls."""
         return self._because is not None
 
     def check_served(self, route: Route, *, is_inside: bool) -> None:
-        """Of a route that is not registered. Raises `Unavailable`, unless it is only closed, and work in here asks."""
+        """Raise `Unavailable` for an unregistered route, unless it is only closed and the caller is inside this backplane."""
         state = route.component.state
         if self._because is not None:
             if not is_inside or state.value not in route.states:
@@ -55,12 +55,12 @@ class Closing:
         raise Unavailable(f"{route.name} {why}", retry_after=RETRY_AFTER_S if state in _ON_ITS_WAY else None)
 
     def not_begun(self, name: str) -> Unavailable:
-        """What is told to who called something that will not begin here any more."""
+        """Error for a call that this backplane never started because it is shutting down."""
         why = self._because or "is stopping"
         return Unavailable(f"{name}: backplane {self._engine.backplane} {why}; not begun", retry_after=RETRY_AFTER_S)
 
     def end(self, now_ns: int) -> None:
-        """The process ends: whoever still waits for an answer is told."""
+        """The process ends: send an error to every remote caller that still waits for a reply."""
         intake = self._engine.intake
         accepted = intake.accepted
         for (peer, id), action in accepted.items():
@@ -69,7 +69,7 @@ class Closing:
         accepted.clear()
 
     def _last_word(self, action: Action, id: int) -> Envelope:
-        """What is told to who waits for it."""
+        """PEER_DOWN if the action has begun; else a refusal, which the caller may safely retry."""
         if action.has_begun or any(worker.action is action for worker in self._engine.watch.team):
             return status(id, PeerDown(f"{action.name}: backplane {self._engine.backplane} stopped before it ended"))
         return status(id, self.not_begun(action.name), is_refused=True)

@@ -1,7 +1,7 @@
-"""Control: what the supervisor and this process say to each other, over a link of its own (docs/architecture.md).
+"""Control: calls between the supervisor and this process, over a separate link (docs/architecture.md).
 
-Served by the sentinel, never behind user code, quotas or throttles: a busy backplane can still be asked how it is and
-told to stop (DESIGN 12.3). The supervisor calls and we answer; the one thing we ask of it is to be registered.
+Served by the sentinel, never behind user code, quotas or throttles: a busy backplane still answers questions and can be
+stopped (DESIGN 12.3). The supervisor makes nearly all calls; we call only to register and to change the CPU limit.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.link import Link
 
-#: The supervisor answers a registration when it has nothing more urgent to do; it started us, so it is there.
+#: Timeout of our calls. The supervisor started us, so it exists, but it answers a registration after more urgent work.
 REGISTER_TIMEOUT_NS = CALL_TIMEOUT_NS = 10_000_000_000
 
 log = logging.getLogger("appbackplane.runtime")
 
-#: Calls of ours that the supervisor has not answered: only an operator makes any, one at a time.
+#: Our outstanding calls to the supervisor: only an operator causes any, one at a time.
 CALLS_MAX = 64
 
-#: Tells the supervisor how its call ended: a result, or an error.
+#: Replies to a call of the supervisor: with a result, or an error.
 Answer = Callable[[Any, BaseException | None], None]
-#: What is done with the supervisor's answer to a call of ours: its result, or the error's message.
+#: Receives the supervisor's reply to a call of ours: its result, or the error's message.
 Heard = Callable[[Any, str | None], None]
-#: What is done for a route: gets the body, and answers now or later.
+#: Handles a call on one route: gets the body, and replies now or later.
 Handler = Callable[[Any, Answer], None]
 
 
 class Control:
-    """The control link. Everything but `Answer` belongs to the sentinel's thread."""
+    """The control link. Only `call` and an `Answer` may be used outside the sentinel's thread."""
 
     def __init__(self, link: Link, run_dir: Path, handlers: dict[str, Handler], wake: Callable[[], None]) -> None:
-        """`wake`: called, from any thread, when an answer waits to be sent."""
+        """`wake`: called, from any thread, when a call or reply waits to be sent."""
         self._link = link
         self._supervisor = link.connect(addressing.supervisor_socket(run_dir))
         self._handlers = handlers
@@ -64,23 +64,23 @@ class Control:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the supervisor has answered the registration. Raises what it answered if it refused."""
+        """Whether the supervisor has accepted the registration; False before its reply, and if it refused."""
         return bool(self._registered)
 
     @property
     def has_more(self) -> bool:
-        """Whether something is to leave that the supervisor had no room for, or is yet to be offered."""
+        """Whether envelopes wait to be sent, new ones or ones that the supervisor had no room for."""
         return bool(self._leaving) or bool(self._outbox)
 
     def register(self, registration: Registration, accepted: Callable[[Any], None]) -> None:
-        """Tell the supervisor what is here. `accepted` runs in the sentinel's thread, with what it answered."""
+        """Register with the supervisor. `accepted` runs in the sentinel's thread, with the body of the reply."""
         self._accepted = accepted
         body = {"registration": msgspec.to_builtins(registration)}
         route = f"{addressing.SUPERVISOR}.register"
         self._say(call(1, CallSpec(route, body, priority=0), REGISTER_TIMEOUT_NS))
 
     def call(self, route: str, body: dict[str, Any], heard: Heard) -> None:
-        """Ask the supervisor; one thread at a time. `heard` runs in the sentinel's. Raises `Busy`."""
+        """Call the supervisor; one thread at a time. `heard` runs in the sentinel's thread. Raises `Busy` at `CALLS_MAX`."""
         if len(self._calls) >= CALLS_MAX:
             raise Busy(f"{route}: {CALLS_MAX} calls to the supervisor are not answered yet", retry_after=0.1)
         self._calls_count += 1
@@ -89,7 +89,7 @@ class Control:
         self._wake()
 
     def turn(self) -> None:
-        """Hear all that has come, and send all that is to leave."""
+        """Receive and handle all frames that have come, and send all queued envelopes."""
         while True:
             self.flush()
             try:
@@ -102,7 +102,7 @@ class Control:
                 log.warning("malformed frame on the control link dropped: %s", error)
 
     def flush(self) -> None:
-        """Send all that is to leave."""
+        """Send all queued envelopes; those that find no room stay queued."""
         while self._leaving:
             self._say(self._leaving.popleft())
         if self._outbox:

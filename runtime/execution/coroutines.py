@@ -1,8 +1,8 @@
-"""Coroutines: what an `async def` operation may await, and how a worker drives it.
+"""Coroutines: the awaitables of an `async def` operation, as a worker drives it.
 
-No event loop: a coroutine is resumed by the scheduler like any other action. Awaiting yields an instruction to the worker:
+There is no event loop: the scheduler resumes a coroutine like any other action. Awaiting yields an instruction to the worker:
 a `CallRequest` (the object goes to the wait queue, law 6), a `Pause` (a timer wakes it) or `STEP_ASIDE` (higher-priority
-work runs first). Anything else that is awaited is refused with an explanation inside the coroutine.
+work runs first). Any other awaitable raises an explaining TypeError inside the coroutine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .current import current
 
 
 class CallRequest:
-    """`await self.call(...)`. All attempts share the deadline `spec.ends_ns`, which the first one sets."""
+    """`await self.call(...)`: a call that is yet to be sent."""
 
     __slots__ = ("attempts_count", "spec")
 
@@ -41,16 +41,16 @@ class Pause:
 
 
 class Signal(Pause):
-    """`await signal`: until somebody sets it (`Host.set`), or its time is over; for whole systems on top of the scheduler."""
+    """`await signal`: wait until `Host.set` or a timeout; a one-shot event for systems built on top of the scheduler."""
 
     __slots__ = ("action", "is_set", "what")
 
     def __init__(self, delay_ns: int, what: str = "") -> None:
-        """`what`: is waited for, for whoever asks why."""
+        """`delay_ns`: the timeout. `what`: the reason shown by `why`."""
         super().__init__(delay_ns)
         self.what = what
         self.is_set = False
-        #: Who awaits it, once it is put aside. Written with the lead.
+        #: The action that awaits it, once that is in the wait queue. Written under the lead.
         self.action: Any = None
 
 
@@ -66,9 +66,9 @@ STEP_ASIDE = _StepAside()
 
 
 def checkpoint() -> Awaitable[None]:
-    """`await checkpoint()` in a long operation: if higher-priority work is present, it runs now, and then this goes on.
+    """`await checkpoint()` in a long operation: higher-priority work, if present, runs now; then the operation goes on.
 
-    Costs about 100 ns where there is none. Work for the same object keeps its order and does not run in between.
+    Costs about 100 ns if there is none. Work for the same object keeps its order and does not run in between.
     """
     return STEP_ASIDE
 
@@ -83,9 +83,9 @@ def should_yield() -> bool:
 
 
 def should_stop() -> bool:
-    """Whether this backplane is being drained: it finishes what it has, and goes down (docs/concepts/draining.md).
+    """Whether this backplane is being drained: it finishes its work and goes down (docs/concepts/draining.md).
 
-    For work that goes on by itself, one piece after the other: begin no further one, or it is waited for. False outside an
+    For work that continues by itself, piece by piece: begin no further piece, or the drain waits for it. False outside an
     action.
     """
     engine = current.engine

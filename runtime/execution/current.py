@@ -1,7 +1,7 @@
-"""Current: which action the calling thread is running, and for which engine.
+"""Current: the action that the calling thread runs, and its engine.
 
-Lets module-level functions (`checkpoint`, `should_yield`) and the methods of objects know whose work they are part of,
-without a parameter in every signature. Thread-local, and set once a thread: what it runs is asked of its worker.
+Lets module-level functions (`checkpoint`, `should_yield`) and methods of objects find the running action without a parameter
+in every signature. Thread-local; only the worker is stored, once a thread, and the action is read from it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class Current(threading.local):
-    """What this thread is doing."""
+    """The worker, action and engine of the calling thread."""
 
     worker: Worker | None = None
 
     @property
     def action(self) -> Action | None:
-        """What runs now; None between two actions, and in a thread that is no worker."""
+        """The running action; None between two actions, and in a thread that is no worker."""
         worker = self.worker
         return worker.action if worker is not None and worker.started_ns else None
 
     @property
     def engine(self) -> Engine | None:
-        """The engine whose worker this thread is."""
+        """The engine whose worker this thread is; None in any other thread."""
         return None if self.worker is None else self.worker.engine
 
 

@@ -1,8 +1,8 @@
-"""Digesting: where finding out which object a request is for may be slow, it is work of its own (law 7).
+"""Digesting: computes the object key of a request in a separate action, where that may be slow (law 7).
 
-A digester a component works the keys out, one after the other, so that whoever receives is not held up; one priority above
-what it is for. A call is among the accepted ones from its arrival on: it can be taken back, it has its deadline, and the
-throttle counts it. When the key is known, it is admitted as if it had come with it.
+Each component has one digester, which computes keys one after the other, so that the receiving thread is not held up. It runs
+one priority above the request. A call counts as accepted from its arrival: it can be cancelled, its deadline holds, and the
+throttle counts it. Once the key is known, the request is admitted as if it had come with the key.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
 
 
 class Digest(MethodAction):
-    """Works out the object of one call or cast; `sender` is who made it."""
+    """Computes the object key of one call or cast; `sender` is the peer that sent it."""
 
     __slots__ = ("asked",)
-    #: What was asked for. Its caller is not this action's, which answers nobody.
+    #: The envelope of the request. Its caller gets no reply from this action, only from the request itself.
     asked: Envelope
 
 
 class Digesting:
-    """Part of the engine: whoever holds the lead owns it."""
+    """The digesters of all components. Part of the engine: used under the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        #: One a component, with nothing of its own: it is there to be queued at.
+        #: By component, created at the first use: an object without state, only a queue for its digests.
         self._digesters: dict[str, AppObject] = {}
 
     def digesters(self) -> list[AppObject]:
-        """Those that have had something to do."""
+        """The digesters created so far."""
         return list(self._digesters.values())
 
     def digester_of(self, component: Component) -> AppObject | None:
-        """That of a component; None: it has had nothing to do."""
+        """The digester of a component; None: it has had no request yet."""
         return self._digesters.get(component.component_name)
 
     def begin(self, route: Route, peer: bytes, envelope: Envelope, priority: int, now_ns: int) -> None:
-        """Leave it to the digester to find the key. Raises `InvalidArgument`, `Busy`."""
+        """Queue a request at its digester, which admits it once the key is known. Raises `InvalidArgument`, `Busy`."""
         intake, component, method_name = self._engine.intake, route.component, route.mark.digest
         assert method_name is not None and route.spec is not None
         arguments = route.spec.bind(envelope.body, route.name)
@@ -74,8 +74,8 @@ class Digesting:
         def dispatch(ended: Action) -> None:
             then_ns = self._engine.clock.now_ns()
             intake.accepted.pop((peer, envelope.id), None)
-            error = action.thrown or ended.error  # taken back while it ran, or refused, or whatever it ended in
-            is_refused = ended.account is None  # it was never chosen
+            error = action.thrown or ended.error  # cancelled while it ran; else a refusal, or the error that it raised
+            is_refused = ended.account is None  # a worker has never chosen it
             is_told = is_refused or isinstance(error, (Cancelled, DeadlineExceeded, Unavailable))
             if is_told and isinstance(error, BackplaneError):
                 if isinstance(error, DeadlineExceeded):
@@ -85,7 +85,7 @@ class Digesting:
                 got = type(ended.result).__name__
                 problem = f"expected a key (a string), got {got}" if error is None else text_of(error)
                 told = InternalError(f"{name}: {problem}")
-                if error is None or isinstance(error, BackplaneError):  # all else has been reported at its end
+                if error is None or isinstance(error, BackplaneError):  # other errors were reported when it ended
                     told.__cause__ = error
                     self._engine.reports.failed(action, told, then_ns)
                 intake.turn_away(peer, envelope, told, then_ns)

@@ -1,11 +1,10 @@
-"""Draining: this backplane takes nothing new, and finishes what it has, before its components go down.
+"""Draining: graceful shutdown of this backplane. It finishes its work before its components go down.
 
-The directory tells callers to ask elsewhere; who has not heard of it yet is served all the same, until nothing is queued,
-runs or waits, nothing new has come for `GRACE_NS`, and all who have called of late have said that they know (`farewell`: it
-comes after all that was sent before). Then, or at the limit, intake is closed: what has not begun, and
-what still comes, is refused with a hint when to try again, and what has begun may end, with the calls that it makes inside
-of this backplane. `@every` methods do not begin while it drains, and what was set by `after` is not waited for. The
-sentinel looks, every few milliseconds: calls pay nothing for it.
+The directory sends callers elsewhere. A caller that does not know yet is served, until three conditions hold: no action is
+queued, runs or waits; no call has come for `GRACE_NS`; every recent caller has sent `farewell`, behind its last call.
+Then, or at the limit, the intake closes. Actions that have not begun, and later calls, are refused with a retry hint.
+Begun actions may end, and make calls inside this backplane. `@every` methods do not begin during a drain; timers set by
+`after` are not waited for. The sentinel checks every few milliseconds, so calls pay nothing.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ if TYPE_CHECKING:
     from .control import Answer
     from .engine import Engine
 
-#: A directory is heard 0.3 ms after it was sent, where nothing else runs; on a machine that is saturated a caller waits some
-#: scheduling rounds for its turn, 3 to 4 ms for each that is before it. Its calls take as long to come. Shorter, and calls
-#: that are on their way are refused; longer, and each restart takes so much longer.
+#: Quiet time before the intake closes. A directory arrives 0.3 ms after it was sent on an idle machine. On a saturated one
+#: a caller waits for the CPU, 3 to 4 ms for each process before it, and its calls take as long to arrive. If shorter, calls
+#: in flight are refused; if longer, each restart takes so much longer.
 GRACE_NS = 50_000_000
-#: Who has called so shortly before may be calling now. Who has not reads the directory before he calls again.
+#: A peer that called this recently may be calling now. Any other peer reads the directory before its next call.
 RECENT_NS = 1_000_000_000
-#: How long a farewell is waited for: who does not send one was stopped, or does not read; he hears that his calls were
-#: not begun. On two cores with sixteen busy processes it took 0.2 s at most.
+#: How long to wait for farewells. A caller that sends none was stopped or does not read; its calls are refused as not begun.
+#: On two cores with sixteen busy processes a farewell took 0.2 s at most.
 FAREWELL_NS = 1_000_000_000
-#: Who has gone without a word is found out this often: a frame each.
+#: Interval of the probes that find dead callers: one frame each.
 ASK_NS = 50_000_000
-#: Between two looks: 10 us each.
+#: Interval between two checks: 10 us each.
 LOOK_NS = 5_000_000
-#: Actions that are refused without letting others have the lead: 10 us each.
+#: Actions refused in one hold of the lead: 10 us each.
 REFUSED_MAX = 100
 
 
 class Draining:
-    """One drain. Takes the lead where it needs it; `look` is called by the sentinel alone."""
+    """One drain. Takes the lead where it needs it; only the sentinel calls `look`."""
 
     def __init__(
         self, engine: Engine, *, limit_ns: int, stop_limit_ns: int, because: str, answer: Answer, now_ns: int
     ) -> None:
-        """`because`: what those are told who are refused. `answer`: called once, when nothing is left, or at the limits."""
+        """`because`: reason in the errors of refused calls. `answer`: called once, when no work is left, or at the limits."""
         self._engine = engine
         self._closes_ns, self._stop_limit_ns = now_ns + limit_ns, stop_limit_ns
         self._because, self._answer = because, answer
@@ -58,14 +57,14 @@ class Draining:
         self._quiet_since_ns: int | None = None
         self._ended_count = -1
         self._refused_count = 0
-        #: When it answers at the latest; None: intake is open.
+        #: When it answers at the latest; None: the intake is still open.
         self._ends_ns: int | None = None
         self.is_over = False
         with engine.lead:
             engine.modules.suspend_timers()
 
     def look(self, now_ns: int) -> None:
-        """See how far it is."""
+        """Advance the drain: close the intake once it is quiet, refuse actions that have not begun, answer at the end."""
         if self._ends_ns is None:
             with self._engine.lead:
                 if not self._is_quiet(now_ns) and now_ns < self._closes_ns:
@@ -77,17 +76,17 @@ class Draining:
             for action in refused:
                 self._refuse(action, now_ns)
             if refused:
-                self._engine.watch.notify()  # the refusals are to leave
+                self._engine.watch.notify()  # a worker sends the refusals
                 return
             running = self._running()
-            unread = len(self._engine.outbox.stalled)  # it has had the whole limit for them: else it would not be quiet
+            unread = len(self._engine.outbox.stalled)  # peers that have not read during the whole limit
             is_busy = bool(running) or self._engine.scheduler.queued_count > 0
         if not is_busy or now_ns >= self._ends_ns:
             self.is_over = True
             self._answer({"refused": self._refused_count, "running": sorted(running), "unread": unread}, None)
 
     def _is_quiet(self, now_ns: int) -> bool:
-        """Whether there is nothing to do, and there has been nothing for a while."""
+        """Whether there has been no work for `GRACE_NS`, and no recent caller may still send some."""
         ended_count = self._count_ended()
         has_news = ended_count != self._ended_count
         self._ended_count = ended_count
@@ -99,7 +98,7 @@ class Draining:
         return now_ns - self._quiet_since_ns >= GRACE_NS and not self._expects_more(now_ns)
 
     def _expects_more(self, now_ns: int) -> bool:
-        """Whether somebody may be calling who does not know yet."""
+        """Whether a peer that does not know of the drain may be calling; probes such peers every `ASK_NS`."""
         callers = self._engine.callers
         unaware = callers.unaware(self._begun_ns - RECENT_NS)
         if not unaware or now_ns - self._begun_ns >= FAREWELL_NS:
@@ -111,14 +110,14 @@ class Draining:
         return True
 
     def _count_ended(self) -> int:
-        """What came from elsewhere and has ended, so far: not our own operations, which people look at us by, and no timers."""
+        """Operations ended so far, without timers and without the backplane's own operations, which operators call."""
         engine = self._engine
         names = {route.name for route in engine.registry.routes.values() if route.component.component_name != self._own}
         operations = engine.statistics.operations
         return sum(account.run.count for name, account in operations.items() if name in names)
 
     def _running(self) -> set[str]:
-        """What has been admitted and has not ended: called by somebody, run by a worker, or in the middle of itself."""
+        """Names of actions admitted and not ended: they have a caller, run in a worker, or wait in the middle of their work."""
         engine = self._engine
         found = {action.name for action in engine.intake.accepted.values() if not self._is_own(action)}
         for worker in engine.watch.team:
@@ -130,7 +129,7 @@ class Draining:
         return found
 
     def _not_begun(self) -> Iterator[Action]:
-        """What is queued, parked, or kept by a state machine, and was not begun; but for calls of those who have."""
+        """Actions queued, parked, or deferred by a state machine that have not begun, except calls made by begun actions."""
         for object in self._objects():
             action = object._head
             while action is not None:
@@ -151,7 +150,7 @@ class Draining:
     def _refuse(self, action: Action, now_ns: int) -> None:
         intake = self._engine.intake
         if isinstance(action, MethodAction) and action.timer is not None:
-            self._engine.scheduler.withdraw(action)  # nobody has asked for it, and its timer is over
+            self._engine.scheduler.withdraw(action)  # it has no caller, and its timer is over
             return
         self._refused_count += 1
         name = action.asked.route or "" if isinstance(action, Digest) else action.name
@@ -164,7 +163,7 @@ class Draining:
 
 
 def _is_inside(action: Action) -> bool:
-    """Whether an action of this very backplane waits for it."""
+    """Whether the caller is an action of this very backplane."""
     if isinstance(action, Digest):
         return action.sender == LOCAL
     return action.peer == LOCAL

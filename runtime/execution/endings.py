@@ -1,7 +1,7 @@
-"""Endings: how an action ends, whichever way: its caller is told, and it is booked; each once.
+"""Endings: completes an action: answers its caller and books it, each exactly once.
 
-It has run, or it is refused: taken back, shed to make room, or begun too late. What users override (`refuse`) or hang on
-it (`on_end`) may fail; that is reported, and ends nothing else.
+An action has run, or it is refused: cancelled, shed to make room, or past its deadline. Users' code may fail here (an
+overridden `refuse`, an `on_end` callback); the failure is reported and has no further effect.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
     from .beside import Beside
     from .engine import Engine
 
-#: Failures of a timer in a row that are no accident any more.
+#: A timer that has failed this often in a row counts as failing.
 FAILING_MIN = 3
 
 
 class Endings:
-    """Part of the engine: whoever holds the lead owns it."""
+    """Completion of actions. Part of the engine: used under the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         #: None: nothing is recorded.
         self.recorder: Recorder | None = None
-        #: Makes a recorder for what others do for this backplane, by its name (recording.py); None: nothing is recorded.
+        #: Gives the recorder for external work of that name (recording.py); None: nothing is recorded.
         self.beside: Callable[[str], Beside] | None = None
-        #: Repeating timers whose last run raised: no caller hears of it. What has been taken back goes when somebody looks.
+        #: Repeating timers whose last run raised: no caller learns of it. Cancelled ones are removed at the next query.
         self._failing: set[Timer] = set()
-        #: Called with an action once it has ended, by the identity of the action (`at_end`).
+        #: Functions to call once an action has ended, by the identity of the action (`at_end`).
         self._followers: dict[int, list[Callable[[Action], None]]] = {}
 
     def at_end(self, action: Action, function: Callable[[Action], None]) -> None:
-        """Call `function` with the lead when `action` has ended, after its `on_end`. Call this from the action itself.
+        """Call `function` under the lead when `action` has ended, after its `on_end`. Call this from the action itself.
 
-        Unlike `on_end` it does not count as somebody who hears of a failure: that is still logged where nobody else does.
+        Unlike `on_end` it does not count as a receiver of the error: a failure without another receiver is still logged.
         `function` must keep a reference to the action, so that its identity is not used again.
         """
         self._followers.setdefault(id(action), []).append(function)
 
     def answer(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
-        """Tell the caller of an action how it ended."""
+        """Send the caller of an action its result or error, and log errors that have no receiver or are our own bugs."""
         engine = self._engine
         peer, error, is_unsendable = action.peer, action.error, False
         if peer is not None:
@@ -71,16 +71,16 @@ class Endings:
             if is_bug or not (is_told and isinstance(error, BackplaneError)):
                 engine.reports.failed(action, error, now_ns)
             if peer is not None:
-                is_refused = action.account is None  # it was never chosen
+                is_refused = action.account is None  # a worker has never chosen it
                 if not engine.say(peer, status(action.call_id, told, is_refused=is_refused), now_ns):
                     engine.undelivered_count += 1
         if engine.intake.replays.running:
             engine.intake.replays.ended(action, now_ns)
 
     def book(self, action: Action, now_ns: int, has_run: bool = True) -> None:  # hot: scripts/bench call_rtt
-        """Count what has ended, give its place back, and let who asked for it know.
+        """Count an ended action, release its place in the throttle, and call its `on_end` and followers.
 
-        An error of what has not run is none of its operation: it is counted where it is refused.
+        `has_run` False: its error is not counted as one of the operation; the refusal was counted already.
         """
         engine = self._engine
         account: OperationStatistics = action.account or engine.statistics.of(action.name)
@@ -108,7 +108,7 @@ class Endings:
 
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
-        if not isinstance(error, Cancelled | DeadlineExceeded):  # those are counted as such
+        if not isinstance(error, Cancelled | DeadlineExceeded):  # these have counters of their own
             self._engine.statistics.of(action.name).refused_count += 1
         self._let_go(action, error, now_ns)
         self._engine.inheritance.left(action, now_ns)
@@ -116,7 +116,7 @@ class Endings:
         self.book(action, now_ns, has_run=False)
 
     def take_out(self, action: Action, error: BackplaneError, now_ns: int) -> bool:
-        """Refuse an action that has not begun: queued, parked, or kept by a state machine. False: it is nowhere there."""
+        """Refuse an action that has not begun: queued, parked, or deferred by a state machine. False: it is none of these."""
         engine, machine = self._engine, action.object
         if engine.scheduler.withdraw(action):
             self.refuse(action, error, now_ns)
@@ -129,23 +129,23 @@ class Endings:
         return False
 
     def never_posted(self, action: Action, error: BackplaneError, now_ns: int) -> None:
-        """What was made of a request is not admitted after all: whoever made it may have kept a place for it."""
+        """Refuse an action that was not admitted. Calls `refuse` and `on_end`, since its maker may hold resources for it."""
         self._let_go(action, error, now_ns)
         self._tell_of_end(action, now_ns)
 
     def failing_count(self) -> int:
-        """Timers that have failed `FAILING_MIN` times in a row or more. Without the lead."""
+        """Timers that have failed `FAILING_MIN` times in a row or more. Call it without the lead."""
         return sum(timer.failed_count >= FAILING_MIN for timer in self._still_failing())
 
     def failures(self) -> dict[str, int]:
-        """How often in a row timers have failed, by name: of those of several objects the most. Without the lead."""
+        """Failures in a row of each timer, by name; the highest among objects. Call it without the lead."""
         most: dict[str, int] = {}
         for timer in self._still_failing():
             most[timer.name] = max(most.get(timer.name, 0), timer.failed_count)
         return most
 
     def is_too_late(self, action: Action, now_ns: int) -> bool:
-        """Refuse what has not begun (True); what has is told at its next step."""
+        """The deadline has passed: refuse an action that has not begun (True). A coroutine gets the error at its next step."""
         engine = self._engine
         late = DeadlineExceeded(
             f"{action.name}: the deadline passed {(now_ns - (action.deadline_ns or 0)) / 1e6:.1f} ms ago"
@@ -155,7 +155,7 @@ class Endings:
                 action.thrown = late
             return False
         if isinstance(action, ParkableAction) and action.has_begun:
-            return False  # what it has done is not undone by leaving the rest
+            return False  # leaving the rest out would not undo the part that is done
         engine.statistics.of(action.name).expired_count += 1
         action.wait_ns += now_ns - action.posted_ns
         self._let_go(action, late, now_ns)
@@ -165,7 +165,7 @@ class Endings:
         return True
 
     def _judge(self, timer: Timer, error: BaseException | None) -> None:
-        if error is not None and not timer.is_over:  # a one-shot is over once it has fired
+        if error is not None and not timer.is_over:  # a one-shot timer is over once it has fired
             timer.failed_count += 1
             self._failing.add(timer)
         elif timer.failed_count:
@@ -190,7 +190,7 @@ class Endings:
         for function in self._followers.pop(id(action), ()):
             try:
                 function(action)
-            except BaseException as problem:  # the edge: what one of them lets go of may be a user's
+            except BaseException as problem:  # the edge: a follower may release a user's objects
                 self._engine.reports.failed(action, problem, now_ns)
 
     def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
@@ -204,5 +204,5 @@ class Endings:
 def _count_error(account: OperationStatistics, error: BaseException) -> None:
     if isinstance(error, NotAccepted):
         account.refused_count += 1
-    elif not isinstance(error, Cancelled):  # that was counted when the caller took the call back
+    elif not isinstance(error, Cancelled):  # counted when the caller cancelled the call
         account.error_count += 1

@@ -1,10 +1,9 @@
-"""Engine: what the workers of one backplane share, and the turn each of them takes when it holds the lead.
+"""Engine: the state that the workers of one backplane share, and the steps of their loop under the lead.
 
 The lead is one lock over scheduler, registry, link and outstanding calls. `choose` drains the link into the ready queues
-(law 7: whoever receives dispatches), flushes what is to leave and takes the next action; `complete` books what became of
-it; `wait` gives the lead up until there is something to do. Between these the worker runs the action without the lead.
-Replies leave at the end of a turn: before an action that is not known to be short, and at the latest after
-`DRAIN_INTERVAL_NS`. A virtual backplane takes the same turns in one thread.
+(law 7: the receiving thread dispatches), flushes outgoing frames and takes the next action. The worker runs it without the
+lead; `complete` books its outcome. `wait` gives the lead up until there is work. Replies leave before an action not known to
+be short, and at the latest after `DRAIN_INTERVAL_NS`. A virtual backplane runs the same steps in one thread.
 """
 
 from __future__ import annotations
@@ -45,27 +44,28 @@ if TYPE_CHECKING:
     from .board import OwnSlot
     from .worker import Worker
 
-#: How long short actions may run one after the other before the link is looked at again. A look costs 1.4 us, so 50 us
-#: keep it at 3 %, and 50 us is what an urgent message may lose by it: the price of one round trip on an idle machine.
+#: How long short actions may run one after the other before the link is polled again. A poll costs 1.4 us, 3 % of 50 us.
+#: An urgent message may be delayed by 50 us: the price of one round trip on an idle machine.
 DRAIN_INTERVAL_NS: Final = 50_000
-#: Frames taken in one look. A frame holds up to 512 calls: a flood must not keep the workers from working.
+#: Frames received in one drain. A frame holds up to 512 calls: a flood must not keep the workers from working.
 FRAMES_MAX: Final = 64
-#: Taking in calls costs about 8 us each: after this long in one look, what has come already gets its turn.
+#: Time limit of one drain. Accepting a call costs about 8 us; after this long, accepted calls run first.
 DRAIN_MAX_NS: Final = 1_000_000
-#: An action known to take longer than this is worth a hand-over to another thread (15 to 60 us) or a flush (5 us) before.
+#: Before an action known to take longer than this, a hand-over of the poll (15 to 60 us) or a flush (5 us) pays.
 SHORT_NS: Final = 100_000
-#: Before what is known to be short, the CPU clock is not read again within this time: so much is charged wrongly at the worst.
+#: Skip re-reading the thread's CPU clock before short actions if it was read less than this ago. At most this much CPU is
+#: attributed to the wrong action.
 CPU_MARK_NS: Final = 1_000_000
 #: A peer whose socket was full is offered its envelopes again after this.
 STALLED_RETRY_NS: Final = 2_000_000
-#: Looks at the link before it, or a connection, is closed: what a client has sent before it heard of the end, or what a
-#: backplane has answered before its own, is in there.
+#: Drains before the link, or a connection, is closed. They receive calls that clients sent before they knew of the end, and
+#: replies that a backplane sent before its own end.
 STOP_LOOKS_MAX = 100
 WAIT_MAX_MS = 3_600_000  # poll(2) takes an int: a timer of a month would not fit
 
 
 class Port(LinkPort, Protocol):
-    """What the engine needs of a link (transport/link.py; testing/memory_link.py)."""
+    """The methods that the engine needs of a link (transport/link.py; testing/memory_link.py)."""
 
     def known_as(self, peer: bytes) -> bytes: ...
     def expect(self) -> None: ...
@@ -75,7 +75,7 @@ class Port(LinkPort, Protocol):
 
 
 class Engine:
-    """The shared part of one backplane. Everything but `execute` needs the lead."""
+    """The shared state of one backplane. Every method except `execute` needs the lead."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Engine:
     ) -> None:
         self.backplane = backplane
         self.clock = clock
-        #: The clock's function itself: it is asked three times an action.
+        #: The clock's function itself: it is called three times an action.
         self.now_ns: Callable[[], int] = clock.now_ns
         self.link = link
         self.registry = registry
@@ -113,19 +113,19 @@ class Engine:
         self.parking = Parking(self)
         self.modules = Modules(self)
         self.watch = Watch(link.fileno())
-        self.stand_in: Callable[[threading.Lock, float], bool] | None = None  # a test has but one thread (blocking.py)
+        self.stand_in: Callable[[threading.Lock, float], bool] | None = None  # set by single-threaded tests (blocking.py)
         self.undelivered_count = 0
         self._drained_ns = 0
-        #: Whether anything was sent since the link was last found empty: a send may use up the descriptor's edge.
+        #: Whether anything was sent since the link was last found empty: a send may consume the descriptor's edge.
         self._is_unsure = True
-        #: Whether a call has come alone, after a wait, and is known to be short.
+        #: Whether a single call, known to be short, has come after a wait.
         self._is_lone = False
         self._retry_ns: int | None = None
 
-    # -- a worker's turn ----------------------------------------------------------------------------------------------
+    # -- one iteration of a worker ------------------------------------------------------------------------------------
 
     def choose(self, worker: Worker) -> Action | None:  # hot: scripts/bench call_rtt
-        """The action that `worker` is to run now, or None: then it waits."""
+        """The action that `worker` runs next; None: it must wait. Drains the link if that is due."""
         now_ns = self.now_ns()
         scheduler = self.scheduler
         self._is_lone = False
@@ -152,7 +152,7 @@ class Engine:
             action.account = self.statistics.of(action.name)
         chosen: OperationStatistics = action.account
         typical_ns = chosen.typical_ns
-        if typical_ns >= SHORT_NS or not typical_ns:  # what has never run may take any time
+        if typical_ns >= SHORT_NS or not typical_ns:  # an operation that has never run may take any time
             self._mark_cpu(worker, now_ns)
             if self.outbox:
                 self.flush(now_ns)
@@ -163,10 +163,10 @@ class Engine:
         return action
 
     def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int, int]:  # hot: scripts/bench call_rtt
-        """Run the action in the calling thread, without the lead: (outcome, when it stopped, run ns, CPU ns).
+        """Run the action in the calling thread, without the lead. Returns (outcome, end time, run ns, CPU ns).
 
-        The thread's CPU clock is a system call of 0.35 us, which is read where it can tell more than the other: a run of
-        less than `SHORT_NS` has used what it took; a longer one at most what the thread has used since it was last read.
+        Reading the thread's CPU clock is a system call of 0.35 us. A run shorter than `SHORT_NS` is charged its wall time
+        instead; a longer one at most the CPU that the thread has used since the clock was last read.
         """
         started_ns = self.now_ns()
         action.wait_ns += started_ns - action.posted_ns
@@ -191,7 +191,7 @@ class Engine:
     def complete(
         self, action: Action, outcome: Outcome, now_ns: int, run_ns: int, cpu_ns: int
     ) -> None:  # hot: scripts/bench call_rtt
-        """What became of an action that has run until `now_ns`: it ended, awaits something, or stepped aside."""
+        """Book an action that has run until `now_ns`: it ended, waits, or yielded."""
         action.run_ns += run_ns
         action.cpu_ns += cpu_ns
         if outcome is not DONE:
@@ -201,12 +201,12 @@ class Engine:
         elif isinstance(action, MethodAction) and action.is_deferred:
             self._defer(action, now_ns)
         else:
-            # The answer is packed before the object may run again: what it changes later must not change what it said.
+            # The reply is packed before the object may run again: later changes of its state must not change the reply.
             if action.peer is not None or action.error is not None or self.intake.replays.running:
                 self.endings.answer(action, now_ns)
             self.scheduler.finished(action, outcome, now_ns)
             if not self.scheduler.ready.count and self.outbox:
-                self.flush(now_ns)  # nothing else to run: it leaves before it is booked
+                self.flush(now_ns)  # no action is ready: the reply leaves before the action is booked
             self.endings.book(action, now_ns)
         self.scheduler.budget.charge(cpu_ns)
         account: OperationStatistics = action.account or self.statistics.of(action.name)
@@ -216,23 +216,23 @@ class Engine:
             self.reports.was_slow(action, run_ns, now_ns)
 
     def wait(self, worker: Worker) -> None:
-        """Give the lead up until there is something to do."""
+        """Give the lead up until there may be work for `worker`."""
         if self.outbox and self.flush(self.now_ns()):
-            return  # the calls of a peer that has gone have ended here: their callers go on
+            return  # a peer was unreachable: its calls have failed, and their callers go on
         if self._is_unsure and self.link.has_input():
             self._drained_ns = 0
             return
         wake_ns = self.next_wake_ns()
-        if worker.below is not None and self.scheduler.ready.count:  # the tick may give quota to what a relief may run
+        if worker.below is not None and self.scheduler.ready.count:  # a tick may give quota to work that a relief may run
             tick_ns = self.scheduler.ticks.next_ns
             wake_ns = tick_ns if wake_ns is None else min(wake_ns, tick_ns)
-        # Rounded up: waking a millisecond early would be a turn for nothing.
+        # Rounded up: waking a millisecond early would waste an iteration.
         timeout_ms = None if wake_ns is None else min(WAIT_MAX_MS, max(0, -((self.now_ns() - wake_ns) // 1_000_000)))
         self.watch.wait(worker, wake_ns, timeout_ms)
 
     def nudge(self) -> None:
-        """Have the poller look if there is something for it that it does not know of: whoever else has held the lead
-        since it fell asleep may have made work ready, set an earlier wake-up, or used up the link's edge by a send."""
+        """Wake the poller if there is work that it does not know of. While it slept, another holder of the lead may have
+        made an action ready, set an earlier wake-up, or consumed the link's edge by a send."""
         watch = self.watch
         if watch.poller is not None and (
             self.scheduler.has_work(watch.relief_limit() if watch.poller.is_relief else None)
@@ -242,7 +242,7 @@ class Engine:
             watch.notify()
 
     def step_back(self, worker: Worker) -> None:
-        """A worker goes without looking for more: what it leaves behind is somebody else's now."""
+        """A worker ends or parks without choosing again: hand the poll and the remaining work to other workers."""
         worker.action = None
         self.presence.show(worker)
         if self.outbox:
@@ -251,7 +251,7 @@ class Engine:
         self.nudge()
 
     def stop(self) -> None:
-        """The process ends: whoever waits for an answer, or has just asked, is told."""
+        """The process ends: move the components down, receive the last calls, and answer all waiting callers."""
         for component in self.registry.components.values():
             component._module_state = ModuleState.DOWN
             component._enters(ModuleState.DOWN)
@@ -264,7 +264,7 @@ class Engine:
         self.flush(self.now_ns())
 
     def next_wake_ns(self) -> int | None:
-        """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
+        """When the next timer, tick, deadline, probe or retry of a stalled peer is due; None: none is."""
         times = (
             self.scheduler.next_wake_ns(), self.outgoing.calls.next_deadline_ns(), self.intake.deferred.next_deadline_ns(),
             self._retry_ns, self.callers.next_wake_ns(),
@@ -274,12 +274,12 @@ class Engine:
     # -- the link -----------------------------------------------------------------------------------------------------
 
     def drain_if_due(self, now_ns: int) -> None:
-        """Look at the link unless somebody has just done so."""
+        """Drain the link unless that was done within `DRAIN_INTERVAL_NS`."""
         if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS:
             self.drain(now_ns)
 
     def drain(self, now_ns: int) -> None:  # hot: scripts/bench call_rtt
-        """Let go what is to leave, take in what has come, and let what is due fall due."""
+        """Send queued frames, receive and dispatch frames, then fire due timers and expire calls past their deadlines."""
         if self.outbox:
             self.flush(now_ns)
         self._is_unsure = True
@@ -302,7 +302,7 @@ class Engine:
                 for envelope in envelopes:
                     self.hear(received[0], envelope, now_ns)
                 if is_awake and number == 0 and len(envelopes) == 1 and self._is_short(envelopes[0]):
-                    self._is_lone = True  # answered before anything else is looked at, or told to others: 2 us sooner
+                    self._is_lone = True  # run it before timers, deadlines and the board: 2 us sooner
                     return
                 if self.now_ns() - now_ns >= DRAIN_MAX_NS:
                     break
@@ -323,7 +323,7 @@ class Engine:
         return account is not None and 0 < account.typical_ns < SHORT_NS
 
     def hear(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
-        """The one way in: what a peer, or this backplane itself (LOCAL), says."""
+        """Dispatch one envelope from a peer, or from this backplane itself (LOCAL). All input passes here."""
         kind = envelope.kind
         if kind == CALL or kind == CAST:
             self.intake.accept(peer, envelope, now_ns)
@@ -337,10 +337,10 @@ class Engine:
             self.outgoing.answered(peer, envelope, now_ns)
 
     def say(self, peer: bytes, envelope: Envelope, now_ns: int) -> bool:  # hot: scripts/bench call_pipelined
-        """The one way out. False: the peer is at its bound. Raises `InvalidArgument` for what cannot travel.
+        """Send one envelope. False: the peer's queue is full. Raises `InvalidArgument` if it cannot be packed.
 
-        What is said to this backplane itself is packed and unpacked all the same: where an object lives must not decide
-        whether two objects share a list.
+        An envelope to this backplane itself is packed and unpacked, too: whether two objects share a list must not depend on
+        where they live.
         """
         if peer is LOCAL:
             self.hear(LOCAL, self.as_received(envelope), now_ns)
@@ -348,20 +348,20 @@ class Engine:
         return self.outbox.add(peer, self.encoder.encode(envelope))
 
     def reply(self, peer: bytes, id: int, result: Any, now_ns: int) -> bool:  # hot: scripts/bench call_pipelined
-        """`say` a reply."""
+        """Send a reply, as `say` does, without building an envelope for a remote peer."""
         if peer is LOCAL:
             return self.say(LOCAL, reply(id, result), now_ns)
         return self.outbox.add(peer, self.encoder.reply(id, result))
 
     def as_received(self, envelope: Envelope) -> Envelope:
-        """What a peer would make of it. Raises `InvalidArgument` for what cannot travel."""
+        """The envelope as a peer would receive it: packed and unpacked. Raises `InvalidArgument` if it cannot be packed."""
         return codec.decode(codec.batch([self.encoder.encode(envelope)]))[0]
 
     def _mark_cpu(self, worker: Worker, now_ns: int) -> None:
         worker.cpu_mark_ns, worker.marked_ns = self.clock.cpu_ns(), now_ns
 
     def overrun(self) -> None:
-        """An action runs longer than anybody knew it would: what waited for its end waits no more."""
+        """An action runs unexpectedly long: send the replies that waited for its end, and have another worker poll."""
         now_ns = self.now_ns()
         if self.outbox:
             self.flush(now_ns)
@@ -370,7 +370,7 @@ class Engine:
         self.nudge()
 
     def flush(self, now_ns: int) -> bool:
-        """Offer everything to the link; the calls of peers that cannot be reached end here, and then it says True."""
+        """Send all queued frames. Calls to unreachable peers fail here; returns whether there were such peers."""
         self._is_unsure = True
         is_retry = self._retry_ns is None or now_ns >= self._retry_ns
         unreachable = self.outbox.flush(self.link.send, with_stalled=is_retry)
@@ -386,7 +386,7 @@ class Engine:
         return bool(unreachable)
 
     def post(self, action: Action, now_ns: int) -> None:
-        """Queue work that came by no link, and see to it that somebody takes it."""
+        """Queue an action that did not come over the link, and wake a worker for it."""
         self.scheduler.post(action, now_ns)
         self.inheritance.queued(action, now_ns)
         self.watch.notify()

@@ -1,9 +1,9 @@
-"""Failures: what a caller is told of an error that an operation let out.
+"""Failures: translates an error that an operation raised into the error for its caller.
 
-The errors of `transport/errors.py` that the operation raised itself travel as they are. One that came out of a call the
-operation made is not its caller's fault: a callee that died means this operation is unavailable, and an argument it got
-wrong is a bug here, so these are translated (gRPC's advice on propagating statuses). All else is INTERNAL, with its type
-and message; the remote traceback travels in debug only.
+Errors of `transport/errors.py` that the operation itself raised are sent unchanged. An error of a call that the operation made
+is not its caller's fault, so it is translated (gRPC's advice on propagating statuses): a dead callee makes this operation
+unavailable, and a wrong argument to the callee is a bug of this operation. Any other error becomes INTERNAL, with its type
+and message; the remote traceback is sent in debug only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .method_action import MethodAction
 
 
 def as_error(action: Action, error: BaseException, *, is_debug: bool) -> BackplaneError:
-    """What the caller of `action` is told."""
+    """The error to send to the caller of `action`, which raised `error`."""
     if isinstance(error, BackplaneError):
         if not (isinstance(action, MethodAction) and error is action.received):
             return error
@@ -42,9 +42,9 @@ def as_error(action: Action, error: BaseException, *, is_debug: bool) -> Backpla
 
 
 def is_own_bug(action: Action, error: BaseException, told: BackplaneError) -> bool:
-    """Whether a caller is told INTERNAL for what this operation did: its traceback is then in this log or nowhere.
+    """Whether the caller gets INTERNAL for a bug of this very operation, whose traceback must then be logged here.
 
-    An INTERNAL that came from a callee is in that one's log. Actions that are no methods report for themselves.
+    An INTERNAL from a callee is in the callee's log. Actions that are not methods report their own errors.
     """
     if told is not error:
         return isinstance(told, InternalError)

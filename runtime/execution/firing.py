@@ -1,4 +1,4 @@
-"""Firing: a timer that falls due becomes an action, and hands its place among its component's own work on to it (law 8)."""
+"""Firing: turns due timers into actions (law 8). An action takes over its timer's place in the component's `max_posted`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 def fire(engine: Engine, timer: Timer, now_ns: int) -> None:
-    """Queue what it becomes. Needs the lead."""
+    """Queue the action that a due timer becomes, if it makes one. Needs the lead."""
     if timer.make is None:
         action = MethodAction(timer.object, timer.name, timer.priority, timer.function, timer.arguments)
         action.timer = timer
@@ -26,7 +26,7 @@ def fire(engine: Engine, timer: Timer, now_ns: int) -> None:
     made = None
     try:
         made = timer.make()
-    except Exception:  # the edge: a source's, and perhaps a user's; the worker that looks after timers goes on
+    except Exception:  # the edge: `make` may be a user's code; the worker that fires timers goes on
         log.exception("%s: what it becomes could not be made", timer.name)
     account = None
     if not timer.interval_ns:

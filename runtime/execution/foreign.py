@@ -1,7 +1,7 @@
-"""Foreign: actions of a user's making, looked at before any queue holds them.
+"""Foreign: checks actions made by users' code before they are queued.
 
-An endpoint turns a request into an action, and a component may post one of its own: either may be anything. What no queue
-could hold is refused here, with words for whoever wrote it, instead of failing where nobody would know where it came from.
+An endpoint turns a request into an action, and a component may post an action of its own: both may supply any value. A bad
+one is refused here with a message for its author, instead of failing later, where its origin would be unknown.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 def action_of(route: Route, request: Request, priorities: int) -> Action | None:
-    """What the endpoint of a route makes of a request; None: of a topic's message, nothing.
+    """The action that a route's endpoint makes of a request; None: it ignores a topic's message.
 
-    Raises the `BackplaneError` with which it refuses, and `InternalError` for all else that is no action.
+    Raises the `BackplaneError` with which the endpoint refuses, and `InternalError` for other failures or a malformed action.
     """
     assert route.endpoint is not None
     try:
@@ -49,7 +49,7 @@ def action_of(route: Route, request: Request, priorities: int) -> Action | None:
 
 
 def check(action: Action, priorities: int) -> None:
-    """Raises TypeError or ValueError for an action that no queue could hold."""
+    """Raise TypeError or ValueError for an action that no queue could hold, or that is queued already."""
     if type(action.name) is not str:
         raise TypeError(f"{type(action).__name__}.name is a {type(action.name).__name__}: expected a string")
     if not isinstance(action.priority, int) or not 0 <= action.priority < priorities:

@@ -1,8 +1,8 @@
-"""Forked: what becomes of a child that an operation has forked, once it comes back from the operation: it ends.
+"""Forked: ends a child process that an operation has forked, once it returns from the operation.
 
-It has one thread, which believes itself to be a worker, and its parent's sockets, which no longer work in it (TRAPS 11); yet
-it would read wake-ups from descriptors that both share, so that its parent misses them. A child that executes another
-program or ends by itself, as those of `subprocess` and `multiprocessing` do, comes to nothing of this.
+Its one thread would continue as a worker, with its parent's sockets, which do not work in the child (TRAPS 11). It would also
+read wake-ups from shared descriptors, so that its parent misses them. A child that executes another program or ends by
+itself, as those of `subprocess` and `multiprocessing` do, is not affected.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _WORDS = (
 
 
 class _Nothing:
-    """In the place of the link: the first use ends the process."""
+    """Replaces the link in a child: the first use ends the process."""
 
     def __getattr__(self, name: str) -> Any:
         _end()
 
 
 def end_children_of(engine: Engine) -> None:
-    """From now on."""
+    """Install the fork hook that ends forked children at their first use of the link."""
 
     def in_child() -> None:
         engine.link = _Nothing()
-        engine.endings.recorder = None  # whose memory is the parent's, too
+        engine.endings.recorder = None  # its memory is shared with the parent
         engine.publishing.records = {}
         engine.lead._at_fork_reinit()  # type: ignore[attr-defined]  # another thread, which is not here, may have had it
 

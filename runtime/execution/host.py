@@ -1,8 +1,8 @@
-"""Host: what objects and components may ask of the backplane they live in (the port is in objects/app_object.py).
+"""Host: the services of the engine for objects and components (the protocol `Host` is in objects/app_object.py).
 
-Called from inside actions, and by `Component.post` from any thread: each method takes the lead for as long as it needs
-it. Nothing here waits. What a user gave is of any type until it has been checked: compiled code would refuse it in words of
-its own.
+Called from inside actions, and by `Component.post` from any thread. Each method takes the lead for as long as it needs it.
+None of them waits for anything else. Users' arguments are typed `Any` until they have been checked: compiled code would
+refuse them with messages of its own.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ T = TypeVar("T")
 
 
 class EngineHost:
-    """The engine, as objects see it."""
+    """Implements `Host` on an engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        #: The time, monotonic: the clock's function itself.
+        #: Monotonic time: the clock's function itself.
         self.now_ns: Callable[[], int] = engine.now_ns
         #: CPU time of the calling thread.
         self.cpu_ns: Callable[[], int] = engine.clock.cpu_ns
-        #: Gives the backplane as many threads as it is to have; None: it has not started, or has none of its own.
+        #: Starts or stops workers to match the number required; None: not started, or a virtual backplane without threads.
         self.on_threads: Callable[[], None] | None = None
-        #: Threads that components keep for themselves, beside those that the backplane was given.
+        #: Threads that each component keeps for itself, beside the configured ones.
         self.kept: dict[str, int] = {}
         #: The system's run directory.
         self.run_dir = ""
 
     def call(self, caller: AppObject, spec: CallSpec) -> CallRequest:
-        """To be awaited by the coroutine that runs now."""
+        """A request for the running coroutine to await. Raises RuntimeError where no coroutine runs."""
         action = current.action
         if not isinstance(action, MethodAction) or action.coroutine is None:
             where = (
@@ -63,7 +63,7 @@ class EngineHost:
         return CallRequest(spec)
 
     def cast(self, caller: AppObject, spec: CallSpec) -> None:
-        """Nobody waits for a cast, so it runs at its operation's priority, not at its sender's."""
+        """Send a cast. No caller waits for it, so it runs at its operation's priority, not at its sender's."""
         engine, action = self._engine, current.action
         with engine.lead:
             spec.trace = engine.outgoing.trace_of(action)
@@ -71,7 +71,7 @@ class EngineHost:
             engine.watch.notify()
 
     def publish(self, topic: Any, body: Mapping[str, Any]) -> None:
-        """To all subscribers."""
+        """Send a message to all subscribers of a topic. Raises `InvalidArgument`."""
         if type(topic) is not str:
             check_topic(topic)
         engine, action = self._engine, current.action
@@ -87,7 +87,7 @@ class EngineHost:
         arguments: tuple[Any, ...],
         priority: int | None = None,
     ) -> Timer:
-        """A bound method of the object, later; `priority`: default that of the running action. Raises `Busy`."""
+        """Run a bound method of the object later. `priority`: defaults to that of the running action. Raises `Busy`."""
         if getattr(function, "__self__", None) is not object:
             raise TypeError(f"after() runs methods of {object.name} itself: got {function!r}")
         engine, action = self._engine, current.action
@@ -109,9 +109,9 @@ class EngineHost:
     def later(
         self, component: Component, name: str, delay_ns: int, interval_ns: int, make: Callable[[], Action | None]
     ) -> Timer:
-        """Work of a component's own making, later; and again and again every `interval_ns`, if that is not 0.
+        """Run an action that a component makes, later; repeated every `interval_ns` unless that is 0. Raises `Busy`.
 
-        `make` is called when it is due, with the lead. See `Timer.make`. Raises `Busy`.
+        `make` is called under the lead when the timer is due; see `Timer.make`.
         """
         engine = self._engine
         timer = Timer(component, name, _never, (), PRIORITY_DEFAULT, interval_ns)
@@ -125,7 +125,7 @@ class EngineHost:
         return timer
 
     def post(self, action: Any) -> None:
-        """Work that comes from elsewhere: a device, another library's thread."""
+        """Post an action from outside, such as a device or a library's thread. Raises TypeError, ValueError, `Busy`."""
         if not isinstance(action, Action):
             raise TypeError(f"post() takes an Action: got {action!r}")
         engine = self._engine
@@ -139,9 +139,9 @@ class EngineHost:
     def post_own(
         self, component: Component, action: Action, *, is_counted: bool = True
     ) -> None:  # hot: scripts/bench dispatcher_overhead
-        """`post`, for an action that a component of ours has made for one of its objects: nothing is to be checked.
+        """As `post`, but unchecked: for an action that one of our own components has made for one of its objects.
 
-        `is_counted`: in `max_posted`; not what there is a fixed number of, and what must go on.
+        `is_counted`: whether it counts against `max_posted`. Pass False for internal actions whose number is fixed.
         """
         engine = self._engine
         with engine.lead:
@@ -156,92 +156,92 @@ class EngineHost:
             engine.watch.notify()
 
     def resume(self, action: ParkableAction) -> None:
-        """What a parked action waits for has come."""
+        """Resume a parked action: its wait is over. From any thread."""
         engine = self._engine
         with engine.lead:
             engine.parking.resume(action, engine.clock.now_ns())
 
     def hurry(self, action: ParkableAction) -> None:
-        """It waits for somebody else now, who inherits its priority."""
+        """A parked action waits for other actions than before: they inherit its priority."""
         engine = self._engine
         with engine.lead:
             engine.parking.hurry(action, engine.clock.now_ns())
-            engine.nudge()  # what is ready may be more urgent now than what a relief was told to look for
+            engine.nudge()  # a ready action may now be urgent enough for a relief
 
     def raise_to(self, action: Action, priority: int) -> None:
-        """What is queued is in the way of something of this priority."""
+        """Raise a queued action to `priority`, because work of that priority waits behind it."""
         engine = self._engine
         with engine.lead:
             engine.inheritance.boost(action, priority, engine.clock.now_ns())
             engine.nudge()
 
     def keep_threads(self, component: Component, count: int) -> None:
-        """So many actions of this component may hold a thread each, while they wait: it has that many beside the others'."""
+        """Keep `count` extra threads for actions of this component that block their threads."""
         self.kept[component.component_name] = count
         if self.on_threads is not None:
             self.on_threads()
 
     def with_lead(self, function: Callable[[], T]) -> T:
-        """Call this while neither components move nor timers fall due; what it gives."""
+        """Call `function` under the lead and return its result: meanwhile no component changes state and no timer fires."""
         with self._engine.lead:
             return function()
 
     def set(self, signal: Signal) -> None:
-        """Whoever awaits it goes on."""
+        """Set a signal: the action that awaits it goes on."""
         engine = self._engine
         with engine.lead:
             engine.outgoing.set(signal, engine.clock.now_ns())
 
     def begins_to_block(self, action: Action) -> None:
-        """It is about to wait in its thread."""
+        """The running action is about to block its thread."""
         engine = self._engine
         with engine.lead:
             engine.parking.begins_to_block(action, engine.clock.now_ns())
 
     def blocks_no_more(self, action: Action) -> None:
-        """It has what it waited for in its thread."""
+        """The action's blocking wait has ended."""
         with self._engine.lead:
             self._engine.parking.blocks_no_more(action)
 
     def unix_ns(self) -> int:
-        """What calendars show, for what people mean by a time of day; it may go back. For all else `now_ns`."""
+        """Unix time in ns, for times of day; it may go backwards. Use `now_ns` for everything else."""
         clock = self._engine.clock
         return clock.now_ns() + clock.unix_offset_ns()
 
     def report(self, action: Action, error: BaseException) -> None:
-        """Something that an action did went wrong, and its caller need not know, or not all of it."""
+        """Log a failure inside an action of which the caller learns nothing, or only a part."""
         with self._engine.lead:
             self._engine.reports.failed(action, error, self._engine.clock.now_ns())
 
     @property
     def stand_in(self) -> Callable[[Any, float], bool] | None:
-        """Who waits at a gate for threads in which nothing runs; None: they do (blocking.py)."""
+        """Waits for gates on behalf of threads that run no action; None: they block themselves (blocking.py)."""
         return self._engine.stand_in
 
     @property
     def is_recording(self) -> bool:
-        """Whether actions are recorded here. No lead: it is decided before anything runs."""
+        """Whether actions are recorded here. Needs no lead: it is decided before any action runs."""
         return self._engine.endings.recorder is not None
 
     def records_beside(self, name: str) -> Beside | None:
-        """Where to record what others do for this backplane; None: nothing is recorded. One for each name. Any thread."""
+        """The recorder for external work of that name, always the same; None: nothing is recorded. From any thread."""
         beside = self._engine.endings.beside
         return None if beside is None else beside(name)
 
     @property
     def backplane(self) -> str:
-        """The name of this one."""
+        """The name of this backplane."""
         return self._engine.backplane
 
     def places(self, route: str) -> tuple[str, ...]:
-        """The backplanes that serve a route, up or not, by the newest directory; none before the first one has come.
+        """The backplanes that serve a route, up or not, by the newest directory; empty before the first one has come.
 
-        No lead: a directory is never changed, and which one is the newest is read in one step.
+        Needs no lead: a directory is immutable, and the reference to the newest is read in one step.
         """
         return self._engine.outgoing.directory.routes.get(route, ())
 
     def places_up(self, route: str) -> tuple[str, ...]:
-        """Those of them that take work now: up, and not being drained."""
+        """The backplanes that serve a route and accept work now: up, and not being drained."""
         places = self._engine.outgoing.directory.backplanes
         found = (name for name in self.places(route) if name in places)
         return tuple(name for name in found if places[name].is_up and not places[name].is_draining)
@@ -249,24 +249,24 @@ class EngineHost:
     def take_foreign(
         self, take: Callable[[bytes, Envelope, int], None] | None, gone: Callable[[bytes], None] | None = None
     ) -> None:
-        """What comes for routes that nobody here serves is handed to `take`, as it is: who said it, what, and when. It may
-        raise a `BackplaneError` for a call or a cast. `gone` is told of peers that can be reached no more. Both with the lead;
-        None: it is refused again.
+        """Pass envelopes for routes not served here to `take` (peer, envelope, now_ns); None: refuse them again.
+
+        `take` may raise a `BackplaneError` for a call or a cast. `gone` gets each dead peer. Both are called under the lead.
         """
         with self._engine.lead:
             self._engine.intake.foreign, self._engine.intake.foreign_gone = take, gone
 
     def look_for(self, peers: Iterable[bytes]) -> None:
-        """Find out whether these are there, who wait for answers from elsewhere; who is not, is told of to `gone`."""
+        """Probe peers that wait for replies from other nodes; each dead one is passed to `gone` (see `take_foreign`)."""
         with self._engine.lead:
             self._engine.callers.ask(peers)
             self._engine.nudge()
 
     def send(self, answers: list[tuple[bytes, int, bytes]]) -> None:
-        """Answer calls of peers of this backplane's link: (who, which of his calls, the answer packed). From any thread.
+        """Send replies to peers of this backplane's link: (peer, call id, packed reply). From any thread.
 
-        Who does not read is told so in the place of what is beyond his bound. Where even that finds no room he has left
-        more unread than a client has calls: those end by their deadlines, which he keeps himself.
+        A reply beyond the bound of a peer that does not read is replaced by a short error. If even that finds no room, the
+        peer has more unread replies than a client may have calls: those end by the deadlines that the client keeps.
         """
         engine = self._engine
         outbox = engine.outbox
@@ -279,27 +279,27 @@ class EngineHost:
             engine.nudge()
 
     def client_patterns(self) -> frozenset[str]:
-        """The topics that clients have asked this backplane for. From any thread."""
+        """The topic patterns that clients have subscribed to at this backplane. From any thread."""
         with self._engine.lead:
             return self._engine.publishing.patterns()
 
     def hear_directory(self, function: Callable[[], None]) -> None:
-        """Have this called with each new directory, with the lead."""
+        """Call `function` under the lead for each new directory."""
         self._engine.outgoing.hearers.append(function)
 
     def hear_directory_no_more(self, function: Callable[[], None]) -> None:
-        """As it was given to `hear_directory`. With the lead."""
+        """Undo `hear_directory` for the same function. Needs the lead."""
         self._engine.outgoing.hearers.remove(function)
 
     def add_object(self, component: Component, object: AppObject) -> None:
-        """While running."""
+        """Add an object while the backplane runs; starts its timers if the component serves."""
         with self._engine.lead:
             self._engine.registry.add_object(component, object)
             self._engine.modules.start_timers_of(object)
             self._engine.nudge()  # the poller must not sleep past them
 
     def remove_object(self, object: AppObject) -> None:
-        """Raises `FailedPrecondition` while it has work or waits."""
+        """Remove an object and its timers. Raises `FailedPrecondition` while it has work or waits."""
         engine = self._engine
         with engine.lead:
             engine.scheduler.check_removable(object)
@@ -308,12 +308,12 @@ class EngineHost:
             engine.registry.remove_object(object)
 
     def shed(self, component: Component, below: int) -> int:
-        """Make room by refusing what is less urgent."""
+        """Refuse one request less urgent than `below` to make room; returns how many were refused, 0 or 1."""
         with self._engine.lead:
             return self._engine.intake.admission.shed(component, below)
 
     def requeue_deferred(self, object: AppObject, actions: list[Action]) -> None:
-        """A state machine has changed its state."""
+        """Queue the deferred actions of a state machine again, after a change of its state."""
         with self._engine.lead:
             self._engine.intake.requeue(actions)
             self._engine.watch.notify()

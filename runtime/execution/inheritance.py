@@ -1,10 +1,10 @@
-"""Inheritance: what stands in the way of more urgent work takes over its priority, hands it on, and gives it back (law 10).
+"""Inheritance: priority inheritance along chains of waiting actions, within and across backplanes (law 10).
 
-Three things stand in the way of a request that has queued behind them: the action its object runs (presence.py gives its
-thread the nice), the action its object has suspended until a reply comes, and whatever works on that reply: here or in
-another backplane, which is told (BOOST), tells the next, and so on to the end of the chain. When the request is taken back,
-each of them falls back to the most urgent of what still waits for it, and the chain is told in the same way. Nothing is sent
-where nothing changes, so a chain costs one small envelope a link and change.
+Three actions may block a request: the running one of its object (presence.py sets the nice of its thread), one that its
+object has suspended until a reply, and the callee that works on that reply. A callee in another backplane gets a BOOST
+envelope, and boosts its own callees in the same way. When the request is cancelled, each of these actions falls back to the
+most urgent priority that still waits for it; the chain is notified again. Nothing is sent where no priority changes, so a
+chain costs one small envelope a link and change.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 class Inheritance:
-    """Part of the engine: whoever holds the lead owns it."""
+    """Which actions await something, and the priorities they inherit. Part of the engine: used under the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         # By identity: an object may compare equal to others, or be unhashable (a dataclass).
         self._awaiting: dict[int, list[Action]] = {}
-        #: Those that wait in their threads, among those that await.
+        #: How many of the awaiting actions block their threads.
         self.blocked_count = 0
         #: How often an action has inherited a priority.
         self.count = 0
 
     def awaits(self, action: Action) -> None:
-        """`action` is about to await something: with whatever has queued behind it since it began."""
+        """`action` is about to wait; it inherits the priority of actions queued behind it since it began."""
         object = action.object
         if object._head is not None and object._priority < action.priority:
             action.priority = object._priority
@@ -44,7 +44,7 @@ class Inheritance:
         self._awaiting.setdefault(id(object), []).append(action)
 
     def goes_on(self, action: Action) -> None:
-        """It awaits no more."""
+        """The wait of `action` has ended."""
         waiting = self._awaiting.get(id(action.object))
         if waiting is not None and action in waiting:
             waiting.remove(action)
@@ -52,7 +52,7 @@ class Inheritance:
                 del self._awaiting[id(action.object)]
 
     def waiting(self, object: AppObject) -> Action | None:
-        """What of an object has been waiting longest for something, be it a reply."""
+        """The longest waiting action of an object that has begun to wait for a reply or anything else; None: none waits."""
         waiting = self._awaiting.get(id(object))
         return waiting[0] if waiting else None
 
@@ -61,15 +61,15 @@ class Inheritance:
         return tuple(self._awaiting.get(id(object), ()))
 
     def queued(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
-        """Something has been posted: perhaps its object awaits something, and it has queued behind that."""
+        """An action has been posted: boost the waiting actions of its object, behind which it has queued."""
         if (action.object._waits or self.blocked_count) and not action.continues:
-            for waiting in self.awaiting(action.object):  # one that is boosted may go on
+            for waiting in self.awaiting(action.object):  # a copy: a boosted action may go on and leave the list
                 self.boost(waiting, action.priority, now_ns)
 
     def boost(self, action: Action, priority: int, now_ns: int) -> None:
-        """`action` stands in the way of work of this priority, and with it whatever it waits for.
+        """Raise `action`, which blocks work of this priority, and every action that it waits for.
 
-        Here one after the other, since a chain may be as long as there are objects.
+        A loop instead of recursion, since a chain may be as long as the number of objects.
         """
         in_the_way: list[Action] = [action]
         while in_the_way:
@@ -82,7 +82,7 @@ class Inheritance:
             in_the_way += self.awaiting(each.object) if awaited is None else awaited
 
     def changed(self, action: Action, now_ns: int) -> None:
-        """What `action` has by its caller has changed: it becomes more urgent, or less, and so does whatever it waits for."""
+        """The priority given by the caller of `action` has changed: raise or lower `action` and everything it waits for."""
         due = self._due(action)
         if due < action.priority:
             self.boost(action, due, now_ns)
@@ -90,13 +90,13 @@ class Inheritance:
             self.settle([action], now_ns)
 
     def left(self, action: Action, now_ns: int) -> None:
-        """`action` has left the queue of its object without having run: what it has lent its priority to may fall back."""
-        if self.count:  # else nobody has ever inherited anything
+        """`action` has left the queue of its object without having run: actions that inherited from it may fall back."""
+        if self.count:  # else no action has ever inherited a priority
             begun = self._begun(action.object)
             self.settle([each for each in begun if action.priority <= each.priority < each.priority_own], now_ns)
 
     def settle(self, actions: Sequence[Action], now_ns: int) -> None:
-        """Less may wait for `actions` than before: each falls back to the most urgent that still does, and hands it on."""
+        """Lower each of `actions` to the most urgent priority that still waits for it, and all that they wait for."""
         falling = [*actions]
         while falling:
             each = falling.pop()
@@ -110,9 +110,9 @@ class Inheritance:
             falling += self._begun(each.object)
 
     def call_priority(self, action: Action, explicit: int | None) -> int:
-        """The priority that a call of `action` carries, where the operation has given it an `explicit` one or None.
+        """The priority of a call made by `action`. `explicit`: as given by the operation, or None.
 
-        Once the action has inherited, its call is at least as urgent as itself: whatever waits for it waits for the call, too.
+        Once the action has inherited a priority, its call is at least as urgent as itself, since its waiters wait for the call.
         """
         if explicit is None:
             return action.priority
@@ -122,7 +122,7 @@ class Inheritance:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _due(self, action: Action) -> int:
-        """The priority that an action should have: its own, or that of the most urgent which waits for it."""
+        """The priority that an action should have: its own, or that of its most urgent waiter."""
         due, replays = action.priority_own, self._engine.intake.replays
         for behind in (action.urgency_behind(), replays.urgency_behind(action) if replays.running else None):
             if behind is not None and behind < due:
@@ -132,14 +132,14 @@ class Inheritance:
             return due
         if not here.continues:
             return most_urgent
-        while here is not None:  # its priority may be that of an action which goes on, and waits for nothing
+        while here is not None:  # the object's priority may come from a resumed action, which waits for nothing
             if not here.continues and here.priority < due:
                 due = here.priority
             here = here.next
         return due
 
     def _begun(self, object: AppObject) -> list[Action]:
-        """The actions of an object that have begun and not ended: they await something, are about to go on, or run."""
+        """The actions of an object that have begun and not ended: waiting, queued to go on, or running."""
         begun = [*self.awaiting(object)]
         here: Action | None = object._head
         while here is not None and here.continues:
@@ -156,7 +156,7 @@ class Inheritance:
         return action.continues or any(action is each for each in self._begun(action.object))
 
     def _awaited(self, action: Action, now_ns: int) -> list[Action] | None:
-        """Tell what `action` waits for its new priority. Returns those of it that are here; None: nothing is known of it."""
+        """Pass the new priority of `action` on to its callee; returns the actions here that it waits for, None if unknown."""
         if isinstance(action, MethodAction) and action.awaiting_id:
             return self._hand_on(action, now_ns)
         if isinstance(action, ParkableAction):
@@ -165,11 +165,11 @@ class Inheritance:
         return None
 
     def _hand_on(self, action: MethodAction, now_ns: int) -> list[Action]:
-        """Change the priority of the call that `action` awaits: another backplane is told; what is here is for the caller."""
+        """Boost the callee of `action`: a remote one gets a BOOST envelope, a local one is returned for the caller to boost."""
         engine, id, request = self._engine, action.awaiting_id, action.request
         peer = engine.outgoing.calls.peer_of(id)
         if peer is None or not isinstance(request, CallRequest):
-            return []  # the clock cannot be hurried
+            return []  # it waits for a time, which no priority changes
         if engine.outgoing.is_nobody(peer):
             return []  # its next attempt will say so
         priority = self.call_priority(action, request.spec.priority)
@@ -184,5 +184,5 @@ class Inheritance:
 
 
 def lent(priority: int, object: AppObject) -> int:
-    """The priority of an action of `object` that is called at `priority`: the object may lend its callers a more urgent one."""
+    """The priority of an action of `object` called at `priority`, raised to the object's minimum (`lends`) if it has one."""
     return priority if object.lends is None else min(priority, object.lends)

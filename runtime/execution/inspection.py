@@ -1,8 +1,8 @@
-"""Inspection: looks at the queues for who asks from outside: how old is what, and why does this wait.
+"""Inspection: answers operators' questions about the queues: the age of the oldest work, and why an object or call waits.
 
-Collects what `observation/waiting.py` explains. Called by the sentinel, so that a backplane whose workers are all busy
-answers too, with the lead for as long as a look takes: each look stops after `LOOK_MAX` entries, about a millisecond, and
-says so where that matters. Stacks are taken with the lead and written out without it. Nothing here changes anything.
+Collects the facts that `observation/waiting.py` explains; changes nothing. The sentinel calls it, so that a backplane whose
+workers are all busy answers, too. It holds the lead during a scan; each scan stops after `LOOK_MAX` entries, about a
+millisecond, and reports the cut where that matters. Stacks are taken under the lead and formatted without it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from .worker import Worker
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: Objects of one ready queue, or of a component, whose first actions are compared for the oldest: those behind have been
-#: there for less long, nearly always.
+#: Objects of one ready queue, or of a component, whose first actions are compared for the oldest. Objects behind these have
+#: nearly always waited for less time.
 AGES_MAX = 1_000
 #: Calls followed within this backplane for one question.
 STEPS_MAX = 16
@@ -49,7 +49,7 @@ _STATES = {READY: "ready", RUNNING: "running", WAITING: "waiting"}
 
 
 class Inspection:
-    """The one who looks. Takes the lead by itself."""
+    """Scans the queues of one engine. Its methods take the lead themselves."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -58,7 +58,7 @@ class Inspection:
     # -- how old ------------------------------------------------------------------------------------------------------
 
     def figures(self) -> dict[str, Any]:
-        """For the statistics: age of the oldest in each ready queue, the objects and calls that wait longest, and what runs."""
+        """For the statistics: the oldest age in each ready queue, the longest waiting objects and calls, running actions."""
         engine = self._engine
         with engine.lead:
             now_ns = engine.clock.now_ns()
@@ -97,7 +97,7 @@ class Inspection:
             }
 
     def _busy(self) -> list[tuple[Action, int]]:
-        """What runs and since when, the longest first; not what was declared to take long."""
+        """The running actions and their start times, the longest first, without those declared to take long."""
         team = [(worker.action, worker.started_ns) for worker in self._engine.watch.team]
         busy = [(action, at_ns) for action, at_ns in team if action is not None and at_ns and not is_long(action)]
         return sorted(busy, key=lambda entry: entry[1])
@@ -116,10 +116,10 @@ class Inspection:
     # -- why ----------------------------------------------------------------------------------------------------------
 
     def why(self, asked: str, *, with_stack: bool = False) -> dict[str, Any]:
-        """Why an object, a call, or the oldest of a route or a component waits.
+        """Why an object, a call, or the oldest work of a route or a component waits.
 
-        Returns `steps`, each a `subject` and its `reasons`, and `next`: the backplane and the name of the call to ask about
-        there, or nil. Raises `NotFound` for an object or route that is not here, `InvalidArgument` for what is no name.
+        Returns `steps`, each a subject with its `reasons`, and `next`: the backplane and the name of the call to ask about
+        there, or nil. Raises `NotFound` for an object or route that is not here, `InvalidArgument` for a malformed name.
         """
         engine = self._engine
         steps: list[tuple[dict[str, Any], list[Reason]]] = []
@@ -137,7 +137,7 @@ class Inspection:
                 looking = self._names.call_named(asked)
             else:
                 looking, more = self._names.oldest_of_route(asked)
-                if isinstance(looking, Component) and not more["count"]:  # messages are on objects of nobody's
+                if isinstance(looking, Component) and not more["count"]:  # its messages may wait at other objects
                     looking, more = self._oldest_of(looking, asked)
                 subject |= more
             seen: set[int] = set()
@@ -151,7 +151,7 @@ class Inspection:
                     break
                 looking = self._names.call_named(following.next)
                 if id(looking) in seen or len(steps) == STEPS_MAX:
-                    following = None  # nobody waits for itself for long: a cycle is refused before it begins
+                    following = None  # a cycle of calls is refused when it closes, so this one is about to end
                     break
                 seen.add(id(looking))
                 asked = following.next
@@ -221,7 +221,7 @@ class Inspection:
         )
 
     def _first_of(self, object: AppObject) -> Action | None:
-        """What of an object has been waiting longest: what is queued, else what runs or awaits, else what is deferred."""
+        """The longest waiting action of an object: the first queued one, else the running, awaiting or deferred one."""
         if object._head is not None:
             return object._head
         for worker in self._engine.watch.team:
@@ -232,9 +232,9 @@ class Inspection:
         return object._deferred[0] if isinstance(object, StateMachine) and object._deferred else None
 
     def _oldest_of(self, component: Component, route: str | None = None) -> tuple[Action | AppObject, dict[str, Any]]:
-        """What has been outstanding longest of a component and its objects, and how much is; else the component itself.
+        """The oldest outstanding action of a component and its objects, with their count; else the component itself.
 
-        What runs or waits goes before what is queued behind it: that is in its way. `route`: of this one alone.
+        A running or awaiting action counts before actions queued behind it, which it delays. `route`: only actions of it.
         """
         busy = [o for o in islice(chain((component,), component._objects), LOOK_MAX) if o._load]
         running = {id(w.action.object): w.action for w in self._engine.watch.team if w.action is not None}
@@ -249,7 +249,7 @@ class Inspection:
         return oldest, {"count": len(found) if route else sum(each._load for each in busy)}
 
     def _where(self, action: Action, running: list[Action]) -> tuple[Where, list[Action]]:
-        """And what of its object goes first, LOOK_MAX at most."""
+        """Where the action is, and the actions of its object ahead of it, at most LOOK_MAX."""
         if any(one is action for one in running):
             return Where.RUNNING, []
         if isinstance(action, MethodAction) and action.coroutine is not None and action.awaiting_id:
@@ -267,7 +267,7 @@ class Inspection:
         return Where.QUEUED, ahead
 
     def _running(self, worker: Worker, action: Action, now_ns: int, *, with_stack: bool) -> Running:
-        # Without the worker's word: it writes `started_ns` by itself. 0: it is about to begin.
+        # The worker writes `started_ns` without the lead. 0: it is about to begin.
         for_ns = max(0, now_ns - worker.started_ns) if worker.started_ns else 0
         frame = sys._current_frames().get(worker.ident) if with_stack else None
         frames = () if frame is None else frames_of(frame)

@@ -1,9 +1,8 @@
-"""Log handler: what components say with `logging` goes into the ring, with the action in which it was said.
+"""Log handler: writes `logging` records into the log ring buffer, each with the action that logged it.
 
-On the root logger, so that the standard library's logging works as everywhere: levels, loggers, `exc_info`, `extra`. All is
-put into words by the thread that logs, since what is logged may change a moment later, and without a lock: a thread that
-was interrupted while it logs holds up nobody, nor itself when a signal handler logs. A child that was forked does not write
-into its parent's ring, but to standard error.
+It is on the root logger, so the standard library's logging works as usual: levels, loggers, `exc_info`, `extra`. The logging
+thread formats the record, since a logged object may change a moment later. There is no lock: a thread interrupted while it
+logs delays no other, nor itself when a signal handler logs. A forked child writes to standard error instead.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from ..observation.log_line import LEVELS, LogLine, cut, encode, words_of
 from .current import current
 from .log_ring import RingWriter
 
-#: From this level on a line may use the room that is kept for it.
+#: From this level on a line may use the reserved part of the ring.
 URGENT: Final = logging.WARNING
-#: What a record has by itself; the rest was given as `extra`. `action` is under a name that nobody takes by accident.
+#: Attribute of a record that holds its action: no user's `extra` has this name by accident. Attributes not in `_OWN` were
+#: given as `extra`.
 ACTION: Final = "_appbackplane_action"
 _OWN: Final[Set[str]] = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", ACTION}
 _OWN_COUNT: Final = len(vars(logging.makeLogRecord({})))
@@ -30,7 +30,7 @@ _FORMATTER: Final = logging.Formatter()
 
 
 class LogHandler(logging.Handler):
-    """From the root logger into the ring."""
+    """Writes the records of the root logger into the ring; in a forked child, to standard error."""
 
     def __init__(self, ring: RingWriter, backplane: str, generation: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class LogHandler(logging.Handler):
 
     @classmethod
     def install(cls, ring: RingWriter, backplane: str, generation: int, level: int) -> LogHandler:
-        """In the place of all handlers of the root logger."""
+        """Replace all handlers of the root logger by this one, and set the logger's level."""
         root = logging.getLogger()
         handler = cls(ring, backplane, generation)
         root.handlers[:] = [handler]
@@ -48,18 +48,18 @@ class LogHandler(logging.Handler):
         return handler
 
     def createLock(self) -> None:
-        """None: the ring takes lines from any number of threads."""
+        """Create no lock: the ring takes lines from any number of threads."""
         self.lock = None
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """As the library's, without its lock."""
-        wanted: Any = self.filter(record)  # a bool; from Python 3.12 on perhaps the record that is to take its place
+        """As in the standard library, but without its lock."""
+        wanted: Any = self.filter(record)  # a bool; from Python 3.12 on perhaps a record to use instead
         if wanted:
             self.emit(wanted if isinstance(wanted, logging.LogRecord) else record)
         return bool(wanted)
 
     def emit(self, record: logging.LogRecord) -> None:  # hot: scripts/bench log_call
-        """Into the ring; never fails, and waits only for room there, if it is configured to."""
+        """Write the record into the ring. Never fails; waits only for room there, and only if configured to."""
         if self._ring is None:
             _say_in_child(record)
             return
@@ -89,17 +89,17 @@ class LogHandler(logging.Handler):
         self._ring.write(encode(line), is_urgent=record.levelno >= URGENT)
 
     def count_lost(self, count: int) -> None:
-        """Records that were lost on their way here."""
+        """Add records that were lost before they reached the ring to its count."""
         if self._ring is not None:
             self._ring.count_lost(count)
 
     def _leave_ring(self) -> None:
-        """We are a child of the process whose ring it is."""
+        """In a forked child: stop using the parent's ring."""
         self._ring = None
 
 
 def of_action(action: Action) -> dict[str, Any]:
-    """`extra` of a record that is about this action, whoever says it."""
+    """The `extra` that attributes a record to this action, regardless of the thread that logs it."""
     return {ACTION: action}
 
 
@@ -113,7 +113,7 @@ def _say_whose(line: LogLine, action: Action) -> None:
 def _message(record: logging.LogRecord) -> str:
     try:
         return cut(record.getMessage())
-    except Exception as error:  # the edge: a user's arguments do not fit his words, or cannot be said
+    except Exception as error:  # the edge: a user's arguments do not fit the format string, or fail in str()
         said = record.msg if isinstance(record.msg, str) else words_of(record.msg)
         return cut(f"{said} (cannot be put together: {words_of(error)})")
 

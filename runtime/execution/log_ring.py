@@ -1,12 +1,12 @@
-"""Log ring: what a backplane has said and its supervisor has not read yet: DX's log pool, a clock buffer (seed 001, section 6).
+"""Log ring buffer: lines that the supervisor has not read yet (DX's log pool, a clock buffer: seed 001, section 6).
 
-Bytes between a head and a tail in memory that both processes have mapped. Whoever logs writes at the tail, the supervisor
-reads at the head; neither waits for the other, and what the dead have said is still there. Full means that the line is not
-taken, and counted in the ring itself; the last eighth is kept for warnings and worse, so that chatter does not cost the
-reason. Each line bears its length and checksum: what is not whole (yet) is not read. About 1 us a line.
+Both processes map the memory. The logging process writes at the tail, the supervisor reads at the head. Neither waits for the
+other, and the lines of a dead process stay readable. A full ring drops a line and counts it in the ring itself; the last
+eighth is reserved for warnings and worse, so that chatter does not displace the reason of a failure. Each line bears its
+length and checksum, so an incomplete one is not read. About 1 us a line.
 
-By configuration (`when_full = "wait"`) whoever logs waits for room instead, as in seed 001: a line is lost only if the reader
-has read nothing for WAIT_MAX_S.
+With `when_full = "wait"` a log call waits for room instead, as in seed 001: a line is lost only if the reader has read nothing
+for `WAIT_MAX_S`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from collections import deque
 from typing import Final
 from zlib import crc32
 
-#: Below this one long line would be most of it; above, it is memory of the system's that nobody meant.
+#: Bounds of the configured size. In a smaller ring one long line would fill most of it; a larger one is surely a mistake.
 RING_BYTES_MIN: Final = 131_072
 RING_BYTES_MAX: Final = 1 << 30
-#: Lines that wait for a thread which was interrupted while it wrote. One that is not running for long enough that a
-#: thousand are said meanwhile has lost the processor; then they are counted.
+#: Lines queued behind a thread that was interrupted while it wrote. If a thousand come meanwhile, that thread has lost the
+#: processor; further lines are then counted as lost.
 PENDING_MAX: Final = 1_000
-#: How long a log call waits for room, where it waits. A supervisor that runs makes some within a tenth of a second. One that
-#: has been stopped for longer does not read: until it does again, lines are lost without waiting.
+#: How long a log call waits for room, if configured to. A running supervisor makes room within a tenth of a second. A stopped
+#: one does not read: once a log call has waited in vain, lines are dropped without waiting until the supervisor reads again.
 WAIT_MAX_S: Final = 10.0
-#: Between two looks whether there is room: some hundred lines are read in this time.
+#: Interval between two checks for room: the supervisor reads some hundred lines in this time.
 WAIT_STEP_S: Final = 0.001
-#: Looks at a line that is not whole, until it is given up: the first may have come between two stores.
+#: Reads of an incomplete line before it is given up: the first read may have come between two stores.
 TORN_LOOKS_MAX: Final = 3
-#: The share that is kept for what is urgent.
+#: One part in this many is reserved for urgent lines.
 _RESERVE: Final = 8
-#: Words of 8 bytes; what one side writes is in a cache line of its own.
+#: Words of 8 bytes; each side writes in a cache line of its own.
 _HEADER_WORDS: Final = 24
 _TAIL, _WRITTEN, _LOST, _HEAD, _SLEEPS = 0, 1, 2, 8, 16
 _LENGTHS: Final = struct.Struct("<II")
@@ -43,18 +43,18 @@ _PADDING: Final = tuple(bytes(count) for count in range(8))
 
 
 class _Line:
-    """A line on its way into the ring."""
+    """A line that waits to be written to the ring."""
 
     __slots__ = ("data", "is_settled", "is_urgent")
 
     def __init__(self, data: bytes, is_urgent: bool) -> None:
         self.data, self.is_urgent = data, is_urgent
-        #: It is in the ring, or counted as lost.
+        #: Whether it is in the ring, or counted as lost.
         self.is_settled = False
 
 
 class _Mapped:
-    """The memory behind a descriptor."""
+    """The mapped memory of a ring; base of its reader and its writer."""
 
     def __init__(self, fd: int) -> None:
         size = os.fstat(fd).st_size
@@ -65,20 +65,20 @@ class _Mapped:
         self.capacity = len(self._data)
 
     def unmap(self) -> None:
-        """Let go of it."""
+        """Release the views and the mapping; the descriptor stays open."""
         for view in (self._words, self._data, self._memory):
             view.release()
         self._map.close()
 
 
 class RingWriter(_Mapped):
-    """The end of those who log, for all threads of one process."""
+    """The writing end, used by all threads of one process."""
 
     def __init__(self, fd: int, wake_fd: int, *, waits: bool = False) -> None:
-        """Takes both descriptors over. `waits`: for room, instead of losing a line."""
+        """Take over both descriptors. `waits`: a log call waits for room instead of dropping the line."""
         super().__init__(fd)
         self._waits = waits
-        #: The head when somebody had waited in vain: until it moves, nobody waits.
+        #: The head when a log call had waited in vain: until it moves, none waits again.
         self._unread_head = -1
         os.close(fd)
         os.set_inheritable(wake_fd, False)
@@ -86,12 +86,12 @@ class RingWriter(_Mapped):
         self._pending: deque[_Line] = deque()
         self._refused: deque[None] = deque()
         self._is_written = threading.Lock()
-        #: The thread that holds it; 0: none.
+        #: The thread that holds `_is_written`; 0: none.
         self._written_by = 0
         self._tail = self._words[_TAIL]
 
     def write(self, line: bytes, *, is_urgent: bool = False) -> None:
-        """Put a line behind the others, or count it; waits only for room, if at all, whoever else is at it."""
+        """Append a line, or count it as lost. Never waits for another thread; waits for room only if configured to."""
         pending = self._pending
         if len(pending) >= PENDING_MAX:
             self._refused.append(None)
@@ -104,13 +104,13 @@ class RingWriter(_Mapped):
             self._wait_for_room(entry)
 
     def count_lost(self, count: int) -> None:
-        """Lines that were lost before they came here."""
+        """Add lines that were lost before they came here to the count."""
         self._refused.extend([None] * count)
         self._write_what_waits()
 
     def _write_what_waits(self) -> None:
         pending = self._pending
-        # Whoever holds the lock looks for more after letting go of it: what was appended before our try failed is seen.
+        # The holder of the lock checks for more lines after releasing it, so a line appended before our failed try is seen.
         is_full = False
         while (pending or self._refused) and not is_full and self._is_written.acquire(False):
             self._written_by = threading.get_ident()
@@ -125,7 +125,7 @@ class RingWriter(_Mapped):
             os.eventfd_write(self._wake_fd, 1)
 
     def _wait_for_room(self, line: _Line) -> None:
-        gate = threading.Lock()  # of its own: an event is one lock for all, also for a signal handler in its middle
+        gate = threading.Lock()  # not an Event: its one lock could be held by the code that a signal handler interrupted
         gate.acquire()
         for _ in range(round(WAIT_MAX_S / WAIT_STEP_S)):
             if self._written_by == threading.get_ident():
@@ -138,7 +138,7 @@ class RingWriter(_Mapped):
         self._write_what_waits()
 
     def _write_pending(self) -> bool:
-        """Whether there are lines left that wait for room."""
+        """Write the pending lines and the count of lost ones; whether lines are left that wait for room."""
         while self._refused:
             self._refused.popleft()
             self._words[_LOST] += 1
@@ -151,7 +151,7 @@ class RingWriter(_Mapped):
         return False
 
     def _put(self, line: bytes, is_urgent: bool) -> bool:
-        """False: it is to wait for room."""
+        """Write one line, or count it as lost; False: it must wait for room."""
         words, tail, capacity = self._words, self._tail, self.capacity
         entry = _LENGTHS.pack(len(line), crc32(line)) + line + _PADDING[-len(line) % 8]
         size = len(entry)
@@ -169,15 +169,15 @@ class RingWriter(_Mapped):
             self._data[at:] = entry[:first]
             self._data[: size - first] = entry[first:]
         self._tail = words[_TAIL] = tail + size
-        words[_WRITTEN] += 1  # behind the tail: the reader never misses a line that he cannot see yet
+        words[_WRITTEN] += 1  # after the tail: the reader never counts a line that it cannot see yet
         return True
 
 
 class RingReader(_Mapped):
-    """The supervisor's end. Believes nothing that it reads."""
+    """The reading end, for the supervisor. Checks everything that it reads."""
 
     def __init__(self, bytes_max: int) -> None:
-        """Make the memory; `fd` and `wake_fd` are to be inherited by the writer."""
+        """Create the memory, of at most `bytes_max`. The writer inherits `fd` and `wake_fd`."""
         size = bytes_max - bytes_max % mmap.PAGESIZE
         self.fd = os.memfd_create("appbackplane-log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.fd, size)
@@ -185,7 +185,7 @@ class RingReader(_Mapped):
         #: Readable once something has been written after `sleep`.
         self.wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         super().__init__(self.fd)
-        #: Times that what was found there was not a line.
+        #: Times that the bytes found were not a valid line.
         self.damaged_count = 0
         self._head = 0
         self._torn_looks = 0
@@ -193,16 +193,16 @@ class RingReader(_Mapped):
 
     @property
     def written_count(self) -> int:
-        """Lines that found room."""
+        """Lines written to the ring since it was created."""
         return self._words[_WRITTEN]
 
     @property
     def lost_count(self) -> int:
-        """Lines that did not, and those that were passed over with what was damaged."""
+        """Lines that found no room, and lines skipped together with damaged bytes."""
         return self._words[_LOST] + self._passed_over_count
 
     def read(self, bytes_max: int) -> list[bytes]:
-        """The lines that have come, of about so many bytes at most."""
+        """The unread lines, up to about `bytes_max` bytes. Frees their room."""
         words, data, capacity = self._words, self._data, self.capacity
         written = words[_WRITTEN]
         head, tail = self._head, words[_TAIL]
@@ -229,22 +229,22 @@ class RingReader(_Mapped):
         return lines
 
     def is_empty(self) -> bool:
-        """Whether all has been read."""
+        """Whether all lines have been read."""
         return self._head >= self._words[_TAIL]
 
     def sleep(self) -> None:
-        """Have `wake_fd` say when there is more. What was written while this was said shows at the next look."""
+        """Have the writer wake `wake_fd` for the next line. Check `is_empty` afterwards: a line may have come meanwhile."""
         self._words[_SLEEPS] = 1
 
     def wake(self) -> None:
-        """It has said so."""
+        """Reset `wake_fd` after it was signalled."""
         try:
             os.eventfd_read(self.wake_fd)
         except BlockingIOError:
             return
 
     def close(self) -> None:
-        """Let go of it all."""
+        """Unmap the memory and close both descriptors."""
         self.unmap()
         os.close(self.fd)
         os.close(self.wake_fd)

@@ -1,7 +1,7 @@
-"""MethodAction: an action that runs a method of its object. Every call, topic, timer and hook is one.
+"""MethodAction: an action that runs a method of its object, for a call, a topic's message, a timer or a hook.
 
-Plain methods run in one go. Coroutine methods run from await to await; the same action is queued again, in front, when
-what it awaited has come. Slots only: this is allocated once a call.
+Plain methods run in one go. Coroutine methods run from await to await; the same action is queued again, in front, when its
+awaited reply or time has come. It has slots only, because one is allocated for each call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AWAITABLE: Final = (
     "an operation may await self.call(...), pause(...) and checkpoint(); libraries of asyncio belong in a client or a thread "
     "of their own"
 )
-#: With what asyncio fails where no loop of its own runs, in the words of either function.
+#: The messages of asyncio's two functions that fail without a running event loop.
 _LOOPLESS: Final = ("no running event loop", "There is no current event loop")
 
 
@@ -50,16 +50,16 @@ class MethodAction(Action):
         self.function = function
         self.arguments = arguments
         self.spec: OperationSpec | None = None
-        #: The peer that asked for it, whether or not it waits for an answer.
+        #: The peer that sent the request, whether or not it waits for a reply.
         self.sender = b""
         self.timer: Timer | None = None
         self.coroutine: Coroutine[Any, Any, Any] | None = None
-        #: What the coroutine is sent, or has thrown into it, when it goes on.
+        #: The value to send into the coroutine when it goes on, and the error to throw instead.
         self.inbox: Any = None
         self.thrown: BaseException | None = None
-        #: The last error that a call of its own ended in: if it comes out unhandled, it is not the caller's fault.
+        #: The last error of a call made by this action: if it is raised unhandled, it is not the caller's fault.
         self.received: BaseException | None = None
-        #: What it awaits now, and the id of the call that became of it.
+        #: The request or pause that it awaits now, and its id in the call table.
         self.request: CallRequest | Pause | None = None
         self.awaiting_id = 0
         self.is_deferred = False
@@ -69,7 +69,7 @@ class MethodAction(Action):
         coroutine = self.coroutine
         try:
             if coroutine is None:
-                if self.thrown is not None:  # taken back on its way from a state machine's side track to the queue
+                if self.thrown is not None:  # cancelled between being deferred by a state machine and being queued again
                     raise self.thrown
                 if self.spec is not None and self.spec.mark.accepted_in is not None and not self._is_accepted():
                     return DONE
@@ -85,7 +85,7 @@ class MethodAction(Action):
 
     @property
     def has_begun(self) -> bool:
-        """It has run, and goes on; not known while it runs for the first time."""
+        """Whether it has run and will go on; still False while it runs for the first time."""
         return self.coroutine is not None
 
     def _drive(self, coroutine: Coroutine[Any, Any, Any]) -> Outcome:
@@ -120,18 +120,18 @@ class MethodAction(Action):
         return False
 
     def refuse(self, error: BackplaneError) -> None:
-        """End without (further) running."""
+        """End with `error` without running (further); closes the coroutine."""
         super().refuse(error)
         if self.coroutine is not None:
             self.coroutine.close()
 
     def cancel(self) -> None:
-        """Its caller has gone: at the next await it ends with `Cancelled`."""
+        """Its caller has cancelled the call or died: `Cancelled` is thrown into the coroutine when it next goes on."""
         self.thrown = Cancelled(f"{self.name}: the caller took the call back")
 
 
 def explained(error: Exception) -> Exception:
-    """With what is to be done instead, where somebody has asked asyncio for its event loop (`asyncio.sleep`)."""
+    """Add advice to asyncio's error about a missing event loop (`asyncio.sleep`); any other error is returned unchanged."""
     said = error.args[0] if error.args else None
     if not (isinstance(said, str) and said.startswith(_LOOPLESS)):
         return error

@@ -1,8 +1,8 @@
-"""Modules: moves the components of this backplane through the states, each move an action (laws 8 and 12).
+"""Modules: moves the components of this backplane through their states, each move an action (laws 8 and 12).
 
-The supervisor says when, in dependency order; here the table is kept (objects/module_state.py), the hook is run as work
-of the component, and operations and timers follow the state. A component serves in its new state once the hook of that
-state has finished, and stays where it was when the hook fails; on the way down it stops serving first.
+The supervisor orders the moves, in dependency order. This module checks them against the table (objects/module_state.py), runs
+the hook as work of the component, and opens operations and timers by state. A component serves in its new state once the hook
+of that state has finished, and keeps its old state if the hook fails. On the way down it stops serving first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SERVING = frozenset((ModuleState.PRIMARY, ModuleState.SECONDARY))
 
 
 class Modules:
-    """The state machine of each component. Part of the engine: whoever holds the lead owns it."""
+    """The module states of all components. Part of the engine: used under the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -36,14 +36,14 @@ class Modules:
         self.is_suspended = False
 
     def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None], epoch: int = 0) -> None:
-        """Begin a move; `on_end` is called with None or with what the hook raised. `epoch`: of the cluster, on its primary
-        node. Raises `BackplaneError` at once."""
+        """Begin a move; `on_end` is called with None or the hook's error. `epoch`: the cluster's, on its primary node.
+        Raises `BackplaneError` at once for an unknown component, a forbidden move, or a failure to stop serving."""
         component = self._engine.registry.components.get(name)
         if component is None:
             raise NotFound(f"no component {name!r} in backplane {self._engine.backplane}")
         check_move(component.name, component.state, to)
         before = component.state
-        if to in (ModuleState.INITIALIZING, ModuleState.PRIMARY):  # who lets go does so in the time that was his
+        if to in (ModuleState.INITIALIZING, ModuleState.PRIMARY):  # a component that steps down keeps its old epoch
             component._cluster_epoch = epoch
         if to not in _SERVING:
             component._module_state = to
@@ -79,12 +79,12 @@ class Modules:
             return None
         try:
             component._enters(state)
-        except Exception as error:  # a source is a user's
+        except Exception as error:  # the edge: a source is a user's code
             return error
         return None
 
     def start_timers_of(self, object: AppObject) -> None:
-        """Its `@every` methods run from now on, if its component serves."""
+        """Start the timers of the object's `@every` methods, if its component serves."""
         component = object._component
         assert component is not None
         if component.state not in _SERVING or id(object) in self._timers or self.is_suspended:
@@ -101,12 +101,12 @@ class Modules:
                 timers.append(timer)
 
     def forget(self, object: AppObject) -> None:
-        """The object has been removed."""
+        """Cancel the `@every` timers of a removed object."""
         for timer in self._timers.pop(id(object), ()):
             timer.cancel()
 
     def suspend_timers(self) -> None:
-        """The backplane is drained: no `@every` method begins any more. What objects have set by `after` may fall due."""
+        """The backplane is drained: cancel all `@every` timers. Timers that objects have set by `after` still fire."""
         self.is_suspended = True
         for component in self._engine.registry.components.values():
             component._drains()

@@ -1,8 +1,8 @@
-"""Naming: how people name an object, a call or a route, and what they mean by it.
+"""Naming: resolves the names that operators use for objects, calls and routes.
 
 An object is BACKPLANE/COMPONENT or BACKPLANE/COMPONENT.KEY, as in every message about it. A call is BACKPLANE:CALLER:NUMBER:
-where it is served, who made it, and its number there; the beginning of the caller's name is enough. A route stands for
-the oldest call of it that has not ended. Each look stops after `LOOK_MAX` entries.
+its callee's backplane, its caller, and its number there; a prefix of the caller's name is enough. A route stands for its
+oldest call that has not ended. Each scan stops after `LOOK_MAX` entries.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from .digesting import Digest
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: Entries of any one table that are looked at: at 50 to 100 ns each, a millisecond at most for which the lead is held.
+#: Entries of one table scanned: at 50 to 100 ns each, the lead is held for a millisecond at most.
 LOOK_MAX = 10_000
 #: Objects and calls listed, the oldest of each.
 SHOWN_MAX = 10
-#: How much of a caller's random word is shown.
+#: Characters shown of the random word in a caller's name.
 _HEX_SHOWN = 8
 _SELF = "self"
 
 
 class Names:
-    """What is meant. All but `object_named` need the lead."""
+    """Finds objects and calls by name. All methods except `object_named` need the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def object_named(self, asked: str) -> AppObject:
-        """Without the lead: names do not change, and comparing 100,000 of them takes its time."""
+        """The object of that name. Raises `NotFound`. Needs no lead: names do not change, and comparing 100,000 is slow."""
         engine = self._engine
         backplane, _, name = asked.partition("/")
         if backplane != engine.backplane:
@@ -55,7 +55,7 @@ class Names:
         raise NotFound(f"backplane {engine.backplane} has no object {asked!r}")
 
     def oldest_of_route(self, name: str) -> tuple[Action | AppObject | None, dict[str, Any]]:
-        """The oldest call of a route that has not ended, else the oldest cast."""
+        """The oldest unended call of a route, else its oldest cast, else one of its objects; and a list and count of calls."""
         engine = self._engine
         route = engine.registry.routes.get(name)
         if route is None:
@@ -73,7 +73,7 @@ class Names:
         return next(busy, route.objects[0] if route.objects else route.component), more
 
     def call_named(self, asked: str) -> Action | None:
-        """The call, or None: it has not been taken in, or has ended. Raises `NotFound`, `InvalidArgument`."""
+        """The call of that name; None: it has not arrived, or has ended. Raises `NotFound`, `InvalidArgument`."""
         backplane, caller, number, *_ = *asked.split(":", 2), "", ""
         if not number.isdecimal() or not caller:
             raise InvalidArgument(f"{asked!r} is no name of a call: expected BACKPLANE:CALLER:NUMBER")
@@ -88,13 +88,13 @@ class Names:
         return next((action for who, action in among if who[1] == id and who[0].startswith(peer)), None)
 
     def who_waits_for(self, action: Action) -> tuple[bytes, int] | None:
-        """Who waits for it, under which number."""
+        """The peer that waits for the action's reply, and its call id; None: no caller waits."""
         if isinstance(action, Digest):
             return (action.sender, action.asked.id) if action.asked.id else None
         return None if action.peer is None else (action.peer, action.call_id)
 
     def name(self, peer: bytes, id: int) -> str:
-        """What a call that is served here is called."""
+        """The name of a call that this backplane serves."""
         return call_name(self._engine.backplane, peer, id)
 
 
@@ -107,17 +107,17 @@ def _queued(objects: Iterable[AppObject]) -> Iterator[Action]:
 
 
 def route_of(action: Action) -> str:
-    """What was asked for, also while its object is being worked out."""
+    """The route of the request behind an action, also while a digester computes its key."""
     return action.asked.route or "" if isinstance(action, Digest) else action.name
 
 
 def call_name(backplane: str, peer: bytes, id: int) -> str:
-    """A call that `backplane` serves."""
+    """The name of a call that `backplane` serves for `peer`, with the caller's random word shortened."""
     name, dash, random = (_SELF if peer == LOCAL else peer.decode(errors="replace")).rpartition("-")
     return f"{backplane}:{name}{dash}{random[:_HEX_SHOWN] if dash else random}:{id}"
 
 
 def is_object_name(asked: str) -> bool:
-    """BACKPLANE/…: neither a call, whose first mark is a colon, nor a route."""
+    """Whether the name has the form BACKPLANE/…; in the name of a call a colon comes first, a route has neither."""
     slash, colon = asked.find("/"), asked.find(":")
     return slash >= 0 and (colon < 0 or slash < colon)

@@ -1,9 +1,9 @@
-"""OS priority: the sole owner of nice and cgroup weight in a backplane (DESIGN section 5, TRAPS 24-25).
+"""OS priority: the only module of a backplane that sets nice and cgroup weight (DESIGN section 5, TRAPS 24-25).
 
-Nice counts only within one scheduling group. In the shared group it orders the threads of all backplanes; a backplane in
-a cgroup of its own (it has a `cpu_limit`) is, to the others, as urgent as the weight of that group, and nice orders its
-threads only. Which nice and which weight: scheduling/nice.py. The engine says when. Nothing here raises: a boost that is
-refused is counted; what a machine does not allow is shown by `describe`, and said once by the supervisor.
+Nice counts only within one scheduling group. In the shared group it orders the threads of all backplanes. A backplane with
+a `cpu_limit` has its own cgroup: the group's weight ranks it among the others, and nice orders only its own threads.
+scheduling/nice.py computes nice and weight; the engine decides when they change. No method raises: refused boosts are
+counted. Missing permissions are shown by `describe`, and logged once by the supervisor.
 Cost: nothing when nothing changes, 0.3 us for a thread, 1.3 us for a weight, 6-9 us for another backplane.
 """
 
@@ -19,27 +19,25 @@ from typing import Any
 
 from ..scheduling.nice import NICE_MAX, NiceTable
 
-#: The weight files, and the version of cgroups they belong to.
+#: The weight file of each version of cgroups.
 WEIGHT_FILES = {"cpu.shares": 1, "cpu.weight": 2}
-#: A thread's nice counts in the kernel's scale for RLIMIT_NICE from here downwards.
+#: The lowest permitted nice is this minus the kernel's RLIMIT_NICE.
 _RLIMIT_ZERO = 20
 #: Groups whose weight file is held open: as many as a board has slots (board.SLOTS_MAX).
 _GROUPS_MAX = 256
 
 
 class OsPriority:
-    """What this backplane may do about the priority of threads, its own and others'. Needs the lead, or one thread."""
+    """Sets the OS priority of threads of this backplane and of others. Used under the lead, or by a single thread."""
 
     def __init__(self, table: NiceTable, cgroup: str | None = None) -> None:
-        """`table`: the nice of each priority (`allowed` makes one). `cgroup`: the folder of its own group, None in the
-        shared one.
-        """
+        """`table`: the nice of each priority (`allowed` makes one). `cgroup`: folder of its own group; None: the shared one."""
         self.table = table
         self._threads: dict[int, int] = {}
         self._helpers: tuple[int, ...] = ()
         self._groups: dict[str, _Group | None] = {}
         self._own: _Group | None = None
-        #: Boosts given and refused, and threads of ours that somebody else had moved.
+        #: Boosts given and refused, and threads of ours whose nice another process had changed.
         self.boosts_count = self.refused_count = self.moved_count = 0
         self.cgroup: str | None = None
         self.moved_to(cgroup)
@@ -47,11 +45,11 @@ class OsPriority:
     # -- this backplane -----------------------------------------------------------------------------------------------
 
     def nice_of(self, priority: int) -> int:
-        """The OS nice of a priority."""
+        """The OS nice of a priority, as granted."""
         return self.table.nice_of(priority)
 
     def set_thread(self, tid: int, priority: int) -> None:  # hot: scripts/bench call_rtt
-        """Give one of our threads (native id) the nice of a priority. A system call only when that is a change."""
+        """Give one of our threads (native id) the nice of a priority. Makes a system call only if that is a change."""
         nice = self.table.nice_of(priority)
         if self._threads.get(tid) != nice and self.table.is_in_force:
             with suppress(ProcessLookupError):  # it has ended
@@ -59,31 +57,32 @@ class OsPriority:
             self._threads[tid] = nice
 
     def set_helpers(self, tids: Sequence[int]) -> None:
-        """Threads that serve all priorities (the sentinel, ZeroMQ's): as urgent as the most urgent, now and ever."""
+        """Give threads that serve all priorities (the sentinel, ZeroMQ's) the nice of priority 0, permanently."""
         self._helpers = tuple(tids)
         for tid in tids:
             self.set_thread(tid, 0)
 
     def set_group(self, priority: int | None) -> None:  # hot: scripts/bench call_rtt
-        """The most urgent work here, running or ready, has this priority (None: there is none): move the group's weight,
-        if this backplane has a group of its own. A write only when that is a change. Call it where the board is told.
+        """Set the weight of this backplane's own group, if any, for its most urgent running or ready work (None: no work).
+
+        Writes only if that is a change. Call it together with the update of the board.
         """
         if self._own is not None and priority is not None:
             self._own.write(self.table.weight_of(priority, version=self._own.version))
 
     def forget_thread(self, tid: int) -> None:
-        """It has ended; its number may be given to another."""
+        """A thread has ended; the kernel may reuse its id."""
         self._threads.pop(tid, None)
 
     def distrust(self) -> None:
-        """Others may have boosted us: the next `set_thread` and `set_group` are done whatever is remembered."""
+        """Another backplane may have boosted us: the next `set_thread` and `set_group` ignore the remembered values."""
         self._threads.clear()
         self.set_helpers(self._helpers)
         if self._own is not None:
             self._own.written = 0
 
     def look(self) -> int:
-        """Forget those of our threads that others have moved, and their number. 0.2 us a thread: for the sentinel."""
+        """Forget the remembered nice of threads that others have changed; returns their number. 0.2 us a thread."""
         moved = 0
         for tid, nice in list(self._threads.items()):
             now = _nice_of(tid)
@@ -96,16 +95,16 @@ class OsPriority:
         return moved
 
     def moved_to(self, cgroup: str | None) -> None:
-        """The supervisor has moved this backplane: to a group of its own, or (None) to the shared one."""
+        """The supervisor has moved this backplane to a group of its own, or (None) to the shared one."""
         self.cgroup = cgroup
         self._own = None if cgroup is None else self._group(cgroup)
 
     # -- another backplane --------------------------------------------------------------------------------------------
 
     def boost(self, pid: int, cgroup: str | None, priority: int) -> bool:
-        """Make another backplane (`Directory.Place.pid` and `.cgroup`) at least as urgent as a priority. False: refused.
+        """Make another backplane (`Place.pid` and `Place.cgroup`) at least as urgent as a priority. False: refused.
 
-        Never makes a thread of it less urgent. It stays so until that backplane sets its threads again, or `restore`.
+        Never makes one of its threads less urgent. Holds until that backplane sets its threads again, or until `restore`.
         """
         if cgroup is not None:
             group = self._group(cgroup)
@@ -119,9 +118,9 @@ class OsPriority:
         return is_done
 
     def restore(self, pid: int, cgroup: str | None, priority: int) -> bool:
-        """Take a boost back: from now on no more urgent than a priority, which is the highest that the board shows there.
+        """Undo a boost: make another backplane at most as urgent as a priority, the highest that the board shows for it.
 
-        Its main thread, which is its sentinel, is left where it is.
+        Its main thread, the sentinel, is not changed. False: refused.
         """
         if cgroup is not None:
             group = self._group(cgroup)
@@ -131,7 +130,7 @@ class OsPriority:
     # -- shown --------------------------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        """For status and statistics: what is in force, why nothing more is, and how often others were boosted."""
+        """For status and statistics: the mechanism in force, the reason if it is restricted, and counts of boosts."""
         table = self.table
         return {
             "mechanism": self.mechanism(),
@@ -144,13 +143,13 @@ class OsPriority:
         }
 
     def mechanism(self) -> str:
-        """How the others see how urgent this backplane is: "nice", "weight" or "none"."""
+        """How the kernel ranks this backplane among the others: "nice", "weight" or "none"."""
         if self.cgroup is not None:
             return "weight" if self._own is not None and self.table.wanted else "none"
         return "nice" if self.table.is_in_force else "none"
 
     def close(self) -> None:
-        """Let go of the descriptors."""
+        """Close the weight files."""
         for group in self._groups.values():
             if group is not None:
                 group.close()
@@ -170,12 +169,12 @@ class _Group:
 
     def __init__(self, fd: int, version: int) -> None:
         self._fd, self.version = fd, version
-        #: What we wrote last; 0: nothing, or it is not to be relied on.
+        #: The weight written last; 0: none, or another process may have changed it.
         self.written = 0
 
     @classmethod
     def open(cls, folder: str) -> _Group | None:
-        """None: there is none that may be written."""
+        """Open the weight file of a cgroup; None: there is no writable one."""
         for name, version in WEIGHT_FILES.items():
             with suppress(OSError):
                 return cls(os.open(Path(folder, name), os.O_RDWR | os.O_CLOEXEC), version)
@@ -186,7 +185,7 @@ class _Group:
             return True
         try:
             os.pwrite(self._fd, b"%d\n" % weight, 0)
-        except OSError:  # the group is gone, and with it those whom it concerned
+        except OSError:  # the group is gone, and its processes with it
             return False
         self.written = weight
         return True
@@ -210,15 +209,15 @@ class _Group:
 
 
 def allowed(nice: Sequence[int]) -> NiceTable:
-    """What this process may have of `[system] nice`. Also for the supervisor: its children may do what it may."""
+    """The part of `[system] nice` that this process may use. The supervisor asks for its children, which may do the same."""
     lowest = probe(min(nice)) if nice else None
     return NiceTable(nice, lowest, os.getpriority(os.PRIO_PROCESS, 0))
 
 
 def probe(lowest: int) -> int | None:
-    """The most urgent nice, `lowest` at most, that may be set and returned to; None: none may. Leaves no trace.
+    """The most urgent nice, not below `lowest`, that may be set repeatedly; None: none may. Has no lasting effect.
 
-    Tried in a thread that ends at once: a capability in a user namespace counts for nothing here, and a filter may refuse.
+    Tried in a thread that ends at once: a capability may be void in a user namespace, and a system-call filter may refuse.
     """
     found: list[int] = []
 
@@ -228,7 +227,7 @@ def probe(lowest: int) -> int | None:
             if nice <= NICE_MAX:
                 with suppress(PermissionError):
                     os.setpriority(os.PRIO_PROCESS, 0, nice)
-                    # What was lowered must be raised again.
+                    # A thread made less urgent must be able to become urgent again.
                     os.setpriority(os.PRIO_PROCESS, 0, NICE_MAX)
                     os.setpriority(os.PRIO_PROCESS, 0, nice)
                     found.append(nice)
@@ -241,7 +240,7 @@ def probe(lowest: int) -> int | None:
 
 
 def because(table: NiceTable, cgroup: str | None, has_weight: bool) -> str:
-    """Why not all that was asked for is in force; empty when it is."""
+    """Why `[system] nice` is not fully in force; empty when it is."""
     if not table.wanted:
         return ""
     if cgroup is not None and not has_weight:
@@ -262,7 +261,7 @@ def because(table: NiceTable, cgroup: str | None, has_weight: bool) -> str:
 
 def _raise_threads(pid: int, nice: int) -> bool:
     try:
-        if os.getpriority(os.PRIO_PGRP, pid) >= nice:  # nobody there is more urgent: all of them in one call
+        if os.getpriority(os.PRIO_PGRP, pid) >= nice:  # no thread there is more urgent: set all in one call
             os.setpriority(os.PRIO_PGRP, pid, nice)
         else:
             for tid in _threads(pid):
@@ -286,7 +285,7 @@ def _lower_threads(pid: int, nice: int) -> bool:
 
 
 def _nice_of(tid: int) -> int | None:
-    """None: there is no such thread (any more)."""
+    """The OS nice of a thread; None: it does not exist (any more)."""
     try:
         return os.getpriority(os.PRIO_PROCESS, tid)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
-"""Parking: actions that wait for something which is neither a reply nor the clock, in the wait queue like any other (law 6).
+"""Parking: actions that wait for neither a reply nor a time, such as a lock, in the wait queue like any other (law 6).
 
-A `ParkableAction` returns WAITING from `run`, and whoever has what it waits for calls `resume`, from any thread, perhaps
-before the worker has put the action aside: then it is not put aside at all. While it waits, those that it waits for inherit its
-priority (law 10). What has a stack to come back to waits in its thread; for inheritance it is all the same.
+A `ParkableAction` returns WAITING from `run`, and the holder of the awaited resource calls `resume`, from any thread. If that
+comes before the worker has parked the action, it is not parked at all. While it waits, the actions that it waits for inherit
+its priority (law 10). An action with a stack to return to blocks its thread instead; inheritance treats both alike.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 class Parking:
-    """Part of the engine: whoever holds the lead owns it."""
+    """Parked and blocked actions. Part of the engine: used under the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        #: What waits, by identity: an action may compare equal to others.
+        #: The parked actions, by identity: an action may compare equal to others.
         self.parked: dict[int, ParkableAction] = {}
-        #: Actions that wait in their threads now, and the most there ever were: as many threads are spare.
+        #: Actions that block their threads now, and the highest number so far: that many spare threads are kept.
         self._blocked_count = self.spares = 0
-        #: For what these wait, and others that run and wait in their threads, by identity, as far as they say.
+        #: Why a blocked action waits, by its identity, where a reason was given.
         self.blocked_by: dict[int, str] = {}
-        #: Sees to it that there are that many.
+        #: Called when `spares` has grown: starts the spare threads.
         self.on_spares: Callable[[], None] | None = None
 
     def begins_to_wait(self, action: Action, now_ns: int) -> None:
-        """`action` has returned WAITING, and its object is in the wait queue."""
+        """`action` has returned WAITING and its object is in the wait queue: park it, or send its call."""
         if isinstance(action, ParkableAction):
             self._park(action, now_ns)
         else:
@@ -53,17 +53,17 @@ class Parking:
             action.throttle.may_be_refused(action.priority)
         asked = action.priority
         engine.inheritance.awaits(action)
-        if action.priority != asked:  # something more urgent has queued behind it
+        if action.priority != asked:  # more urgent work has queued behind it
             action.boosted()
         self.hurry(action, now_ns)
 
     def resume(self, action: ParkableAction, now_ns: int) -> None:
-        """What it waited for has come.
+        """The wait of `action` is over: queue it in front.
 
-        A regular worker between two actions takes it next, or leaves something that others were woken for: nobody is woken.
+        Wakes no worker if it is the only ready action and the calling regular worker is between two actions: that one takes it.
         """
         engine = self._engine
-        if self.parked.pop(id(action), None) is None:  # it is still on its way there, or was taken back
+        if self.parked.pop(id(action), None) is None:  # it is about to be parked, or was cancelled
             action.is_resumed = True
             return
         engine.inheritance.goes_on(action)
@@ -75,12 +75,12 @@ class Parking:
             engine.watch.notify()
 
     def hurry(self, action: ParkableAction, now_ns: int) -> None:
-        """Whoever stands in its way inherits its priority: it waits from now on, or for somebody else."""
+        """The actions that `action` now waits for inherit its priority."""
         for each in action.waits_for():
             self._engine.inheritance.boost(each, action.priority, now_ns)
 
     def take_back(self, action: ParkableAction, error: BackplaneError, now_ns: int) -> bool:
-        """End what waits and has not begun; False: it does not wait, or something of it is done."""
+        """End a parked action that has not begun. False: it is not parked, or a part of it is done."""
         engine = self._engine
         if action.has_begun or self.parked.pop(id(action), None) is None:
             return False
@@ -92,10 +92,10 @@ class Parking:
         engine.inheritance.settle(in_its_way, now_ns)
         return True
 
-    # -- blocking waiters: to the scheduler they run ------------------------------------------------------------------
+    # -- blocking waiters: the scheduler still counts them as running -------------------------------------------------
 
     def begins_to_block(self, action: Action, now_ns: int, what: str = "") -> None:
-        """`action` is about to wait in its thread; what else that one would have done is somebody else's."""
+        """`action` is about to block its thread, whose other duties pass to other workers. `what`: the reason, for `why`."""
         engine = self._engine
         if what:
             self.blocked_by[id(action)] = what
@@ -117,7 +117,7 @@ class Parking:
         engine.nudge()
 
     def blocks_no_more(self, action: Action) -> None:
-        """It goes on."""
+        """The blocking wait of `action` has ended."""
         self.blocked_by.pop(id(action), None)
         engine, worker = self._engine, current.worker
         if worker is not None and worker.engine is engine:
@@ -128,7 +128,7 @@ class Parking:
         self._blocked_count -= 1
 
     def _spare(self) -> None:
-        """An action waits in its thread: a spare one does what that one would have done, or nobody might be left to do it."""
+        """Count one more blocked thread, and request a spare one in its place, or no worker might be left."""
         self._blocked_count += 1
         if self._blocked_count > self.spares:
             self.spares = self._blocked_count

@@ -1,4 +1,4 @@
-"""Pausing: `pause` for users. Apart from coroutines.py, which is compiled: that would refuse an argument in mypyc's words."""
+"""Pausing: `pause` for users. Apart from coroutines.py, which is compiled: mypyc words its errors for bad arguments itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .coroutines import Pause
 
 
 def pause(seconds: float) -> Awaitable[None]:
-    """`await pause(0.1)`: let `seconds` pass without holding a worker. Raises TypeError or ValueError for what is no time."""
+    """`await pause(0.1)`: let `seconds` pass without holding a worker. Raises TypeError if not a number, ValueError below 0."""
     if not is_number(seconds):
         raise TypeError(f"pause({seconds!r}): expected a number of seconds, 0 or more")
     if not seconds >= 0:

@@ -1,11 +1,10 @@
-"""Presence: what this backplane has to do, shown on the board; and what anybody has to do, asked for by who could wait.
+"""Presence: publishes this backplane's highest priority on the board and to the kernel; finds more urgent work elsewhere.
 
-Written under the lead whenever a worker has chosen, so that the row of the board is never older than one choice. Keeps the
-part of law 10 that crosses processes. The kernel is told the same: while there is work, every busy worker has the nice of
-the highest priority that runs or is ready here, because they share one GIL, and whoever holds it stands in the way of the
-most urgent. An idle worker, which is to hear what comes next, is as urgent as anything. A backplane that calls another
-which is busy with less urgent work lends it its priority, because that one may not get a CPU to hear of it (TRAPS 24:
-558 ms without). The loan ends when the call has come, or by itself.
+Keeps the part of law 10 that crosses processes. Written under the lead at each choice of a worker, so the board's row is
+never older than one choice. While there is work, each busy worker has the nice of the highest priority that runs or is ready
+here: they share one GIL, and its holder delays the most urgent work. An idle worker has the nice of priority 0, because it
+receives the next message. A call to a backplane that is busy with less urgent work lends it the call's priority: else the
+callee may get no CPU to receive the call (TRAPS 24: 558 ms without). The loan ends when the call arrives, or expires.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class Presence:
-    """Part of the engine: whoever holds the lead owns it; `has_work_above` is for running actions, without the lead."""
+    """Part of the engine: used under the lead, except `has_work_above`, which running actions call without it."""
 
     def __init__(self, engine: Engine, slot: OwnSlot | None, os_priority: OsPriority | None) -> None:
         self._engine = engine
         self._slot = slot
         self._os = os_priority
-        self._felt: int | None = None  # the priority that all busy workers have been given
+        self._felt: int | None = None  # the priority whose nice all busy workers have
 
     def show(self, worker: Worker) -> None:  # hot: scripts/bench call_rtt
-        """Show the highest priority among what is ready and what runs, now that `worker` has chosen."""
+        """Publish the highest priority among ready and running actions, now that `worker` has chosen."""
         slot = self._slot
         if slot is None:
             return
@@ -44,7 +43,7 @@ class Presence:
             if action is not None and not each.is_blocked:
                 if highest is None or action.priority < highest:
                     highest = action.priority
-                # What has queued behind it, for the same object, waits for nothing else.
+                # Actions queued behind it, for the same object, wait for nothing else.
                 object: Schedulable = action.object
                 if object._head is not None and object._priority < highest:
                     highest = object._priority
@@ -65,11 +64,11 @@ class Presence:
 
     @property
     def moves_threads(self) -> bool:
-        """Whether the kernel is told of each change, so that none may be left out."""
+        """Whether each change sets the nice of threads, so that no call of `show` may be skipped."""
         return self._os is not None and self._os.mechanism() != "none"
 
     def lend(self, place: Place, priority: int, now_ns: int) -> None:
-        """A call of this priority goes to another backplane: see to it that it gets a CPU to hear of it."""
+        """Lend the priority of an outgoing call to its callee, so that the callee gets a CPU to receive it."""
         slot, os = self._slot, self._os
         if slot is None or os is None or place.slot < 0 or not slot.is_busy_below(place.slot, priority):
             return
@@ -77,15 +76,15 @@ class Presence:
         os.boost(place.pid, place.cgroup, priority)
 
     def left(self, worker: Worker) -> None:
-        """A worker has ended."""
+        """A worker has ended: its thread id may be reused."""
         if self._os is not None:
             self._os.forget_thread(worker.tid)
 
     def has_work_above(self, worker: Worker) -> bool:  # hot: scripts/bench requests
-        """Whether work of higher priority than what `worker` runs is present, here or in any backplane. For that action.
+        """Whether any backplane has work of higher priority than the action of `worker`. Called by that action.
 
-        Nobody looks after the link while the only worker runs, so this does, now and then; and an action that asks often
-        enough, and goes on only when it is told that it may, needs nobody else to.
+        No thread polls the link while the only worker runs, so this does, at most every `DRAIN_INTERVAL_NS`. An action that
+        calls this often, and goes on only after False, needs no relief worker beside it.
         """
         action = worker.action
         if action is None:
@@ -100,7 +99,7 @@ class Presence:
                 engine.drain_if_due(now_ns)
             finally:
                 engine.lead.release()
-        # Read without the lead: an entry left behind by a raised object may say yes too often, never no.
+        # Read without the lead: a stale entry of an object whose priority rose may give a false yes, never a false no.
         if engine.scheduler.ready.has_above(priority):
             return True
         worker.has_looked(now_ns)
@@ -113,6 +112,6 @@ class Presence:
         if loan is not None and (highest is None or loan < highest):
             return loan
         slot.repay()  # the call has come, or never will
-        os.distrust()  # our threads have been moved: from here on each is set again
+        os.distrust()  # the lender has changed the nice of our threads: each must be set again
         self._felt = None
         return highest

@@ -1,8 +1,8 @@
-"""Progress: what waits for nothing but a worker, and when a worker last began or ended something.
+"""Progress: the number of ready objects, and when a worker last began or ended an action.
 
-The two together tell a backplane that is wedged from one that works, waits or has nothing to do; the supervisor judges
-(supervisor/direction/health.py). The sentinel looks at each heartbeat, without the lead but for a glance at the link: what
-it reads are single references and integers of others, and a look too early or too late does no harm. So the hot path counts
+The two together tell a wedged backplane from one that works, waits or is idle; the supervisor judges
+(supervisor/direction/health.py). The sentinel reads them at each heartbeat, without the lead except for a check of the link.
+It reads single references and integers that other threads write; a slightly stale value does no harm. So the hot path pays
 nothing for this.
 """
 
@@ -21,20 +21,19 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Compared from look to look."""
+    """Detects progress by comparing the counters of consecutive heartbeats."""
 
     def __init__(self, now_ns: int) -> None:
         self._before: tuple[int, ...] = ()
         self._since_ns = now_ns
 
     def look(self, engine: Engine, now_ns: int) -> tuple[int, int]:
-        """What is ready, and since when no worker has begun or ended anything.
+        """The number of ready objects, and the time since when no worker has begun or ended an action.
 
-        A worker that runs what was declared to take long (`is_long`) is as good as one that ends things: whoever waits behind
-        it was told so.
+        An action declared to take long (`is_long`) counts as progress: its waiting callers know by the declaration.
         """
         workers = list(engine.watch.workers)
-        # A step of a coroutine is a beginning, too: it gives way to others, so the scheduler does its work.
+        # A step of a coroutine counts as a beginning: the coroutine yields between steps, so the scheduler works.
         now = (engine.statistics.actions_count, *[worker.started_ns for worker in engine.watch.team])
         if now != self._before or any(is_long(worker.action) for worker in workers):
             self._before, self._since_ns = now, now_ns
@@ -42,10 +41,10 @@ class Progress:
 
 
 def ready_count(scheduler: Scheduler, workers: Sequence[Worker]) -> int:
-    """Objects that may run now, and, while no worker is free, what has queued behind the very actions that run.
+    """Objects that may run now; while no worker is free, also the actions queued behind running ones.
 
-    With a worker free, the latter wait for their object alone, which may take its time: everybody else is served.
-    Relief workers are not asked: they take only what is more urgent. Nothing is ready while the CPU budget is spent (law 5).
+    While a worker is free, those wait only for their object, which may take long, and all other work is served. Relief
+    workers do not count: they take only more urgent work. No object is ready while the CPU budget is spent (law 5).
     """
     count = scheduler.ready.count if scheduler.has_work() else 0
     actions = [worker.action for worker in workers if worker.started_ns]
@@ -57,7 +56,7 @@ def ready_count(scheduler: Scheduler, workers: Sequence[Worker]) -> int:
 
 
 def _has_unseen(engine: Engine) -> bool:
-    """Whether something has come that nobody takes in, because every worker runs and there is no relief (`preempt`)."""
+    """Whether input waits at the link unread, because every worker runs and there is no relief (`preempt = false`)."""
     watch = engine.watch
     if watch.poller is not None or not all(worker.started_ns for worker in watch.team if not worker.is_relief):
         return False
@@ -66,7 +65,7 @@ def _has_unseen(engine: Engine) -> bool:
 
 
 def is_long(action: Action | None) -> bool:
-    """Whether it was declared to take as long as it likes."""
+    """Whether the action was declared to run without a limit of time; False for None."""
     if isinstance(action, MethodAction):
         return action.spec is not None and action.spec.mark.is_long
     return action is not None and action.is_long

@@ -1,8 +1,8 @@
-"""Publishing: one message to every subscriber of a topic: objects here, other backplanes, clients that asked.
+"""Publishing: sends each message to every subscriber of its topic: objects here, other backplanes, subscribed clients.
 
-Objects subscribe by declaration, so other backplanes are found in the directory; clients subscribe while running
-(`backplane.NAME.subscribe`). Each subscriber's messages are numbered a topic, so that it sees what it lost. A subscriber
-that does not keep up loses messages, never the publisher its pace; each loss is counted here and seen there as a gap.
+Objects subscribe by declaration, so other backplanes are found in the directory. Clients subscribe at run time
+(`backplane.NAME.subscribe`). Messages are numbered per subscriber and topic, so that a subscriber detects losses. A slow
+subscriber loses messages and never slows the publisher; each loss is counted here and appears there as a gap.
 """
 
 from __future__ import annotations
@@ -23,52 +23,52 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 
-#: Topics that one client may have asked this backplane for, about 300 bytes each: a mistake in a loop must not fill us.
+#: Subscriptions of one client at this backplane, about 300 bytes each: a loop by mistake must not exhaust memory.
 PATTERNS_MAX = 1_000
 
 
-#: After so many new subscribers it is looked for those that have died: where nothing is published on their topics, nothing
-#: else tells of them. A look costs 4 us each.
+#: After so many new subscribers all of them are probed. Nothing else detects a dead subscriber while its topics have no
+#: messages. A probe costs 4 us.
 SUBSCRIBERS_SWEEP: Final = 256
 
 
 class _Line:
-    """The messages of one topic to one subscriber."""
+    """The sequence number of one topic's messages to one subscriber."""
 
     __slots__ = ("number", "peer")
 
     def __init__(self, peer: bytes) -> None:
         self.peer = peer
-        #: Of the last one.
+        #: Number of the last message sent, from 1.
         self.number = 0
 
 
 class Publishing:
-    """Who hears what this backplane publishes. Part of the engine: whoever holds the lead owns it."""
+    """The subscribers of this backplane's messages. Part of the engine: used under the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._clients: TopicTable[bytes] = TopicTable()
         self._backplanes: TopicTable[str] = TopicTable()
         self._patterns: dict[bytes, set[str]] = {}
-        #: By subscriber and topic, the latest put together last; as many as a subscriber keeps.
+        #: By subscriber and topic, the most recently looked up last; at most `PAIRS_MAX`, as many as a subscriber keeps.
         self._lines: dict[tuple[bytes, str], _Line] = {}
-        #: What was put together for a topic: its lines, and how many who hear it are down. Until anything about them changes.
+        #: Cache by topic: its lines, and how many of its subscribers are down. Cleared when any subscriber changes.
         self._known: dict[str, tuple[list[_Line], int]] = {}
         self._subscribed_count = 0
-        #: Topics that are recorded here.
+        #: The logs of the topics recorded here, by topic.
         self.records: dict[str, MessageLog] = {}
-        #: Messages that a subscriber did not get, because it does not read or is down.
+        #: Messages lost to subscribers that do not read or are down, counted once for each subscriber.
         self.lost_count = 0
 
     def publish(self, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
-        """Record it, where its topic is recorded, and tell all. Raises `InvalidArgument` for a body that cannot travel."""
+        """Record a message, if its topic is recorded, and send it to all subscribers. Raises `InvalidArgument` as `tell`."""
         if self.records and topic in self.records:
             self.records[topic].append(self._engine.encoder.body(body), now_ns)
         self.tell(topic, body, trace, now_ns)
 
     def tell(self, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
-        """Tell all. Raises `InvalidArgument` for a body that cannot travel."""
+        """Send a message to all subscribers, unrecorded. Raises `InvalidArgument` for a body that cannot be packed."""
         engine = self._engine
         envelope = message(0, topic, body, trace=trace)
         if engine.registry.hearers(topic):
@@ -78,9 +78,9 @@ class Publishing:
         self._send(lines, engine.encoder.rest(envelope))
 
     def pass_on(self, envelope: Envelope, lost: int) -> None:
-        """What another node has published, and how many before it are lost: to the clients that hear it.
+        """Send a message of another node to the subscribed clients. `lost`: number of messages lost before it.
 
-        Objects get it from the node's endpoint, in whatever backplane they are.
+        Objects in all backplanes get the message from the node's endpoint instead.
         """
         topic = envelope.route or ""
         lines = [self._line(peer, topic) for peer in self._clients.matching(topic)]
@@ -88,11 +88,11 @@ class Publishing:
             self._send(lines, self._engine.encoder.rest(envelope), lost)
 
     def patterns(self) -> frozenset[str]:
-        """All that clients have asked for."""
+        """The patterns of all subscribed clients."""
         return frozenset(pattern for patterns in self._patterns.values() for pattern in patterns)
 
     def subscribe(self, peer: bytes, pattern: str) -> None:
-        """A client wants to hear `pattern`. Raises `FailedPrecondition` at the bound."""
+        """Subscribe a client to `pattern`. Raises `FailedPrecondition` at `PATTERNS_MAX`."""
         if peer not in self._patterns:
             self._subscribed_count += 1
             if self._subscribed_count % SUBSCRIBERS_SWEEP == 0:
@@ -107,7 +107,7 @@ class Publishing:
         self._clients.add(pattern, peer)
 
     def unsubscribe(self, peer: bytes, pattern: str) -> None:
-        """A client has heard enough."""
+        """End a client's subscription to `pattern`, if it has one."""
         patterns = self._patterns.get(peer, set())
         patterns.discard(pattern)
         if not patterns:
@@ -118,7 +118,7 @@ class Publishing:
             del self._lines[pair]
 
     def forget(self, peer: bytes) -> None:
-        """A peer has gone."""
+        """Drop all subscriptions and sequence numbers of a peer that is gone."""
         self._known.clear()
         for pattern in self._patterns.pop(peer, ()):
             self._clients.remove(pattern, peer)
@@ -126,7 +126,7 @@ class Publishing:
             del self._lines[pair]
 
     def update(self, directory: Directory) -> None:
-        """A new version of the map."""
+        """Take the subscriptions of other backplanes from a new directory."""
         self._known.clear()
         self._backplanes = TopicTable()
         for pattern, names in directory.topics.items():
@@ -135,7 +135,7 @@ class Publishing:
                     self._backplanes.add(pattern, name)
 
     def _send(self, lines: list[_Line], rest: bytes, lost: int = 0) -> None:  # hot: scripts/bench pubsub
-        packed, packed_number = b"", 0  # most subscribers have heard as much as the others
+        packed, packed_number = b"", 0  # most subscribers have the same number: pack it once
         for line in lines:
             line.number += 1 + lost
             if line.number != packed_number:

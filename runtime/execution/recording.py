@@ -1,7 +1,7 @@
-"""Recording: what of this backplane is recorded, and the thread that makes, seals and removes the files for it.
+"""Recording: sets up the recorders of this backplane, and the thread that makes, seals and removes their files.
 
-Actions as they end (observation/recorder.py), messages of recorded topics as they are published (message_log.py). What was
-written is in the kernel's memory: it survives kill -9 of this process; a power cut takes the last seconds.
+Actions are recorded as they end (observation/recorder.py), messages of recorded topics as they are published (message_log.py).
+Records are in the kernel's memory: they survive kill -9 of this process; a power cut loses the last seconds.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from .clock import Clock
 from .engine import Engine
 from .segment_files import SegmentFiles
 
-#: How often is looked for what is too old; what fills a segment wakes the thread itself.
+#: Interval of the search for old segments. A full segment wakes the thread at once.
 LOOK_S = 5.0
-#: How long the lead is waited for, at most once a look.
+#: How long the recording thread waits for the lead, at most once for each file set and interval.
 LEAD_TIMEOUT_S = 0.1
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class Recording:
-    """Of one backplane."""
+    """The recorders and the recording thread of one backplane."""
 
     def __init__(self, config: ProcessConfig, engine: Engine, clock: Clock, unix_offset_ns: Callable[[], int]) -> None:
-        """`unix_offset_ns`: makes Unix time of the clock's. Raises OSError where the folders cannot be looked into."""
+        """`unix_offset_ns`: add it to the clock's time to get Unix time. Raises OSError if a folder cannot be read."""
         self._config, self._engine, self._clock, self._unix_offset_ns = config, engine, clock, unix_offset_ns
         self._is_due = threading.Event()
         self._is_closed = False
         self._written: list[tuple[Recorder | MessageLog | Beside, SegmentFiles]] = []
-        #: What others do for this backplane, by their name; under the lock.
+        #: Recorders of external work, by name; guarded by `_lock`.
         self._besides: dict[str, Beside] = {}
         self._lock = threading.Lock()
         run_dir = Path(config.run_dir)
         if config.record is not None:
             folder = segments.actions_folder(run_dir, config.backplane)
             files = self._files(folder, "actions", segments.ACTIONS_SUFFIX, config.record)
-            # Counted on from anywhere in 61 bits: of a thousand generations with a thousand million actions each, two share a
-            # span in one of two thousand systems; and none has a digit more than a traceparent holds.
+            # Spans count up from a random number of 61 bits. Of a thousand generations with a thousand million actions each,
+            # two share a span in one of two thousand systems; and no span has more digits than a traceparent holds.
             engine.endings.recorder = Recorder(files, secrets.randbits(61))
             engine.endings.beside = self._beside
-            files.prepare()  # every backplane has actions; on a topic it may never publish
+            files.prepare()  # every backplane has actions, but it may never publish on a topic
             self._written.append((engine.endings.recorder, files))
         for topic, policy in config.recorded_topics.items():
             folder = segments.messages_folder(run_dir, config.backplane, topic)
@@ -65,28 +65,28 @@ class Recording:
         self._thread = threading.Thread(target=self._tend, name="recording", daemon=True)
 
     def start(self) -> None:
-        """From now on files are made before they are needed."""
+        """Start the thread that makes files before they are needed, seals them, and removes old ones."""
         self._thread.start()
 
     def changed(self, settings: LiveSettings) -> None:
-        """The backplane's limits are others now: what follows is written under a header that says so."""
+        """The backplane's limits have changed: continue in segments whose headers contain the new ones."""
         self._follow(msgspec.to_builtins(settings))
 
     def limit_is_kept_by(self, keeper: str) -> None:
-        """Who holds the CPU limit: a simulation that had to guess took a run that the kernel stretched for one that waits."""
+        """Record the keeper of the CPU limit: without it a simulation took a run stretched by the kernel for a waiting one."""
         self._follow({"cpu_limit_by": keeper})
 
     def _follow(self, given: dict[str, Any]) -> None:
         for writer, files in self._written:
             if isinstance(writer, Beside):
-                continue  # what this backplane may do is no limit of others
+                continue  # the limits of this backplane do not bind external systems
             limits = files.header.limits | given
             if limits != files.header.limits:
                 files.header = replace(files.header, limits=limits)
                 writer.turn()
 
     def close(self) -> None:
-        """Seal what there is. Whoever calls has the lead, or is alone."""
+        """Stop recording and seal all segments. Call it under the lead, or from the only thread."""
         self._engine.endings.recorder = self._engine.endings.beside = None
         self._engine.publishing.records = {}
         self._is_closed = True
@@ -98,7 +98,7 @@ class Recording:
             files.close()
 
     def figures(self) -> dict[str, Any]:
-        """For `status --stats`: what was recorded, what was lost, and why."""
+        """For `status --stats`: the numbers of recorded and lost records, and the problem if there is one."""
         return {
             _name_of(files, self._config.backplane): {
                 "recorded": writer.count,
@@ -109,7 +109,7 @@ class Recording:
         }
 
     def _beside(self, name: str) -> Beside:
-        """The same one each time: a component that comes up again goes on in its segments. Any thread."""
+        """Always the same recorder for a name, so that a restarted component continues its segments. From any thread."""
         with self._lock:
             if name not in self._besides:
                 config = self._config
@@ -168,10 +168,10 @@ class Recording:
             self._is_due.clear()
 
     def _turn(self, writer: Recorder | MessageLog | Beside, files: SegmentFiles) -> None:
-        """Close what has become old, also where nothing is recorded any more."""
+        """Close an old segment, even if no further record comes."""
         files.prepare()
-        files.tend()  # whoever records next does not wait for a file
-        if self._engine.lead.acquire(timeout=LEAD_TIMEOUT_S):  # whoever closes us has it, and waits for this thread
+        files.tend()  # makes the next file now, so that the next record does not wait for it
+        if self._engine.lead.acquire(timeout=LEAD_TIMEOUT_S):  # with a timeout: `close` holds the lead and joins this thread
             try:
                 if not self._is_closed:
                     writer.turn()
@@ -180,7 +180,7 @@ class Recording:
 
 
 def _name_of(files: SegmentFiles, backplane: str) -> str:
-    """For people: a topic, the backplane's actions, or those of others beside it."""
+    """The name shown for a file set: the topic, "actions", or BACKPLANE.NAME for external work."""
     if files.topic is not None:
         return files.topic
     return "actions" if files.header.backplane == backplane else files.header.backplane

@@ -1,7 +1,7 @@
-"""Reports: what goes wrong, said once and counted always.
+"""Reports: rate-limited log lines about failures, slow actions, malformed frames, and refusals without a waiting caller.
 
-Failures, slow actions, malformed frames and refusals that no caller hears of. A system in trouble must not be drowned by
-its own reports, so each subject is said once an interval, with how many were left out (observation/rate_limit.py).
+A system in trouble must not be drowned by its own reports. So each subject is logged once an interval, with the number left
+out since (observation/rate_limit.py).
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class Reports:
-    """Part of the engine: whoever holds the lead owns it."""
+    """Logs and counts problems. Part of the engine: used under the lead."""
 
     def __init__(self, slow_action_ns: int) -> None:
         self.slow_actions = SlowActions(slow_action_ns)
         self.malformed_count = 0
         self._limit = RateLimit()
-        # Slow ones that have been reported and still run; by identity, for a user's action may be unhashable.
+        # Slow actions that have been reported and still run; by identity, for a user's action may be unhashable.
         self._noticed: set[int] = set()
 
     def failed(self, action: Action, error: BaseException, now_ns: int) -> None:
-        """An operation let an error out that is not its caller's to handle."""
+        """An operation raised an error that its caller is not to handle: log it with its traceback."""
         left_out = self._limit.admit(f"failure {action.name}", now_ns)
         if left_out is not None:
             more = f" ({left_out} more since the last report)" if left_out else ""
             problem = text_of(error)
             trace = error.trace if isinstance(error, BackplaneError) else None
-            behind = f"; behind it:\n{trace}" if trace else ""  # a request's, or what a callee in debug has told
+            behind = f"; behind it:\n{trace}" if trace else ""  # a request's, or the traceback that a callee sends in debug
             words = (action.name, action.object.name, problem, more, behind)
             log.error("%s on %s failed: %s%s%s", *words, exc_info=error, extra=of_action(action))
 
     def runs_slowly(self, action: Action, run_ns: int, now_ns: int, frame: FrameType | None) -> None:
-        """An action has been running longer than `slow_action`; `frame`: where it is."""
+        """A running action has exceeded `slow_action`; `frame`: its current stack."""
         self._noticed.add(id(action))
         self._say_slow(action, run_ns, now_ns, frame, is_running=True)
 
     def was_slow(self, action: Action, run_ns: int, now_ns: int) -> None:
-        """It has ended; its stack was shown if it was seen running."""
+        """A slow action has ended: count it, and report it unless it was reported while it ran."""
         self.slow_actions.count += 1
         if id(action) in self._noticed:
             self._noticed.discard(id(action))
@@ -54,17 +54,17 @@ class Reports:
             self._say_slow(action, run_ns, now_ns, None, is_running=False)
 
     def is_noticed(self, action: Action) -> bool:
-        """Whether `runs_slowly` has been said of it."""
+        """Whether `runs_slowly` has reported this action."""
         return id(action) in self._noticed
 
     def malformed(self, peer: bytes, error: Exception, now_ns: int) -> None:
-        """A peer has sent what is no frame of ours."""
+        """A peer has sent a malformed frame: count and log it."""
         self.malformed_count += 1
         if self._limit.admit(f"malformed {peer!r}", now_ns) is not None:
             log.warning("malformed frame from peer %r dropped: %s", peer, error)
 
     def refused(self, subject: str, problem: str, now_ns: int) -> None:
-        """Something that nobody waits for was refused: a cast, a topic's message."""
+        """A cast or a topic's message was refused: log it, since no caller waits for an error."""
         left_out = self._limit.admit(subject, now_ns)
         if left_out is not None:
             more = f" ({left_out} more since the last report)" if left_out else ""

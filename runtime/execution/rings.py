@@ -1,12 +1,11 @@
-"""Rings: calls that would wait for themselves, over other calls. Whoever closes one is refused, with the ring spelled out.
+"""Rings: deadlock detection among calls. The call that closes a ring is refused, and the error names the whole ring.
 
-There are two kinds. A call comes back to an object that waits in its own chain, which travels with it: its `chain` tells. Or
-two chains cross: each waits behind the object of the other, and neither names the other. So a call of an object that queues
-behind an awaiting one starts a search for itself: along what that one awaits, here or in other backplanes (a BOOST with a
-`chain`), up to work that can go on. The newest call of a ring finds it, because all others were waiting when it was queued.
-The searches of older ones stop at it, so one call of a ring is refused, and not each. Cost: a small envelope for each backplane
-on the way, only for calls of objects that queue behind awaiting ones. Not followed: locks, digesters, blocking calls,
-nodes, and calls that wait for the work of another under its idempotency key.
+Two kinds: a call returns to an object that waits in its own chain, visible in the call's `chain`; or two chains cross, each
+waiting behind the other's object, and neither names the other. So a call that an object makes and that queues behind an
+awaiting action starts a search for itself: along the awaited calls, here or in other backplanes (a BOOST with a `chain`), up
+to work that can go on. The newest call of a ring finds it, because all others were waiting when it was queued. Searches of
+older calls stop there, so only one call is refused. Cost: a small envelope for each backplane on the way, only for such
+calls. Not followed: locks, digesters, blocking calls, other nodes, and calls that wait for another's idempotency key.
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ from .method_action import MethodAction
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: Steps that a search goes. One that has come into a ring which does not contain its own call would go round for ever; and no
-#: chain of calls that people have written has been seen to have more than a dozen.
+#: Steps of a search. In a ring that does not contain its own call it would go round for ever. No chain of calls written by
+#: people has been seen to have more than a dozen steps.
 STEPS_MAX: Final = 64
 
-#: [object, route] of each action that waits for the next, the call that began the search first.
+#: [object, route] of each action that waits for the next; the call that began the search comes first.
 Path = Sequence[Sequence[str]]
 
 
 class Rings:
-    """Part of the engine: whoever holds the lead owns it."""
+    """Searches for rings of calls. Part of the engine: used under the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def queued(self, action: Action) -> None:  # hot: scripts/bench call_pipelined
-        """A call of an object has been queued. Breaks the ring if what it waits for waits for it."""
+        """A call made by an object has been queued: search for a ring that it closes, and break it."""
         if not action.continues and self._engine.inheritance.awaiting(action.object):
-            # Not that of the look which took it in: among those of a ring it must be after all that were queued before.
+            # Not the time of the drain that received it: it must be later than that of every call queued before.
             action.posted_ns = self._engine.clock.now_ns()
             self._follow(action, [], action.posted_ns)
 
     def heard(self, peer: bytes, envelope: Envelope) -> None:
-        """Others of the backplane that `peer` is wait for one of its calls: whether that waits for the first of them."""
+        """Continue a search of the backplane `peer`, which has followed its waiting actions to a call that it made here."""
         action, path = self._engine.intake.accepted.get((peer, envelope.id)), envelope.chain
         if action is None or not path:
             return
@@ -58,7 +57,7 @@ class Rings:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _follow(self, action: Action, path: Path, since: int) -> None:
-        """Go on to what `action` waits for, and what that waits for. `path`: those that wait for `action`, if any."""
+        """Search along the actions that `action` waits for, directly or not. `path`: the actions that wait for `action`."""
         engine = self._engine
         pending = [(action, path)]
         while pending:
@@ -76,20 +75,20 @@ class Rings:
                 pending += [(waiting, way) for waiting in engine.inheritance.awaiting(each.object)]
 
     def _awaited(self, action: MethodAction, request: CallRequest, way: Path, since: int) -> Action | None:
-        """The action that does what `action` awaits, if it is here; another backplane is asked to follow it there."""
+        """The callee of `action`, if it is here; another backplane is asked to continue the search, and the result is None."""
         engine, id = self._engine, action.awaiting_id
         peer = engine.outgoing.calls.peer_of(id)
         if peer is None or engine.outgoing.is_nobody(peer):
-            return None  # it has not been made, or is to be made again: then it is the newest
+            return None  # the call is yet to be sent, or sent again: then it will be the newest
         if peer is LOCAL:
             return engine.intake.accepted.get((LOCAL, id))
         priority = engine.inheritance.call_priority(action, request.spec.priority)
-        # A peer that does not read is not asked: then the ring ends with the first deadline in it.
+        # A peer that does not read gets no envelope: then the ring ends with the first deadline in it.
         engine.say(peer, search(id, priority, since, way), engine.clock.now_ns())
         return None
 
     def _break(self, action: Action, way: Path) -> None:
-        """Refuse the call that has closed a ring; a reentrant one runs in the middle of what its object awaits."""
+        """Refuse the call that has closed a ring; a reentrant one runs at once, although its object awaits a reply."""
         engine, now_ns = self._engine, self._engine.clock.now_ns()
         is_reentrant = isinstance(action, MethodAction) and action.spec is not None and action.spec.mark.reentrant
         if is_reentrant and action.object._waits and engine.scheduler.withdraw(action):
@@ -106,9 +105,9 @@ class Rings:
 
 
 def check_return(action: Action, chain: Path, *, is_reentrant: bool, key: str | None = None) -> bool:
-    """Whether a call has come back to an object that waits in its own chain, and may run there all the same.
+    """Whether a call has returned to an object that waits in its own chain, and may run there because it is reentrant.
 
-    Raises `FailedPrecondition` where it may not. `key`: its idempotency key, if `action` is the work of an earlier call.
+    Raises `FailedPrecondition` if it may not. `key`: its idempotency key, if `action` is the work of an earlier call.
     """
     name = action.object.name
     for index, (waiting, _) in enumerate(chain):
@@ -126,7 +125,7 @@ def check_return(action: Action, chain: Path, *, is_reentrant: bool, key: str | 
 
 
 def _is_first(action: Action, way: Path, since: int) -> bool:
-    """Whether this is the call that began the search."""
+    """Whether `action` is the call that began the search, and has not run yet."""
     object, route = way[0]
     return action.posted_ns == since and not action.started_ns and (action.object.name, action.name) == (object, route)
 

@@ -1,9 +1,9 @@
 """SegmentFiles: makes, seals and removes the files that a recorder writes (observation/segments.py): one folder, one writer.
 
-A file is allocated whole before it is used, so that a full disk is an error here and not the end of the process, and mapped
-with its pages in place, so that the hot path meets no fault: 2 to 5 ms that nobody waits for, since the next file is made
-(recording.py) while the second half of this one is written; only when that has not kept up is it made where it is needed.
-Retention: what is older than `age`, or beyond `size` in all, goes, the oldest first; never what is being written.
+A file is fully allocated before use, so that a full disk is an error here and does not kill the process. It is mapped with its
+pages in place, so that the hot path meets no page fault. That takes 2 to 5 ms, but the recording thread makes the next file
+while the second half of this one is written; only if it falls behind does the writer wait.
+Retention removes files older than `age`, or beyond `size` in total, the oldest first; never the current one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..observation.recorder import Room
 from ..observation.segments import SEAL_OFFSET, SegmentHeader
 from ..process_config import RecordPolicy
 
-#: A segment that is not full is followed by the next after this, so that what is in it can be compacted, and removed by age.
+#: A segment is closed after this even if it is not full, so that it can be compacted, and removed by age.
 TURN_NS = 600 * 1_000_000_000
-#: After a file could not be made it is not tried again for so long: each attempt is a system call or two, in the hot path.
+#: Wait after a failure to make a file: each attempt costs a system call or two, in the hot path.
 RETRY_NS = 1_000_000_000
 _PREPARED = "next.tmp"
-#: Of what is looked through at a time for where a killed process has stopped.
+#: Bytes read at a time to find the end of a killed process's last record.
 _LOOK_BYTES = 1 << 20
 _SEAL = struct.Struct("<q")
 
@@ -37,7 +37,7 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class SegmentFiles:
-    """The segments of one backplane, or of one topic of it."""
+    """The segments of one backplane's actions, or of one of its topics."""
 
     def __init__(
         self,
@@ -49,18 +49,18 @@ class SegmentFiles:
         unix_offset_ns: Callable[[], int],
         wake: Callable[[], None],
     ) -> None:
-        """`header`: number and time are filled in here; `unix_offset_ns`: makes Unix time of `now_ns`; `wake`: has `tend`
-        called soon. `tend` makes the folder. Raises OSError where it cannot be looked into.
+        """`header`: number and time are filled in here. `unix_offset_ns`: add it to `now_ns` to get Unix time. `wake`: makes
+        the recording thread call `tend` soon. `tend` makes the folder. Raises OSError if the folder cannot be read.
         """
         self._folder, self._suffix, self._policy = folder, suffix, policy
-        #: Of the segments that follow.
+        #: Header of the segments made from now on.
         self.header = header
         self._now_ns, self._unix_offset_ns, self._wake = now_ns, unix_offset_ns, wake
         (folder / _PREPARED).unlink(missing_ok=True)
         self._number = max((_number_of(path) for path in self._files()), default=0)
-        #: What an earlier process may have left as large as it was allocated; None: looked at.
+        #: The last segment of an earlier process, which may still have its allocated size; None: it has been checked.
         self._left: Path | None = self._path(self._number) if self._number else None
-        #: Over all fields below: the recorder and the thread that tends meet here.
+        #: Guards all fields below, which the recorder and the recording thread share.
         self._lock = threading.Lock()
         self._is_wanted = False
         self._prepared: mmap.mmap | None = None
@@ -74,7 +74,7 @@ class SegmentFiles:
     # -- for the recorder, which holds the lead ------------------------------------------------------------------------
 
     def take(self, least: int = 0) -> Room | None:
-        """The next segment, of `least` bytes or more, its header written; None where none can be made now."""
+        """The next segment, of `least` bytes or more, with its header written; None: none can be made now."""
         now_ns = self._now_ns()
         size = max(self._policy.segment, least)
         with self._lock:
@@ -99,26 +99,26 @@ class SegmentFiles:
             return room
 
     def prepare(self) -> None:
-        """One will be needed soon."""
+        """Have the recording thread make the next file, which will be needed soon."""
         self._is_wanted = True
         self._wake()
 
     def finished(self, room: Room, count: int, end: int) -> None:
-        """Nothing will be written to it any more; it holds so many records, and nothing from the byte `end` on."""
+        """The recorder is done with a segment, which holds `count` records in its first `end` bytes."""
         with self._lock:
             assert self._current is not None and self._current[0] is room, "a segment that was not taken"
             self._done.append((self._path(self._number), self._current[1], count, end))
             self._current = None
         self._wake()
 
-    # -- for the thread that tends -------------------------------------------------------------------------------------
+    # -- for the recording thread --------------------------------------------------------------------------------------
 
     def tend(self) -> bool:
-        """Do what is due; whether what is being written has become old."""
+        """Seal finished segments, make the next file if needed, remove old ones. Returns whether the current one is old."""
         now_ns = self._now_ns()
         try:
             return self._tend(now_ns)
-        except OSError as error:  # somebody has removed or locked what was ours
+        except OSError as error:  # our files or folder were removed or locked
             self._failed(error, now_ns)
             return False
 
@@ -146,7 +146,7 @@ class SegmentFiles:
         return current is not None and now_ns - current[2] >= min(TURN_NS, self._policy.age_ns // 2)
 
     def close(self) -> None:
-        """Seal what is left; the recorder has handed back what it had."""
+        """Seal the finished segments and remove the prepared file. Close the recorder first."""
         for path, memory, count, end in self._done:
             _seal(path, memory, count, end)
         self._done.clear()
@@ -155,7 +155,7 @@ class SegmentFiles:
             (self._folder / _PREPARED).unlink(missing_ok=True)
 
     def _make_folder(self) -> None:
-        """Also before anything is recorded: whoever reads a topic sees that it is recorded, and has no message yet."""
+        """Made before the first record, so that a reader sees that the topic is recorded but has no message yet."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def _make(self, size: int) -> mmap.mmap:
@@ -165,7 +165,7 @@ class SegmentFiles:
         try:
             os.posix_fallocate(fd, 0, size)
             memory = mmap.mmap(fd, size, flags=mmap.MAP_SHARED)
-            # Page by page: MAP_POPULATE keeps the GIL for all of it, 2 ms for 8 MiB, 0.2 s for 1 GiB, and everybody waits.
+            # Page by page: MAP_POPULATE holds the GIL all the time, 2 ms for 8 MiB, 0.2 s for 1 GiB.
             for at in range(0, size, mmap.PAGESIZE):
                 memory[at] = 0
             return memory
@@ -188,7 +188,7 @@ class SegmentFiles:
         files = sorted(self._files(), key=_number_of)
         found = []
         for path in files:
-            with suppress(FileNotFoundError):  # somebody has removed it meanwhile
+            with suppress(FileNotFoundError):  # it was removed meanwhile
                 found.append((path, path.stat()))
         left = sum(told.st_size for _, told in found)
         for path, told in found:
@@ -212,9 +212,9 @@ def _number_of(path: Path) -> int:
 
 
 def _shrink(path: Path) -> None:
-    """Give back what a killed process had allocated and not used, or a few such deaths would have retention remove all else.
+    """Free the allocated but unused end of a killed process's segment: else, after a few kills, retention removes all others.
 
-    Nothing that was written is touched, torn or not, so that whoever reads it finds the same; and it is as old as it was.
+    Written bytes stay, torn or not, so that readers find the same; the file keeps its modification time.
     """
     with path.open("rb+") as file:
         told = os.fstat(file.fileno())
@@ -222,7 +222,7 @@ def _shrink(path: Path) -> None:
             told.st_size < segments.HEADER_BYTES
             or _SEAL.unpack_from(file.read(SEAL_OFFSET + _SEAL.size), SEAL_OFFSET)[0] >= 0
         ):
-            return  # it was not killed
+            return  # it is sealed: its process was not killed
         if path.suffix == segments.MESSAGES_SUFFIX:
             file.seek(0)
             end = _messages_end(file.read())
@@ -242,7 +242,7 @@ def _shrink(path: Path) -> None:
 
 
 def _messages_end(data: bytes) -> int:
-    """Behind the last message that is whole, and whatever else was written."""
+    """The end of the last complete message, or of later non-zero bytes, rounded up to 8."""
     at = segments.HEADER_BYTES
     while (found := segments.unpack_message(data, at)) is not None:
         at = found[3]
@@ -250,7 +250,7 @@ def _messages_end(data: bytes) -> int:
 
 
 def _seal(path: Path, memory: mmap.mmap, count: int, end: int) -> None:
-    """Say how many records it holds, and give back what is beyond them. It may have been removed: nobody needs it then."""
+    """Write the number of records into a segment and truncate it behind them, unless the file was removed."""
     _SEAL.pack_into(memory, SEAL_OFFSET, count)
     memory.close()
     if path.exists():

@@ -1,9 +1,9 @@
-"""Sentinel: the process's main thread, which looks after what must not wait behind user code.
+"""Sentinel: the main thread of the process, for duties that must not wait behind user code.
 
-It owns the control link, notices that the supervisor has died, hears signals, writes the heartbeat, and looks at the
-workers a quantum at a time: when an action overruns and nobody looks after the link, somebody is sent to (watch.py); when
-one exceeds `slow_action`, its stack is taken while it runs. Like Go's sysmon it looks often only while there is something
-to see: a look that finds nothing makes the next one later, and with all workers idle it sleeps until one wakes it.
+It owns the control link, detects the death of the supervisor, handles signals, writes the heartbeat, and checks the workers
+once a quantum. When an action overruns and no worker polls the link, it makes one do so (watch.py). When an action exceeds
+`slow_action`, it takes the stack while the action runs. Like Go's sysmon it checks often only while that pays: checks without
+a finding become rarer, and while all workers are idle it sleeps until one wakes it.
 """
 
 from __future__ import annotations
@@ -32,32 +32,31 @@ from .unseen import Unseen
 from .watch import QUANTUM_NS
 from .worker import Worker
 
-#: A look costs about 15 us of CPU, so one every quantum is 3 %. After this many that found no overrun ...
+#: A check costs about 15 us of CPU, so one every quantum is 3 %. After this many without an overrun ...
 LOOKS_OFTEN = 4
-#: ... one in 4 ms must do: a first overrun is then noticed later, inside the default latency contract of 5 ms. On cores with
-#: more to do than they can, a look costs 100 us, most of it for the interpreter's lock, which it waits for in steps of a turn.
+#: ... one check in 4 ms must do: a first overrun is noticed later, but inside the default latency contract of 5 ms. On
+#: overloaded cores a check costs 100 us, most of it waiting for the GIL, in steps of the switch interval.
 SELDOM_NS = 4_000_000
-#: Where the contract is a longer one, looks are as far apart as with the default one, in proportion. At 2 ms, those at four
-#: workers that index files, with 250 ms, cost a twentieth of their CPU (scripts/bench_cases/requests_indexing.py).
+#: With a longer contract the interval is the contract divided by this, the same proportion as by default. At 2 ms, checking
+#: four workers that index files, with 250 ms, cost a twentieth of their CPU (scripts/bench_cases/requests_indexing.py).
 SELDOM_OF_MAX_LATENCY = 1.25
-#: Looks without any running action before it goes to sleep until a worker has something to do.
+#: Checks without any running action before it sleeps until a worker has work.
 LOOKS_IDLE = 50
-#: Without the lead between two looks at the link, at the end of a backplane that was called. A lock that is let go and taken
-#: again at once is seldom given to who waits for it: workers waited for all 100 looks, 0.1 s in most trials, and with 50 us
-#: for one.
+#: Pause without the lead between two drains of the link, after a callee backplane has ended. A lock that is released and
+#: taken again at once seldom goes to a waiter: workers waited for all 100 drains, 0.1 s in most trials, and with 50 us for one.
 GAP_S = 50e-6
-#: Descriptors that select() knows.
+#: select() takes only descriptors below this.
 FD_SETSIZE = 1024
-#: Heartbeats, also while asleep: the supervisor calls a backplane silent after several of these.
+#: Interval of heartbeats, also while asleep: the supervisor considers a backplane silent after several of these.
 HEARTBEAT_NS = 250_000_000
-#: A reason to stop: nobody is left who would end what takes too long.
+#: A reason to stop: no supervisor is left to kill overdue work.
 SUPERVISOR_GONE = "the supervisor is gone"
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class Sentinel:
-    """Runs in the main thread until the supervisor says stop, or is gone, or a signal comes."""
+    """Runs in the main thread until the supervisor orders a stop or dies, or SIGTERM comes."""
 
     def __init__(
         self,
@@ -74,9 +73,9 @@ class Sentinel:
         max_latency_ns: int = 0,
     ) -> None:
         self._engine = engine
-        #: Is told who holds the CPU limit (`CpuBudget.keeper`), if there is one. With the lead.
+        #: Called under the lead with the keeper of the CPU limit (`CpuBudget.keeper`), if there is a limit.
         self.on_keeper: Callable[[str], None] | None = None
-        #: The latency contract; 0: no more than the default one.
+        #: The latency contract, ns; 0: at most the default one.
         self.max_latency_ns = max_latency_ns
         self._link = link
         self._slot = slot
@@ -111,31 +110,31 @@ class Sentinel:
         self._parent, self._is_orphan = os.getppid(), False
 
     def register(self, registration: Registration) -> None:
-        """Tell the supervisor what is here."""
+        """Send the registration to the supervisor; does not wait for its reply."""
         self._control.register(registration, self._placed)
         self._control.turn()
 
     def change_limit(self, percent: int | None) -> None:
-        """Have the kernel's CPU limit follow ours; with the lead. Raises `Busy`."""
+        """Ask the supervisor to set the kernel's CPU limit to ours. Needs the lead. Raises `Busy`."""
         self._control.call("supervisor.limit", {"cpu_limit": percent}, self._limited)
 
     def wake(self) -> None:
-        """Have it look now. From any thread."""
+        """Wake the sentinel. From any thread, or a signal handler."""
         os.eventfd_write(self._wake_fd, 1)
 
     def stop(self, reason: str) -> None:
-        """Have `run` return. From a signal handler, or the control link."""
+        """Make `run` return `reason`. From a signal handler, or the sentinel itself."""
         self._stop_reason = reason
         self.wake()
 
     def run(self) -> str:
-        """Look after things until there is a reason to stop; which one."""
+        """Serve the control link and check the workers until there is a reason to stop; returns the reason."""
         clock = self._engine.clock
         ears = [self._wake_fd, self._link.fileno(), *(() if self._lifeline_fd is None else (self._lifeline_fd,))]
         wait = waiting(ears)
         is_called = True
         while self._stop_reason is None:
-            # Each look at the link lets go of the interpreter's lock, and waits for it beside a worker that computes.
+            # Each poll of the link releases the GIL, and beside a computing worker waits to get it back.
             if is_called:
                 self._control.turn()
             pause_ns = self._look(clock.now_ns())
@@ -155,22 +154,22 @@ class Sentinel:
         return self._stop_reason
 
     def close(self) -> None:
-        """Send what is left to say and let go of the link. What still comes is for a process that has ended."""
+        """Send the queued envelopes and close the link. Unread envelopes are dropped."""
         self._control.flush()
         self._engine.watch.sentinel_fd = -1
         self._link.close()
         os.close(self._wake_fd)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- checking the workers -----------------------------------------------------------------------------------------
 
     def _look(self, now_ns: int) -> int:  # hot: scripts/bench urgent_long
-        """Look at the workers; nanoseconds until the next look."""
+        """Check the workers; returns the nanoseconds until the next check."""
         engine = self._engine
         watch = engine.watch
         running_since_ns = 0
         is_overrun = False
         for worker in watch.team:
-            # No lead: `started_ns` is written by its worker alone, and a look too early or too late does no harm.
+            # No lead: only the worker itself writes `started_ns`, and a slightly stale value does no harm.
             started_ns = worker.started_ns
             if started_ns:
                 running_since_ns = min(running_since_ns or started_ns, started_ns)
@@ -183,17 +182,17 @@ class Sentinel:
             self._looks_idle += 1
             if self._looks_idle >= LOOKS_IDLE:
                 with engine.lead:
-                    # Only a worker that wakes up wakes us: one that never sleeps (a flood of short actions) would not.
+                    # Only a worker that wakes up wakes us, and one that never sleeps (a flood of short actions) would not.
                     watch.is_sentinel_asleep = watch.poller is not None
                 if watch.is_sentinel_asleep:
                     return HEARTBEAT_NS
             return self._seldom_ns()
         self._looks_idle = 0
         watch.is_sentinel_asleep = False
-        if not watch.reliefs:  # nobody reads the link before an action ends
+        if not watch.reliefs:  # no thread reads the link before an action ends
             engine.callers.see_unread(now_ns)
         if is_overrun:
-            # Where there is no relief to be let in, looking often would change nothing, and cost bulk work 10 %.
+            # Without a relief to let in, checking often would change nothing, and cost bulk work 10 %.
             is_found = watch.poller is None and bool(watch.reliefs)
             self._looks_without_overrun = 0 if is_found else self._looks_without_overrun + 1
             with engine.lead:
@@ -203,7 +202,7 @@ class Sentinel:
         return QUANTUM_NS if self._looks_without_overrun < LOOKS_OFTEN else self._seldom_ns()
 
     def _seldom_ns(self) -> int:
-        """No later than what is to be noticed by then: the heartbeat is due, or an action has become a slow one."""
+        """The long interval between checks: bounded by the heartbeat and by half of `slow_action`, both noticed in time."""
         pause_ns = min(self.max_latency_ns / SELDOM_OF_MAX_LATENCY, HEARTBEAT_NS)
         return max(SELDOM_NS, min(int(pause_ns), self._engine.reports.slow_actions.threshold_ns // 2))
 
@@ -214,13 +213,13 @@ class Sentinel:
         frame = sys._current_frames().get(worker.ident)
         with self._engine.lead:
             if worker.action is not action or worker.started_ns != started_ns:
-                return  # it has just ended, and is reported without a stack
+                return  # the action has just ended, and is reported without a stack
             self._engine.reports.runs_slowly(action, now_ns - started_ns, now_ns, frame)
 
     def _beat(self, now_ns: int, running_since_ns: int) -> None:
         self._beaten_ns = now_ns
         if self._lifeline_fd is not None and os.getppid() != self._parent:
-            # The guardian is to cut the lifeline in a moment; at the next beat it has not done so, and never will.
+            # The guardian should cut the lifeline in a moment; if it has not by the next heartbeat, it never will.
             if self._is_orphan:
                 self.stop(SUPERVISOR_GONE)
             self._is_orphan = True
@@ -228,7 +227,7 @@ class Sentinel:
             return
         engine = self._engine
         ready_count, progress_ns = self._progress.look(engine, now_ns)
-        # Integers that others write; each is read once, and the board is a picture, not an account.
+        # Integers that other threads write; each is read once, so the figures need not agree exactly.
         self._slot.beat(
             now_ns,
             engine.statistics.actions_count,
@@ -245,9 +244,9 @@ class Sentinel:
         )
         if self._os_priority is not None:
             with engine.lead:
-                self._os_priority.look()  # a boost that came while it was being taken back
+                self._os_priority.look()  # finds a boost that came while the last was being undone
 
-    # -- what the supervisor asks -------------------------------------------------------------------------------------
+    # -- calls of the supervisor --------------------------------------------------------------------------------------
 
     def _directory(self, body: Any, answer: Answer) -> None:
         directory = Directory.from_body(body["directory"])
@@ -262,7 +261,7 @@ class Sentinel:
         answer({}, None)
 
     def _read_on(self) -> None:
-        """A backplane that was called has ended: it may have answered before. Workers go on between the looks."""
+        """A callee backplane has ended: receive the replies that it sent before. Workers continue between the drains."""
         engine = self._engine
         for _ in range(STOP_LOOKS_MAX):
             with engine.lead:
@@ -296,14 +295,14 @@ class Sentinel:
             self._tell_keeper()
 
     def _placed(self, body: Any) -> None:
-        """What holds our limit from now on, and where we are, says the supervisor: after the registration, and a change."""
+        """Take over the supervisor's report, after registration or a change: the keeper of our limit, and our cgroup."""
         engine = self._engine
         with engine.lead:
             engine.scheduler.budget.leave_to_kernel(body["by"] not in (None, "scheduler"))
             self._tell_keeper()
             if self._os_priority is not None:
                 self._os_priority.moved_to(body["cgroup"])
-            engine.watch.notify()  # what a spent budget held up may run, or no longer
+            engine.watch.notify()  # a spent budget may hold up work no more, or from now on
 
     def _tell_keeper(self) -> None:
         keeper = self._engine.scheduler.budget.keeper
@@ -338,12 +337,12 @@ class Sentinel:
 
 
 def waiting(fds: list[int]) -> Callable[[int], list[int]]:
-    """What waits for these, for so many ns at the longest, and tells which are ready."""
+    """A function that waits for input on `fds`, for at most so many ns, and returns the ready ones."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
-    # Whole milliseconds are what poll() knows. The quantum needs less, which select() can wait; but it knows no descriptor
-    # above 1023, and users may have opened so many before us: then for nothing but the time.
+    # poll() takes whole milliseconds. The quantum is shorter, so select() waits for it; but select() takes no descriptor above
+    # 1023, and users may have opened that many before us: then it only waits, and poll() checks the descriptors.
     few = fds if max(fds) < FD_SETSIZE else []
 
     def wait(pause_ns: int) -> list[int]:

@@ -1,7 +1,7 @@
-"""Signals: SIGTERM tells a backplane to stop, and SIGINT tells it nothing; what operations start keeps the system's defaults.
+"""Signals: SIGTERM stops a backplane, and SIGINT has no effect; processes that operations start keep the system's defaults.
 
-Signals are handled here and never ignored: a program that is executed gets the default in the place of a handler, but what is
-ignored stays ignored in it. A forked child has the handlers, too, and gives them up in a hook: the one of SIGTERM would only
+Signals get handlers and are never ignored: an executed program gets the default in place of a handler, but a signal ignored
+before stays ignored in it. A forked child inherits the handlers and resets them in a hook. The handler of SIGTERM would only
 wake the parent's sentinel, so that `terminate()` had no effect and `multiprocessing.Pool` never ended.
 """
 
@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from types import FrameType, MappingProxyType
 from typing import Any
 
-#: As Python begins: Ctrl-C raises KeyboardInterrupt.
+#: Python's handlers at start: Ctrl-C raises KeyboardInterrupt.
 _DEFAULTS: Mapping[int, Any] = MappingProxyType(
     {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 )
 
 
 def heed_orders(stop: Callable[[str], None]) -> None:
-    """From now on `stop` hears why, when SIGTERM comes. Ctrl-C is the supervisor's to act on. Main thread only."""
+    """On SIGTERM call `stop` with the reason. SIGINT does nothing: the supervisor acts on Ctrl-C. Main thread only."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         stop(f"{signal.Signals(number).name} came")
@@ -32,15 +32,15 @@ def heed_orders(stop: Callable[[str], None]) -> None:
 
 
 def heed_no_more() -> None:
-    """SIGTERM has been heard: what it would wake is about to be gone. Main thread only."""
+    """Make SIGTERM do nothing: the sentinel that it would wake is about to close. Main thread only."""
     signal.signal(signal.SIGTERM, _nothing)
 
 
 def default_in_children(handlers: Mapping[int, Any]) -> None:
-    """Have each forked child handle these signals so, from its beginning."""
+    """Install these handlers in each forked child, effective from its start."""
     forking = threading.local()
 
-    # Blocked until the child has its own handlers: a signal that came before them would be taken for the parent's, and lost.
+    # Blocked until the child has its own handlers: an earlier signal would go to the parent's handler, and be lost.
     def before() -> None:
         forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
 
@@ -49,11 +49,11 @@ def default_in_children(handlers: Mapping[int, Any]) -> None:
 
     def in_child() -> None:
         for number, handler in handlers.items():
-            signal.signal(number, handler)  # whichever thread forked is the child's main thread
+            signal.signal(number, handler)  # allowed: the thread that forked is the child's main thread
         signal.pthread_sigmask(signal.SIG_SETMASK, forking.mask)
 
     os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """Not SIG_IGN, which what is executed would inherit."""
+    """A handler without effect. Not SIG_IGN, which executed programs would inherit."""

@@ -1,10 +1,10 @@
-"""Stacks: on a signal, the process writes what each of its threads is doing to its standard error.
+"""Stacks: on a signal, the process writes the stacks of all its threads to its standard error.
 
-Two signals. SIGQUIT, which asks a JVM or a Go program for the same, is answered by the main thread in Python, with all others
-at rest: it does no harm at any time (7,000 under load). `FORCED` is answered in C by whichever thread gets it, and so also
-where an extension keeps the interpreter to itself or the sentinel hangs; but it reads what others are changing, and under
-load the process crashed within some hundreds. It is for those who are killed next. SIGUSR1 and SIGUSR2 stay the users'. A
-forked child has neither: there SIGQUIT ends it, as it would any program.
+SIGQUIT, as in a JVM or a Go program, is handled by the main thread in Python, with all other threads at rest. It is safe at
+any time (7,000 under load). `FORCED` is handled in C by the thread that receives it, so it works even while an extension
+keeps the GIL or the sentinel hangs. But it reads data that other threads are changing: under load the process crashed within
+some hundreds. Send it only to a process that is killed next. SIGUSR1 and SIGUSR2 are left to users. A forked child handles
+neither: there SIGQUIT ends it, like any program.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from types import FrameType
 from .signals import default_in_children
 
 ASKED = signal.SIGQUIT
-#: Not the highest, which valgrind takes, nor among the lower ones, which .NET and others do.
+#: Not the highest, which valgrind uses, nor one of the lower ones, which .NET and others use.
 FORCED = signal.SIGRTMAX - 1
-_STANDARD_ERROR = 2  # whatever becomes of `sys.stderr`
+_STANDARD_ERROR = 2  # independent of `sys.stderr`, which may be replaced
 
 
 def write_on_signal() -> None:
-    """From now on. Call it in the main thread."""
+    """Install both handlers. Main thread only."""
     signal.signal(ASKED, _write)
     faulthandler.register(FORCED, file=_STANDARD_ERROR, all_threads=True, chain=False)
     default_in_children({ASKED: signal.SIG_DFL})

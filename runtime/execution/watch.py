@@ -1,10 +1,10 @@
-"""Watch: who looks after the link while others run actions (DESIGN section 5).
+"""Watch: leader/follower hand-over of the poll: which worker polls the link while others run actions (DESIGN section 5).
 
 One idle worker polls, the others are parked; polling by several would wake all of them for each message. Before an action
-that is known to take its time the link is handed to an idle worker. When every regular worker is busy for longer than a
-quantum, a relief worker is let in, which runs only what is more urgent than what they run, and polls meanwhile. Should what
-it runs take long as well, the next relief is let in, for what is more urgent still. One relief looks, the others run; the
-first regular worker to be back sends them away. Everything here needs the lead.
+that is known to take long, the poll is handed to an idle worker. When every regular worker is busy for longer than a
+quantum, a relief worker is let in. It polls, and runs only actions more urgent than all that run. If its own action takes
+long as well, the next relief is let in, for work more urgent still. One relief polls, the others run; the first regular
+worker to return retires them. Everything here needs the lead.
 """
 
 from __future__ import annotations
@@ -16,51 +16,51 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from .worker import ReliefWorker, Worker
 
-#: How long one action may run before somebody else looks after the link. With 0.5 ms, urgent p99 behind 20 ms actions
+#: How long one action may run before another worker polls the link. With 0.5 ms, urgent p99 behind 20 ms actions
 #: was 1.4 ms and bulk throughput unchanged; without it, 20 ms (DESIGN section 5).
 QUANTUM_NS: Final = 500_000
-#: With one, a call of priority 0 waited for as long as an action of priority 1 took that the relief had begun. Two, so that
-#: long actions of three priorities run side by side; each more is a thread that is looked at in every turn.
+#: With one relief, a call of priority 0 waited for a whole action of priority 1 that the relief had begun. With two, long
+#: actions of three priorities run side by side. Each further one is a thread to inspect in every iteration.
 RELIEFS_MAX: Final = 2
 
 
 class Watch:
-    """The workers of one backplane, as far as they wait."""
+    """The workers of one backplane: which one polls, which are parked, and which reliefs are active."""
 
     def __init__(self, fileno: int) -> None:
         self._link_fd = fileno
         #: Regular workers, in the order they were added.
         self.workers: list[Worker] = []
-        #: All alike: whichever is free looks, while the others run.
+        #: Interchangeable: a free one polls, while the others run.
         self.reliefs: list[ReliefWorker] = []
-        #: Both. Also for those without the lead: a tuple of the moment.
+        #: Workers and reliefs. Readable without the lead: the tuple is replaced, never changed.
         self.team: tuple[Worker, ...] = ()
         self._is_relieved = False
         self.poller: Worker | None = None
-        #: When the poller wakes by itself; None: not at all.
+        #: When the poller's timeout ends; None: it has none.
         self.wakes_ns: int | None = None
         self._parked: list[Worker] = []
         self._wake_fd = -1
         self._is_woken = False
-        #: Whether the link was found readable by who has just polled it; whoever looks there takes this back.
+        #: Whether the last poll found the link readable; reset by the next drain.
         self.is_readable = False
         self._poll: select.poll | None = None
-        #: The sentinel's alarm clock, and whether it relies on being woken.
+        #: The eventfd that wakes the sentinel (-1: none), and whether the sentinel sleeps until it is woken.
         self.sentinel_fd = -1
         self.is_sentinel_asleep = False
 
     def joins(self, worker: Worker) -> None:
-        """One more regular worker."""
+        """Add a regular worker."""
         self.workers.append(worker)
         self.team = (*self.workers, *self.reliefs)
 
     def stands_by(self, relief: ReliefWorker) -> None:
-        """One more relief."""
+        """Add a relief worker."""
         self.reliefs.append(relief)
         self.team = (*self.workers, *self.reliefs)
 
     def leaves(self, worker: Worker) -> None:
-        """A regular worker has ended."""
+        """Remove a regular worker that has ended; a relief stays."""
         if worker in self.workers:
             self.workers.remove(worker)
             self.team = (*self.workers, *self.reliefs)
@@ -71,9 +71,9 @@ class Watch:
         return self.poller is not None and self.poller.is_relief
 
     def wait(self, worker: Worker, wake_ns: int | None, timeout_ms: int | None) -> None:
-        """Wait, without the lead, until there may be something to do: until `wake_ns`, or until somebody says so.
+        """Poll or park, without the lead, until there may be work: input, `wake_ns`, or a notification.
 
-        `timeout_ms` is `wake_ns` as poll() wants it.
+        `timeout_ms` is `wake_ns` converted for poll().
         """
         lead = worker.engine.lead
         if not worker.is_relief:
@@ -103,18 +103,18 @@ class Watch:
                 os.eventfd_read(self._wake_fd)
 
     def oversleeps(self, wake_ns: int | None) -> bool:
-        """Whether something falls due before the poller, if there is one, wakes by itself."""
+        """Whether `wake_ns` is due before the poller, if there is one, wakes by itself."""
         return self.poller is not None and wake_ns is not None and (self.wakes_ns is None or wake_ns < self.wakes_ns)
 
     def notify(self) -> None:
-        """There is work that did not come over the link: let one idle worker look."""
+        """Wake one idle worker for work that did not come over the link."""
         if self._parked:
             self._parked.pop().gate.release()
         elif self.poller is not None:
             self._wake_poller()
 
     def wake_all(self) -> None:
-        """Let everybody look: some are to stop."""
+        """Wake all parked workers, stopping reliefs and the poller, so that those with `is_stopping` end."""
         while self._parked:
             self._parked.pop().gate.release()
         for relief in self.reliefs:
@@ -123,15 +123,15 @@ class Watch:
         self._wake_poller()
 
     def hand_over(self) -> None:
-        """The caller stops looking after the link: let a parked worker do it."""
+        """The calling worker will not poll the link: let a parked one do so."""
         if self.poller is None and self._parked:
             self._parked.pop().gate.release()
 
     def before_long(self, worker: Worker, *, is_overrun_sure: bool) -> None:
-        """`worker` begins an action that is known to take its time: somebody else takes the link over, if there is one.
+        """`worker` begins an action that is known to take long: another worker, if there is one, takes over the poll.
 
-        Below the quantum no relief is kept beside it: whatever came in would make the two take turns at the interpreter.
-        Beside bulk actions of 100 us, urgent p99 was 0.8 ms with it and is 0.4 ms without, with 5 % more bulk calls.
+        For an action shorter than the quantum no relief stays: each message would make the two threads alternate at the GIL.
+        Beside bulk actions of 100 us, urgent p99 was 0.8 ms with a relief and is 0.4 ms without, with 5 % more bulk calls.
         """
         if not is_overrun_sure and not worker.is_relief:
             self.retire_reliefs()
@@ -141,12 +141,10 @@ class Watch:
             elif is_overrun_sure:
                 self._relieve()
         elif self.poller.is_relief and is_overrun_sure:
-            self._relieve()  # it may be on its way out
+            self._relieve()  # the polling relief may be about to retire
 
     def overrun(self, now_ns: int) -> None:
-        """An action has run longer than the quantum, and nobody knew it would: somebody else must look after the link,
-        unless another worker is about to.
-        """
+        """An action has run longer than the quantum, unexpectedly: have another worker poll the link, unless one soon will."""
         if self.poller is None and self._parked:
             self.hand_over()
             return
@@ -158,7 +156,7 @@ class Watch:
         self._relieve()
 
     def relief_limit(self) -> int | None:
-        """What a relief worker may run now: only what is more urgent than this; None while a regular worker is free."""
+        """A relief may run only actions more urgent than this priority; None while a regular worker is free."""
         lowest: int | None = None
         for worker in self.workers:
             action = worker.action
@@ -172,11 +170,11 @@ class Watch:
         return lowest
 
     def is_looked_after_besides(self, relief: ReliefWorker) -> bool:
-        """Whether another relief looks after the link, or is about to."""
+        """Whether another relief polls the link, or is about to."""
         return any(each.is_active and each.action is None for each in self.reliefs if each is not relief)
 
     def retire_reliefs(self) -> None:  # hot: scripts/bench call_rtt
-        """A regular worker looks after the link again."""
+        """Deactivate all reliefs: a regular worker polls the link again."""
         if not self._is_relieved:
             return
         self._is_relieved = False
@@ -186,7 +184,7 @@ class Watch:
             self._wake_poller()
 
     def close(self) -> None:
-        """Let go of the descriptor."""
+        """Close the wake-up descriptor."""
         if self._wake_fd >= 0:
             os.close(self._wake_fd)
             self._wake_fd = -1
@@ -202,7 +200,7 @@ class Watch:
             os.eventfd_write(self.sentinel_fd, 1)
 
     def _relieve(self) -> None:
-        """Let a relief in: the one that looks already, or is on its way out; else one that is parked."""
+        """Activate a relief that runs no action: preferably one still active, or not yet parked."""
         if self.relief_limit() is None:
             return
         free = [relief for relief in self.reliefs if relief.action is None]

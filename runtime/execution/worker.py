@@ -1,8 +1,8 @@
-"""Worker: a thread that takes the lead, chooses, gives the lead up to run the action, and takes it again.
+"""Worker: a thread that takes the lead, chooses an action, gives the lead up to run it, and takes the lead again.
 
 The same worker receives, schedules and runs (leader/follower): short work is never handed from thread to thread. A relief
-worker runs the same loop, parked until all others overrun, and then takes only what is more urgent than what they run.
-Threads are daemons: a process that is told to go does not wait for an operation that never returns.
+worker runs the same loop. It is parked until all others overrun, and then runs only actions more urgent than theirs.
+Threads are daemons: a process that is told to stop does not wait for an operation that never returns.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class Worker:
     def __init__(self, engine: Engine, number: int) -> None:
         self.engine = engine
         self.number = number
-        #: What it runs now, or is about to.
+        #: The action that it runs now, or is about to run.
         self.action: Action | None = None
-        #: When that began; 0 while nothing runs.
+        #: When that began; 0 while no action runs.
         self.started_ns = 0
-        #: When it has last seen to it that nothing more urgent waits, or began; and the longest that it did not, in this run.
+        #: When the run began or last checked for more urgent work, and the longest time without such a check in this run.
         self.looked_ns = self.unseen_ns = 0
-        #: What the thread's CPU clock said when it was last looked at.
+        #: The thread's CPU clock when it was last read.
         self.cpu_mark_ns = 0
-        #: And when that was.
+        #: Time of that reading.
         self.marked_ns = 0
         self.is_relief = False
-        #: Whether what it runs waits in this thread for others to run: until they have, it is no work that is present.
+        #: Whether its action blocks the thread to wait for other actions: meanwhile the board does not count it as work.
         self.is_blocked = False
-        #: Only priorities above this one; None: all.
+        #: It may run only priorities above this one; None: all.
         self.below: int | None = None
         self.is_stopping = False
         self.gate = threading.Lock()
@@ -54,30 +54,30 @@ class Worker:
         self._os_thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
 
     def begins(self, now_ns: int) -> None:  # hot: scripts/bench call_rtt
-        """It runs `action` from now on. The sentinel sees a worker with `started_ns`: that comes last."""
+        """The run of `action` begins. `started_ns` is set last, because the sentinel reads the others once it is set."""
         self.unseen_ns = 0
         self.looked_ns = now_ns
         self.started_ns = now_ns
 
     def has_looked(self, now_ns: int) -> None:  # hot: scripts/bench requests
-        """What it runs has found nothing more urgent."""
+        """The running action has checked for more urgent work and found none."""
         unseen_ns = now_ns - self.looked_ns
         self.looked_ns = now_ns
         if unseen_ns > self.unseen_ns:
             self.unseen_ns = unseen_ns
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._os_thread.start()
 
     def join(self, timeout: float) -> bool:
-        """Whether the thread has ended within `timeout` seconds."""
+        """Wait for the thread, at most `timeout` seconds; returns whether it has ended."""
         self._os_thread.join(timeout)
         return not self._os_thread.is_alive()
 
     @property
     def ident(self) -> int:
-        """The thread's, for looking at its stack."""
+        """`Thread.ident` of the thread, for its stack and CPU clock; 0 before it starts."""
         return self._os_thread.ident or 0
 
     def _run(self) -> None:
@@ -90,7 +90,7 @@ class Worker:
                 self.engine.step_back(self)
                 self.engine.presence.left(self)
         except BaseException:
-            # A promise of our own is broken, and what it guarded may be half done: the supervisor starts us afresh.
+            # An invariant of the runtime is broken and its state may be inconsistent: end, and let the supervisor restart us.
             log.critical("worker %d failed: this is a bug of the runtime", self.number, exc_info=True)
             last_words()
             os._exit(EXIT_BUG)
@@ -116,17 +116,17 @@ class Worker:
 
 
 class ReliefWorker(Worker):
-    """Runs what is more urgent while all others overrun."""
+    """Runs only more urgent actions while all regular workers overrun; else parked."""
 
     def __init__(self, engine: Engine, number: int) -> None:
         super().__init__(engine, number)
         self.is_relief = True
-        #: Whether it is wanted, and whether it stands at the gate. Both belong to whoever holds the lead.
+        #: Whether it is to poll and run, and whether it waits at its gate. Both are used under the lead.
         self.is_active = False
         self.is_parked = False
 
     def let_in(self) -> None:
-        """It is wanted. Whoever says so holds the lead."""
+        """Activate it, and unpark it if it is parked. Needs the lead."""
         self.is_active = True
         if self.is_parked:
             self.is_parked = False
