@@ -35,7 +35,7 @@ class Automatic:
         self._timers: list[WorkHandle] = []
         self._day_times: DayTimes | None = None
         self._by_day: Sequence[tuple[When, str]] = ()
-        #: Lines of these whose commands have not ended.
+        #: Lines by time of day whose commands have not ended.
         self._pending: set[str] = set()
 
     def begin(self, lines: Sequence[tuple[When, str]]) -> None:

@@ -54,9 +54,9 @@ def command(
 ) -> Any:  # fmt: skip
     """Make a method of a `CommandHandler` a command: `@command`, or `@command(every=60)`.
 
-    `name`: of the command, by default the method's. `every`: it also runs by itself, so often, in seconds; `at`: at a time of
-    day, as "22:00" or "mon-fri 22:00". `is_logged`: whether its runs are logged, with their results. Runs by the policy's
-    schedule always are, and failures of runs by the clock.
+    `name`: of the command, by default the method's. `every`: it also runs by itself, at this interval in seconds; `at`: at a
+    time of day, as "22:00" or "mon-fri 22:00". `is_logged`: whether its runs are logged, with their results. Runs of the
+    policy's schedule are always logged, and so are failed runs by the clock.
     """
 
     def decorate(function: Method) -> Method:

@@ -53,10 +53,10 @@ class Context:
     ) -> Element:  # fmt: skip
         """Have a request executed by a runnable (seed 001, section 5.1: PostARequest).
 
-        `owner`: the owner to rejoin by; default the executing request, or the running operation. `priority`: larger is more
-        urgent. `lane`: 0 for service requests, 1 for feeders, 2 for unit transactions, 3 for parts of these. `wait`: while the
-        ready pool or the lane is full, at most `timeout` seconds; else `Busy`. `rejoin`: whether it rejoins its owner.
-        `boost`: whether it ages faster.
+        `owner`: any dictionary key, by which it rejoins; default the executing request, or the running operation. `priority`:
+        larger is more urgent. `lane`: 0 for service requests, 1 for feeders, 2 for unit transactions, 3 for parts of these.
+        `wait`: whether to wait, at most `timeout` seconds, while the ready pool or the lane is full, or else raise `Busy`.
+        `rejoin`: whether it comes back. `boost`: whether it ages faster.
         Raises `InvalidArgument`, `Busy`, `DeadlineExceeded`, and `FailedPrecondition` if the kernel takes no requests.
         """
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
@@ -75,7 +75,7 @@ class Context:
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
         lane: int = LANE_DEFAULT, rejoin: bool = True, boost: bool = False,
     ) -> list[Element]:  # fmt: skip
-        """`post` each, in order, waiting as long as it takes; from another process in few calls."""
+        """`post` each, in order, waiting as long as it takes; a worker process sends many in one call."""
         elements = [self._element(request, runnable, owner, priority, lane, rejoin, boost) for request in requests]
         self._post(elements, True, None)
         return elements
@@ -93,9 +93,9 @@ class Context:
     ) -> tuple[Rejoin, Element | None]:
         """A request that has ended (seed 001, section 5.4: GetRejoinRequest): RETURNED with it, NONE_READY, or NONE_EXIST.
 
-        NONE_EXIST is authoritative: no request of this owner is posted, ready, executing or waiting to rejoin. `wait`: until
-        one has ended, or none exists; by default exactly if there is a `timeout`, seconds. Raises `DeadlineExceeded` after
-        that, and `InvalidArgument` for a `timeout` with `wait=False`.
+        NONE_EXIST is authoritative: no request of this owner is posted, ready, executing or waiting to rejoin. `wait`: whether
+        to wait until one has ended, or none exists; by default only if there is a `timeout`, seconds. Raises
+        `DeadlineExceeded` after that, and `InvalidArgument` for a `timeout` with `wait=False`.
         """
         limit = checked_limit(timeout, wait)
         return self._rejoin(self._owner(owner), limit is not None if wait is None else wait, limit)
@@ -216,7 +216,7 @@ class Context:
         raise NotImplementedError
 
     def _give_up(self, part: Part) -> None:
-        """`_disown` before long; takes no lock."""
+        """Have `_disown` done at a later step; takes no lock."""
         raise NotImplementedError
 
     def _let_go_of(self, part: Part) -> None:
@@ -231,7 +231,7 @@ class Context:
         return make
 
     def _new_part(self) -> Part:
-        """A new owner that nobody else has."""
+        """A new owner, known to this caller alone."""
         element = self.element
         if element is None:
             return Part(None, 0)

@@ -1,6 +1,6 @@
 """Executing: a worker of the kernel as an object, and a coroutine's request as an operation of it.
 
-Apart from threads.py, which is compiled: no other code recognises a coroutine made by mypyc, and objects are not compiled.
+Kept apart from threads.py, which is compiled: no other code recognises a coroutine of mypyc's, and objects are not compiled.
 """
 
 from __future__ import annotations

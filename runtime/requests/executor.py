@@ -39,8 +39,8 @@ class Port(Protocol):
     def ended(self, worker: str, done: Sequence[Done]) -> None:
         """Report requests that have been executed.
 
-        An executor on another machine adds the CPU time used there, and the begin by this machine's clock: the time at which
-        the answer arrives, less the time that has passed since the begin by the clock there. Records need both.
+        An executor on another machine adds the CPU time used there, and the start time by this machine's clock: the arrival of
+        the answer, less the time since the start by the clock there. Records need both.
         """
 
     def has_threads(self, count: int) -> None:
@@ -53,7 +53,7 @@ class Port(Protocol):
         """Report requests of which the outcome is unknown: they fail."""
 
     def begins(self, worker: str) -> bool:
-        """Register a worker, which then takes by itself. False: it is registered already."""
+        """Register a worker, which then takes requests by itself. False: it is registered already."""
 
     def dismiss(self, worker: str) -> None:
         """Make a worker take no more, if it is idle; an active one leaves by itself."""

@@ -32,7 +32,7 @@ def local_failure_of(error: BaseException) -> Failure:
     """`failure_of`, with the exception itself. Its traceback is removed, so nobody should raise it further."""
     failure = failure_of(error)
     _forget_frames(error)
-    # A child's failure refers to the child, which refers to its parent, which gets this: a cycle for the garbage collector.
+    # `error` itself would be a cycle: a child's failure refers to the child, the child to its parent, the parent to this.
     return failure._replace(cause=error.element.cause if isinstance(error, RequestFailed) else error)
 
 

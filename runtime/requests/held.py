@@ -57,9 +57,8 @@ class Held:
         self._ends = 0
 
     def __getitem__(self, item: Hashable) -> Any:  # hot: tests/runtime/requests/test_resources.py, and see above
-        """The handle, opened if need be.
-
-        Raises `UnknownResource`, `ResourceNotOpened`, and `InvalidArgument` if a key is missing, or not allowed.
+        """The handle, opened if need be. Raises `UnknownResource`, `ResourceNotOpened`, `InvalidArgument` (key missing or
+        extra).
         """
         try:
             entry = self._entries.get(item)

@@ -46,7 +46,7 @@ from .thread_resources import ThreadResources
 from .window import Window
 from .wire import POST
 
-#: Period of the watchdog. One run costs 20 us; a person who sees that nothing goes on looks for seconds.
+#: Period of the watchdog. One run costs 20 us; a person takes seconds to notice that nothing goes on.
 WATCH_NS: Final = 500_000_000
 
 log = logging.getLogger("appbackplane.runtime")

@@ -22,7 +22,7 @@ ENOUGH: Final = 64
 
 
 class Ledger(Posting):
-    """`Posting`, with executing and rejoining. The caller holds the kernel's mutex."""
+    """The whole ledger: `Posting`, with executing and rejoining. The caller holds the kernel's mutex."""
 
     # -- executing ----------------------------------------------------------------------------------------------------
 

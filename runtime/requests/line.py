@@ -39,7 +39,7 @@ BATCH_NS: Final = 20_000_000
 BATCH_MAX: Final = 256
 #: Time after which a batch is recalled. Several times its expected run time: a busy machine is no reason.
 RECALL_NS: Final = 60_000_000
-#: Pause before a worker that refused its requests is asked again.
+#: Pause before a worker that could not take its requests is asked again.
 RETRY_S: Final = 0.05
 
 
@@ -55,7 +55,7 @@ class Line(AppObject):
         self.is_unsure = False
 
     async def drive(self, executor: ProcessExecutor) -> None:
-        """Send requests to the worker until there are none for it.
+        """Send requests to the worker until there are none for it, or it is not wanted any more.
 
         A kernel that went down and came up has another executor; its first drive begins when the last of before has ended.
         """
@@ -87,7 +87,7 @@ class Line(AppObject):
             self.given_back([*self.taken])  # ignored for those that the worker itself has reported (window.py)
 
     def stopped(self, action: Action) -> None:
-        """The coroutine has ended; in an error, its requests are lost."""
+        """The coroutine has ended; after an error, its requests are lost."""
         if action.error is None:
             return
         left, self.taken = list(self.taken.values()), {}
@@ -163,7 +163,7 @@ class Recaller(AppObject):
             return None
 
     def hurry(self) -> None:
-        """Recall them now, unless a recall is under way. Call with the lead."""
+        """Recall the worker's requests now, unless a recall is under way. Call with the lead."""
         action = self._make() if self.ending is None and len(self._line.taken) > 1 else None
         if action is not None:
             self._line.executor.kernel._serve(action)

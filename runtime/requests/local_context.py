@@ -1,4 +1,4 @@
-"""LocalContext: posts and rejoins in the kernel's own process, by the desk; waits in the calling thread.
+"""LocalContext: posts and rejoins in the kernel's own process, by the desk; coroutines wait in local_awaiting.py.
 
 The desk is asked first without a waiter: one is made only if the caller has to wait. Requests that are to travel are packed
 here, so that their poster gets the error if one cannot.

@@ -113,7 +113,7 @@ class Operating:
 
     @property
     def state(self) -> str:
-        """"open", "held", "quiescing", "quiesced", "stopping" or "stopped"."""
+        """One of "open", "held", "quiescing", "quiesced", "stopping" and "stopped"."""
         desk = self._desk
         if self._is_stopping:
             return "stopped" if self._is_stopped and not self.left_count() else "stopping"
@@ -145,7 +145,7 @@ class Operating:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Check whether all requests have ended; if so, end the waits for that."""
+        """Check whether all requests have ended; if so, finish a stop, and resume the waiters for that."""
         if self.left_count():
             return
         if self._is_stopping and not self._is_stopped:
@@ -180,7 +180,7 @@ class Operating:
 
 
 def _executing(ledger: Ledger, _now_ns: int) -> int:
-    """Without those that wait for others, which may be held."""
+    """Executing requests, but for those that wait for others, which may be held."""
     return ledger.executing.total - ledger.blocked_count
 
 

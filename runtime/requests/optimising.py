@@ -47,7 +47,7 @@ class Optimising(AppObject):
         return self._optimiser.workers_held
 
     def pause(self) -> None:
-        """Measure nothing until the next check: the kernel begins no requests. Any thread."""
+        """The time until the next check is not measured: requests are held, or the optimiser is off. Any thread."""
         self._before = None
 
     def look(self) -> None:

@@ -67,7 +67,8 @@ class Oversight:
         self._ids = 0
         #: Owners to disown. Appended without the mutex, which the appending thread may hold (mapping.py).
         self.given_up: deque[Hashable] = deque()
-        #: Requests withdrawn since the last log line, because an operation returned without rejoining them; its name.
+        #: Requests left by operations that returned, and so withdrawn, since the last log line; the latest of these
+        #: operations.
         self._left_count, self._left_by = 0, ""
         #: Why all waits have ended and no new one may begin; "": the kernel runs.
         self._end = ""
@@ -126,7 +127,7 @@ class Oversight:
             return 0 if best is None else self._ledger.ready.urgency(best)
 
     def hurry_at(self, urgency: int, *, is_anew: bool = False) -> None:
-        """Note that a worker is queued which is late for requests of this urgency or more. `is_anew`: forget earlier notes."""
+        """A worker is queued too low for requests of this urgency or more. `is_anew`: forget earlier bounds."""
         with self._mutex:
             self.hurry_from = urgency if is_anew else min(self.hurry_from, urgency)
 
@@ -194,7 +195,7 @@ class Oversight:
     def end_waiting(self, why: str, *, everybody: bool) -> None:
         """End the waits of executing requests, or all waits (`everybody`), with this error."""
         with self._mutex:
-            self._stall = None  # the next one is new
+            self._stall = None  # a stall from here on is a new one
             told = self._settle()
             waiters = self._ledger.end_waiting(everybody=everybody)
             for waiter in waiters:

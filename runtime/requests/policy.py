@@ -22,7 +22,7 @@ from .lanes import shares
 from .optimiser.policy import OptimiserPolicy
 from .schedule import lines_of
 
-#: Threads beyond a few dozen wait for each other's GIL; processes take 30 MB each. As many as a backplane may have workers.
+#: Threads beyond a few dozen wait for each other's GIL; processes take 30 MB each. No backplane may have more threads.
 WORKERS_MAX: Final = 256
 #: An entry takes 700 bytes and its request: a pool this full is 0.7 GB.
 POOL_MAX: Final = 1_000_000

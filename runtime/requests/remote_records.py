@@ -1,8 +1,8 @@
 """Remote records: each request that is executed on another machine is recorded as an action, KERNEL.RUNNABLE.
 
-The worker measures run time and CPU time by its own clock. The time of the begin is by the clock of this process: so many ns
-before the answer arrived (executor.Port). The clocks of two machines differ by more than a request takes. Requests lost with
-their worker are not recorded: nobody knows whether they ran.
+The worker measures run time and CPU time by its own clock. The start time is by the clock of this process: so many ns before
+the answer arrived (executor.Port). The clocks of two machines differ by more than a request takes. Requests lost with their
+worker are not recorded: nobody knows whether they ran.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RemoteRecords:
         self._beside.has_threads(count)
 
     def ended(self, worker: str, done: Sequence[Done], policy: KernelPolicy) -> None:
-        """Record executed requests. One that failed before it was sent has no begin, and is left out."""
+        """Record executed requests. One that failed before it was sent has no start time, and is left out."""
         for each in done:
             if each.began_ns:
                 self._record(worker, each, policy)

@@ -140,7 +140,7 @@ def check_declared(declared: object) -> None:
 
 
 def _fits(function: Callable[..., object], count: int) -> bool:
-    """Whether it may be called with so many arguments; True if its signature is unknown (some of C)."""
+    """Whether it may be called with so many arguments; True if its signature is unknown (as of some functions in C)."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

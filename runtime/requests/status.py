@@ -33,7 +33,7 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     executing: int
     executing_max: int | None
     rejoinable: int
-    #: Since its oldest ready request is ready; None: it has none.
+    #: Time since its oldest ready request became ready; None: it has none.
     oldest_ms: float | None
 
 
@@ -57,7 +57,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
     over_s: float
     ended_per_s: float
-    #: Share of the workers allowed that executed and did not wait in the kernel, on average of the samples.
+    #: Share of the workers allowed that executed and did not wait in the kernel, averaged over the samples.
     busy_percent: float
     #: Mean time from post to begin: the sum over requests that began, divided by the number that ended.
     wait_ms: float | None
@@ -84,7 +84,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     #: Posters that wait for an entry.
     posting: int
     owners: int
-    #: Since the oldest request was posted of those that are not begun.
+    #: Age of the oldest request that is posted and not begun; None: there is none.
     oldest_ms: float | None
     rates: Rates | None
     #: Why no request can go on; None: one can.

@@ -21,9 +21,9 @@ from ..objects.app_object import Host
 if TYPE_CHECKING:
     from .element import Element
 
-#: Limit of a wait without one: a week, as for a call. Nobody means longer, and a timer has to end some day.
+#: Limit of a wait whose caller gives none: a week, as for a call. Nobody means longer, and a timer has to end some day.
 LIMIT_S = 7 * 86_400.0
-#: A waiter for one of many requests is not notified of the first few alone until this has passed. Woken for each, waiter and
+#: A patient waiter is notified of the first few requests only once there are more, or after this. Woken for each, waiter and
 #: worker alternate at the interpreter, and a core has to wake up each time: 17 us of CPU a request instead of 9.
 PATIENCE_S = 0.000_5
 

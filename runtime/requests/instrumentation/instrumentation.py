@@ -2,7 +2,7 @@
 
 A timer of the kernel calls `record` every `policy.record_interval`, with the backplane's lead: it takes 25 us, and never
 waits. An interval in which nothing happened, with nothing there, is recorded once, so that a reader sees the fall to nothing.
-Those behind it are left out: a kernel that is idle over night would push its records out of the bounded files.
+The idle ones after it are left out: a kernel that is idle over night would push its records out of the bounded files.
 """
 
 from __future__ import annotations

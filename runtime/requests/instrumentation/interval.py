@@ -143,5 +143,5 @@ def _ms(ns: float) -> float:
 
 
 def _part(ns: int, of_ns: int) -> float:
-    """A part, from 0 to 1: workers elsewhere measure by their own clocks, which may give less or more."""
+    """A share, limited to 0 to 1: workers elsewhere measure by their own clocks, which may give less or more."""
     return round(min(1.0, max(0.0, ns / of_ns)), 4)

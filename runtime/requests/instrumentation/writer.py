@@ -17,7 +17,7 @@ import msgspec
 from .interval import IntervalRecord
 from .record_files import RecordFiles
 
-#: A minute's worth at the default interval, 1 KB each: a disk that has been away for longer is no disk.
+#: A minute's worth at the default interval, 1 KB each: a disk that takes nothing for longer counts as failed.
 QUEUE_MAX = 64
 
 log = logging.getLogger("appbackplane.runtime")

@@ -12,10 +12,10 @@ from .sample import Sample
 
 #: A measurement takes so many ended requests, or `SPAN_MAX` intervals: fewer vary by more than a quarter by chance.
 ENOUGH, SPAN_MAX = 16, 4
-#: Share of busy time from which workers count as busy, even if nothing waits at the ends of the interval.
+#: Busy share from which the throughput is the setting's, even if nothing waits at the ends of the interval.
 BUSY = 0.85
-#: After a change of workers, requests that end in an interval began before it, for as long as a request runs. Intervals are
-#: dropped until that is less than this share of one: it hides an eighth of a doubling, which is still a doubling.
+#: After a change of workers, intervals end requests that began before it, for as long as a request runs. Intervals are dropped
+#: until that is less than this share of one: it hides an eighth of a doubling, which is still a doubling.
 UNSETTLED = 0.25
 
 
@@ -28,7 +28,7 @@ class Measure:
         self._ended_count = self._span = self._span_ns = 0
 
     def restart(self, unsettled_ns: int) -> None:
-        """The setting has changed; requests begun before that run so long."""
+        """The setting has changed; requests begun before run for this time."""
         self._unsettled_ns = unsettled_ns
         self._ended_count = self._span = self._span_ns = 0
 

@@ -189,7 +189,7 @@ class Optimiser:
         self._measure.restart(0)
 
     def _is_late(self, sample: Sample) -> bool:
-        """Whether workers are still coming or going, as asked for; after `LATE_MAX` intervals they never will."""
+        """Whether workers asked to come or go have not done so yet; after `LATE_MAX` intervals they never will."""
         if sample.workers == self.setting.workers:
             self._late_count = 0
             return False

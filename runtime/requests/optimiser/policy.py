@@ -23,7 +23,7 @@ class OptimiserPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     rejoin_min: int = 16
     rejoin_max: int = 20_000
     #: Least difference that counts: settings whose throughput is within this share of the best are as good as the best, and
-    #: the smallest of them is taken. Below 0.01 noise decides; above 0.2 no step would be one.
+    #: the smallest of them is taken. Below 0.01 noise decides; above 0.2 no step would count.
     significance: float = 0.03
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 If owners are slower than workers, a larger pool holds more results and is as full. If owners take many results at once, now
 and then, a larger pool bridges the time between. A trial tells which: the pool is doubled, and again as long as each step
-raised the rate of taking. The first step that did not is the last: somebody bounded memory by it.
+raised the rate of taking. The first step that did not is the last: the pool's size is somebody's bound on memory.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ FULL = 0.9
 #: Intervals compared before and after a step: more than between two takings by owners, or one taking more or fewer would count
 #: for more than the step.
 SPAN = 12
-#: Least gain of a step that helps: one of many nearly doubles the rate of taking. Noise of 12 % an interval never does so.
+#: Least gain of a step that helps: where many are needed, each nearly doubles the rate. Noise of 12 % an interval never does.
 GAIN = 1.2
 
 
 class Taking:
-    """The rejoin pool of one kernel, since somebody last chose its size."""
+    """Watches the rejoin pool of one kernel, from when somebody last chose its size."""
 
     def __init__(self) -> None:
         self._rejoinable_count: int | None = None  # at the last sample
