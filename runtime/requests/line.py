@@ -2,7 +2,8 @@
 
 When a process dies its call ends, and its requests are lost. Short requests travel together, as many as should take
 `BATCH_NS`, so that neither side spends its time waiting for messages. Unbegun requests are recalled for other workers when one
-before them takes long after all, and as soon as something more urgent would have to wait behind them (DESIGN 12.1).
+before them takes long after all. They are also recalled as soon as something more urgent would have to wait behind them
+(DESIGN 12.1).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Mapping: posting and rejoining in one step, for an owner that nobody else has; requests given up are disowned.
 
 Works on a `Context`. A caller that posts as there is room, and takes back ended requests in between, never waits for itself,
-however small the pools are. An iteration that is broken off, or a caller whose deadline has passed, would leave requests that
-nobody can ask for, in everybody's way in the rejoin pool. Such an end may come from the garbage collector, in any thread,
-under any lock; so it is only noted here (`Context._give_up`). The twins for coroutines are in awaiting.py.
+however small the pools are. If an iteration is broken off, or a caller's deadline passes, nobody can ask for its requests:
+they would fill the rejoin pool for everybody. Such an end may come from the garbage collector, in any thread, under any lock;
+so it is only noted here (`Context._give_up`). The twins for coroutines are in awaiting.py.
 """
 
 from __future__ import annotations

@@ -67,8 +67,7 @@ class Oversight:
         self._ids = 0
         #: Owners to disown. Appended without the mutex, which the appending thread may hold (mapping.py).
         self.given_up: deque[Hashable] = deque()
-        #: Requests left by operations that returned, and so withdrawn, since the last log line; the latest of these
-        #: operations.
+        #: Requests left by operations that returned, and so withdrawn, since the last log line; the latest such operation.
         self._left_count, self._left_by = 0, ""
         #: Why all waits have ended and no new one may begin; "": the kernel runs.
         self._end = ""

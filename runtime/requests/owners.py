@@ -1,8 +1,8 @@
 """Owners: the requests of each owner, counted, so that "no more exist" is true at the moment it is said.
 
 The source searches three pools. If it finds nothing, its dispatcher thread searches them again, because a request may be
-between two of them (seed 001, section 5.4.3). Here a request is counted from before it is admitted until it is handed over, in
-one step under the kernel's mutex with each change of its state. So the count is authoritative, and costs nothing to read. An
+between two of them (seed 001, section 5.4.3). Here a request is counted from before it is admitted until it is handed over.
+Count and state change in one step, under the kernel's mutex. So the count is authoritative, and costs nothing to read. An
 owner is any object that can be a key of a dictionary; by default a request owns its sub-requests.
 """
 

@@ -1,6 +1,6 @@
 """Window: where worker processes post requests and fetch rejoined ones, in the kernel's backplane.
 
-There is one for each worker, because an object serves one call at a time (law 1), and a worker's call may take as long as its
+There is one for each worker: an object serves one call at a time (law 1), and a worker's call may take as long as its
 sub-requests do. A coroutine waits here meanwhile, without a thread, on behalf of the request that the worker executes.
 """
 

@@ -1,8 +1,8 @@
 """Record files: the records of one kernel on the disk, a line of JSON each, in numbered files that are rotated.
 
-Bounded in bytes and in age. A file is followed by the next one when it holds an eighth of the bytes allowed, or of the age, so
-that little more is deleted than has to be. Each line is one write to the operating system: a killed process leaves at most one
-line without an end, the last of its file, because each process begins a file of its own. Errors are for the caller.
+Bounded in bytes and in age. A file is followed by the next one at an eighth of the bytes allowed, or of the age, so that
+little more is deleted than has to be. Each line is one write to the operating system: a killed process leaves at most one line
+without an end. That is the last of its file, because each process begins a file of its own. Errors are for the caller.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Hold: keeps a setting, and watches for two changes: another load, and a top that has moved.
 
-Another load shows as a shift of the throughput at one and the same setting, told from noise by a two-sided CUSUM (Page, 1954)
-in units of the noise seen. A top that moved without that is found by a rare probe one step up or down, between two
+Another load shows as a shift of the throughput at the same setting. A two-sided CUSUM (Page, 1954) in units of the noise seen
+tells it from noise. A top that moved without that is found by rare probes, one step up or down. Each is between two
 measurements at the setting itself, so that drift cancels. The setting changes only if several probes agree, so noise alone
 moves nothing. Costs one interval in `PROBE_EVERY` at a neighbouring setting.
 """

@@ -1,7 +1,7 @@
 """Measure: selects intervals that tell about the setting, and measures their level: the logarithm of the throughput.
 
-Left out are intervals without backlog at both ends (their throughput is the offered load), and those in which requests of the
-setting before ran for a good part. Where few requests end in an interval, several intervals make one measurement.
+Intervals without backlog at both ends are left out: their throughput is the offered load. So are those in which requests of
+the setting before ran for a good part. Where few requests end in an interval, several intervals make one measurement.
 """
 
 from __future__ import annotations

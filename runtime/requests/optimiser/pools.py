@@ -2,7 +2,7 @@
 
 The ready pool bridges the time that a poster takes to fill a place again (Little's law: rate x time), and a few requests a
 worker; it grows beyond that when workers were idle while posters waited. All admitted requests may end before their owner
-rejoins any, so the rejoin pool holds the ready pool and the workers, and grows beyond that where it helps (taking.py). Neither
+rejoins any. So the rejoin pool holds the ready pool and the workers; it grows beyond that where it helps (taking.py). Neither
 shrinks: a larger pool costs memory alone, and a smaller one may stop a hierarchy whose requests post and join each other.
 """
 
