@@ -1,8 +1,8 @@
-"""Action records: where a backplane records its actions, each request that it executes is recorded as one.
+"""Action records: a backplane that records its actions records each request that it executes as an action of its own.
 
-By its own name, KERNEL.RUNNABLE, with its lane, its wait in the ready pool and its times. Several are executed within one
-action (threads.py, seat.py), of which they are parts (observation/recorder.py); its own record has what is left. Where
-nothing is recorded there is no such object, and a request costs a comparison; where it is, 1 us, and what a record costs.
+A record has a name, KERNEL.RUNNABLE, the lane, the wait in the ready pool, and times. One action executes several requests
+(threads.py, seat.py), which are parts of it (observation/recorder.py); its own record has the rest. Without recording there is
+no such object, and a request costs a comparison; with it, 1 us and the cost of a record.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class RequestNames:
-    """Under which names the requests of one kernel are recorded by this process."""
+    """Names under which this process records the requests of one kernel."""
 
     def __init__(self, kernel: str) -> None:
         self.kernel = kernel
         self._accounts: dict[str, OperationStatistics] = {}
 
     def of(self, runnable: str) -> OperationStatistics:
-        """The name of a runnable of its own, as the recorder wants it."""
+        """The account of a runnable, which names it to the recorder."""
         account = self._accounts.get(runnable)
         if account is None:
             account = self._accounts[runnable] = OperationStatistics(f"{self.kernel}.{runnable}")
@@ -36,7 +36,7 @@ class RequestNames:
 
 
 class ActionRecords:
-    """Of the requests that one action executes."""
+    """Records the requests that one action executes."""
 
     __slots__ = ("_cpu_mark_ns", "_cpu_ns", "_error", "_names", "_parts")
 
@@ -48,11 +48,11 @@ class ActionRecords:
         self._error: BaseException | None = None
 
     def failed(self, error: BaseException) -> None:
-        """The one that is executed has raised this, and whoever wanted its traceback has it."""
-        self._error = error.with_traceback(None)  # it leads to whoever holds it: a circle that only the collector ends
+        """Note the error of the executed request. Its traceback is removed here, so use that before."""
+        self._error = error.with_traceback(None)  # its frames refer to the error: a cycle for the garbage collector
 
     def executed(self, element: Element, started_ns: int, run_ns: int) -> None:
-        """One has ended, well or as last said by `failed`. CPU time as the engine measures it (Engine.execute)."""
+        """Record a request that has ended, with the error from `failed`, if any. CPU time as in `Engine.execute`."""
         cpu_ns = run_ns
         if run_ns >= SHORT_NS:
             now_ns = self._cpu_ns()
@@ -64,5 +64,5 @@ class ActionRecords:
 
 
 def records_of(action: Action, host: Host, names: RequestNames) -> ActionRecords | None:
-    """For the requests of an action; None: nothing is recorded."""
+    """Records for the requests of an action; None: nothing is recorded."""
     return ActionRecords(action, names, host.cpu_ns) if host.is_recording else None

@@ -1,6 +1,6 @@
-"""Automatic: the commands of a schedule, run when they are due, as actions like any other work (law 8).
+"""Automatic: runs the commands of a schedule when they are due, as actions like any other work (law 8).
 
-Intervals are timers of the scheduler, exact; times of day are looked for twice a second by the kernel's watchdog, because the
+Intervals are timers of the scheduler, exact. Times of day are checked twice a second by the kernel's watchdog, because the
 wall clock may be put forward or back (schedule.py). A command that has not ended when it is due again is left out. They run
 while the component serves.
 """
@@ -24,22 +24,22 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class Automatic:
-    """What one kernel runs by itself, from `begin` to `end`."""
+    """The scheduled commands of one kernel, from `begin` to `end`."""
 
     def __init__(
         self, routes: CommandRoutes, set_timer: Callable[[int, Callable[[], Action | None]], WorkHandle],
         post: Callable[[Action], None], now: Callable[[], datetime],
     ) -> None:  # fmt: skip
-        """`now`: what the wall clock shows."""
+        """`now`: returns the time of the wall clock."""
         self._routes, self._set_timer, self._post, self._now = routes, set_timer, post, now
         self._timers: list[WorkHandle] = []
         self._day_times: DayTimes | None = None
         self._by_day: Sequence[tuple[When, str]] = ()
-        #: Those of them that have not ended.
+        #: Lines by time of day whose commands have not ended.
         self._pending: set[str] = set()
 
     def begin(self, lines: Sequence[tuple[When, str]]) -> None:
-        """These from now on, and no others."""
+        """Run this schedule from now on, in place of any other."""
         self.end()
         for when, line in lines:
             if when.every_ns:
@@ -48,14 +48,14 @@ class Automatic:
         self._day_times = DayTimes([when for when, _ in self._by_day], self._now()) if self._by_day else None
 
     def end(self) -> None:
-        """None any more."""
+        """Run no more commands; running ones go on."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
         self._by_day, self._day_times = (), None
 
     def look(self) -> None:
-        """At the wall clock."""
+        """Check the wall clock, and run the commands that are due."""
         if self._day_times is None:
             return
         for number in self._day_times.due(self._now()):
@@ -72,7 +72,7 @@ class Automatic:
 
 
 class _Interval:
-    """One that runs every so often."""
+    """A command that runs at an interval."""
 
     def __init__(self, automatic: Automatic, when: When, line: str) -> None:
         self._automatic, self._when, self._line = automatic, when, line

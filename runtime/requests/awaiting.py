@@ -1,6 +1,6 @@
-"""Awaiting: what a Context does by coroutines: they wait without a thread, each as its plain twin does in one.
+"""Awaiting: the methods of `Context` for coroutines, which wait without a thread.
 
-What is checked and what is meant stands with the plain ones (context.py); here is only how a coroutine waits for it.
+Checks and meaning are those of the plain methods (context.py); this module has only the ways to wait.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 async def post(kernel: Context, element: Element, wait: bool, timeout: float | None) -> Element:
-    """As `Context.apost`."""
+    """Implements `Context.apost`; returns the element once it is posted."""
     await kernel._apost([element], wait, timeout)
     return element
 
 
 async def post_all(kernel: Context, elements: list[Element]) -> list[Element]:
-    """As `Context.apost_all`."""
+    """Implements `Context.apost_all`; returns the elements once all are posted."""
     await kernel._apost(elements, True, None)
     return elements
 
 
 async def joined(kernel: Context, owner: Hashable) -> AsyncIterator[Element]:
-    """As `Context.ajoined`."""
+    """Implements `Context.ajoined`, without a limit on each wait."""
     while True:
         _, element = await kernel._arejoin(owner, True, None)
         if element is None:
@@ -43,17 +43,17 @@ async def joined(kernel: Context, owner: Hashable) -> AsyncIterator[Element]:
 async def call(
     kernel: Context, object: AppObject, route: str, arguments: dict[str, Any], options: dict[str, Any]
 ) -> Any:
-    """As `Context.acall`."""
+    """Implements `Context.acall`, on behalf of `object`."""
     await kernel._abefore_call()
     return await object.request(route, arguments, **options)
 
 
 async def nothing() -> None:
-    """There is nothing to wait for."""
+    """An empty coroutine: there is nothing to wait for."""
 
 
 async def try_post(kernel: Context, element: Element) -> bool:
-    """Post it if there is room; False: there is none."""
+    """Post a request if there is room; False: there is none."""
     try:
         await kernel._apost([element], False, None)
     except Busy:
@@ -62,12 +62,12 @@ async def try_post(kernel: Context, element: Element) -> bool:
 
 
 async def at_once(answer: bool) -> bool:
-    """There is nothing to wait for, and this is the answer."""
+    """A coroutine that returns `answer` without waiting."""
     return answer
 
 
 async def run(kernel: Context, request: Any, make: Make) -> Any:
-    """As `Context.arun`."""
+    """Implements `Context.arun`; gives the request up if it is cancelled."""
     owner = kernel._new_part()
     try:
         await kernel._apost([make(request, owner)], True, None)
@@ -81,7 +81,7 @@ async def run(kernel: Context, request: Any, make: Make) -> Any:
 
 
 async def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> AsyncIterator[Element]:
-    """As `Context.amap_unordered`."""
+    """Implements `Context.amap_unordered`; gives up the rest if it is broken off."""
     owner = kernel._new_part()
     is_over = False
     try:

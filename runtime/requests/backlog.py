@@ -1,7 +1,7 @@
-"""Backlog: posters have waited for long because what has ended fills the rejoin pool, and nobody rejoins it.
+"""Backlog: posters have waited long because ended requests fill the rejoin pool, and nobody rejoins them.
 
-Whoever posts all, and then joins all, in one thread, waits for himself if these are more requests than the pool has entries.
-From here he looks like an owner who is late, so this is no stall (stall.py): it is said, once, with what may be done.
+A thread that posts everything before it joins anything waits for itself if there are more requests than the pool has entries.
+To the kernel it looks like an owner that is late, so this is no stall (stall.py): it is logged once, with remedies.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Final
 
 from .ledger import Ledger
 
-#: For so long nobody has rejoined anything: an owner that is only slow takes something in between.
+#: Time without any rejoin after which a backlog is reported: an owner that is only slow rejoins something meanwhile.
 LONG_NS: Final = 5_000_000_000
 
 
 class Backlog:
-    """Of one kernel. Looked for now and then, with the kernel's mutex."""
+    """The backlog detector of one kernel. The watchdog runs it, with the kernel's mutex."""
 
     __slots__ = ("_is_said", "_joined_total", "_since_ns")
 
@@ -24,7 +24,7 @@ class Backlog:
         self._is_said = False
 
     def look(self, ledger: Ledger, now_ns: int) -> str:
-        """One sentence, once for each time; "": there is none, or it has been said."""
+        """The warning, one sentence; "": there is no backlog, or it has been reported."""
         poster = next(iter(ledger.posters), None)
         if poster is None or not ledger.is_rejoin_full(poster.lane) or ledger.joined_total != self._joined_total:
             self._joined_total, self._since_ns, self._is_said = ledger.joined_total, now_ns, False

@@ -1,8 +1,8 @@
-"""Command: a method of a command handler by which the kernel is operated, and what is to be made of the words for it.
+"""Command: a method of a command handler that operates the kernel, and the parsing of lines for it.
 
 `workers 4`, `lanes on 0 20 20`, `settings workers=4 ready=500`: words go to the parameters in their order, and `name=value` to
-the one that is named; what comes as arguments of a call is checked the same way, against the annotations. A word is taken by
-the first parameter that it fits, so `lanes 0 20 20` means the percents. A handler's class is looked at once.
+the parameter of that name. Arguments of a call are checked the same way, against the annotations. The first parameter that a
+word fits takes it, so `lanes 0 20 20` means the percents. A handler's class is inspected once.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ..objects.operation import DeclarationError, Mark
 from ..objects.operation_spec import OperationSpec
 from .schedule import EVERY_MAX_S, When, when_of
 
-#: The attribute of a function that bears its mark.
+#: Attribute of a function that has its mark.
 COMMAND: Final = "__appbackplane_command__"
-#: What a person types in a line, several times over; of more, somebody has sent us a file.
+#: Characters of a line, at most: several times what a person types. A longer one is a file sent by mistake.
 LINE_LENGTH_MAX: Final = 10_000
 _SEQUENCES: Final = (list, tuple, set, frozenset)
 
@@ -35,7 +35,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class CommandMark(msgspec.Struct, frozen=True, kw_only=True):
-    """What `@command` noted on a method."""
+    """The arguments of `@command`, noted on the method."""
 
     name: str | None
     when: When | None
@@ -54,9 +54,9 @@ def command(
 ) -> Any:  # fmt: skip
     """Make a method of a `CommandHandler` a command: `@command`, or `@command(every=60)`.
 
-    `name`: how it is called, default the method's. `every`: it also runs by itself, so often, in seconds; `at`: at a time of
-    day, as "22:00" or "mon-fri 22:00". `is_logged`: whether its runs are logged, with what they gave; those of the policy's
-    schedule are, and what fails is.
+    `name`: of the command, by default the method's. `every`: it also runs by itself, at this interval in seconds; `at`: at a
+    time of day, as "22:00" or "mon-fri 22:00". `is_logged`: whether its runs are logged, with their results. Runs of the
+    policy's schedule are always logged, and so are failed runs by the clock.
     """
 
     def decorate(function: Method) -> Method:
@@ -83,7 +83,7 @@ def _declared(every: float | None, at: str | None) -> When | None:
 
 
 class CommandSpec:
-    """One command, as it is called."""
+    """One command: its name, its parameters, and its function."""
 
     __slots__ = ("_bound", "_hints", "_names", "_rest", "function", "is_async", "mark", "name", "signature", "summary")
 
@@ -111,7 +111,7 @@ class CommandSpec:
             raise DeclarationError(f"{function.__qualname__} runs by itself: its parameters need defaults")
 
     def bind(self, arguments: Mapping[str, Any], route: str) -> Callable[[Any], Any]:
-        """What runs it, given the handler. Raises `InvalidArgument` that names the argument."""
+        """A function that runs the command on a handler. Raises `InvalidArgument` that names the argument."""
         rest = {name: value for name, value in arguments.items() if self._rest and name not in self._names}
         fixed = {name: value for name, value in arguments.items() if name not in rest}
         values = self._bound.bind(fixed, route)
@@ -120,7 +120,7 @@ class CommandSpec:
         return lambda handler: function(handler, **given, **rest)
 
     def arguments(self, words: Sequence[str], route: str) -> dict[str, Any]:
-        """Of the words that follow its name in a line. Raises `InvalidArgument`; what they are worth `bind` says."""
+        """The arguments in the words after a command's name. Raises `InvalidArgument`; `bind` checks their values."""
         found: dict[str, Any] = {}
         plain: list[str] = []
         for word in words:
@@ -143,14 +143,14 @@ class CommandSpec:
             else:
                 skipped.append(name)
         if plain and len(skipped) == 1:
-            found[skipped[0]] = _fitting(plain[0], Any)[1]  # for `bind` to say what it should have been
+            found[skipped[0]] = _fitting(plain[0], Any)[1]  # `bind` then names the expected type
         elif plain:
             raise InvalidArgument(f"{route}: {' '.join(plain)!r} fits no argument of it; expected {self.signature}")
         return found
 
 
 def specs_of(cls: type) -> dict[str, CommandSpec]:
-    """All commands of a handler's class, by name. One that is overridden without a mark keeps it. Raises `DeclarationError`."""
+    """All commands of a handler's class, by name. An override without a mark keeps it. Raises `DeclarationError`."""
     specs: dict[str, CommandSpec] = {}
     for attribute in dir(cls):
         function = inspect.getattr_static(cls, attribute)
@@ -168,7 +168,7 @@ def specs_of(cls: type) -> dict[str, CommandSpec]:
 
 
 def parsed(line: str, specs: Mapping[str, CommandSpec], of: str) -> tuple[CommandSpec, dict[str, Any]]:
-    """What a line asks for. Raises `NotFound`, with the nearest command there is, and `InvalidArgument`."""
+    """The command of a line, and its arguments. Raises `NotFound`, with the nearest command there is, and `InvalidArgument`."""
     if len(line) > LINE_LENGTH_MAX:
         raise InvalidArgument(f"{of}: a command of {len(line):,} characters: at most {LINE_LENGTH_MAX:,}")
     try:
@@ -194,7 +194,7 @@ def _mark_of(declared: Any) -> CommandMark | None:
 
 
 def _without_rest(function: Callable[..., Any]) -> tuple[Callable[..., Any], str]:
-    """A function as an operation may be, and the name of its `**rest`; "" if it has none."""
+    """The function without its `**rest`, as an operation must be, and the name of that; "" if it has none."""
     signature = inspect.signature(function)
     rest = next((name for name, each in signature.parameters.items() if each.kind is each.VAR_KEYWORD), "")
     if not rest:
@@ -210,7 +210,7 @@ def _without_rest(function: Callable[..., Any]) -> tuple[Callable[..., Any], str
 
 
 def _fitting(text: str, kind: Any) -> tuple[bool, Any]:
-    """Whether a word may be of this type, and as what: JSON where it is that, else as it stands."""
+    """Whether a word fits this type, and its value: parsed as JSON if that fits, else the text."""
     values: list[Any] = [text]
     with suppress(ValueError, RecursionError):
         values.insert(0, json.loads(text))
@@ -224,7 +224,7 @@ def _fitting(text: str, kind: Any) -> tuple[bool, Any]:
 
 
 def _fitting_together(words: list[str], kind: Any) -> tuple[bool, Any]:
-    """All words as one list; or the only one, if it is a list itself."""
+    """`_fitting` of all words as one list; or of the only one, if it is a list itself."""
     if len(words) == 1:
         is_fit, value = _fitting(words[0], kind)
         if is_fit:

@@ -1,9 +1,9 @@
-"""Command routes: how commands come to a kernel's handler: by a route each, by lines of words, by the clock.
+"""Command routes: how commands reach a kernel's handler: by a route each, by lines of words, by the clock.
 
-`index.workers` takes arguments, `index.command` a line, `workers 4`; both make the same action of it, on the handler: plain
-commands run one at a time, in order (law 1), and `async` ones, which may wait for minutes, beside them and each other.
-Commands have the highest priority and do not count among the component's requests, so that a kernel that is full of work can
-still be told to stop; of them, too, there are only so many. Where an operation of the user's has the name, it wins.
+`index.workers` takes arguments, `index.command` a line, `workers 4`; both make the same action of it, on the handler. Plain
+commands run one at a time, in order (law 1); `async` ones, which may wait for minutes, run beside them and each other.
+Commands have the highest priority and do not count among the component's requests, so that a kernel full of work can still be
+stopped; their number is bounded, too. An operation of the user's with the same name wins.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from .commands import CommandHandler
     from .kernel import RequestKernel
 
-#: The route of lines, under the component's name.
+#: Route of lines, under the component's name.
 LINE: Final = "command"
-#: What `appbackplane requests` knows a kernel by, among all that can be called.
+#: Summary of that route. `appbackplane requests` recognises a kernel by it, among all routes.
 LINE_SUMMARY: Final = "Do what a line says, as `workers 4`; `help` lists what there is."
 PRIORITY: Final = 0
 STATES: Final = ("initializing", "primary", "secondary")
-#: Commands of either kind, plain and `async`, that were asked for and have not ended: who operates a kernel asks for a few.
+#: Commands that may be outstanding, plain and `async` ones each: an operator asks for a few.
 OUTSTANDING_MAX: Final = 100
-#: Characters of an outcome in the log.
+#: Characters of an outcome in the log, at most.
 LOGGED_MAX: Final = 500
 
 log = logging.getLogger("appbackplane.runtime")
@@ -46,13 +46,13 @@ class CommandRoutes:
     """The commands of one kernel."""
 
     def __init__(self, kernel: RequestKernel, handler: CommandHandler, specs: Mapping[str, CommandSpec]) -> None:
-        """Before its backplane knows its routes. Raises `DeclarationError`."""
+        """Adds the routes. Call before the backplane reads the component's routes. Raises `DeclarationError`."""
         self._kernel = kernel
         self.handler = handler
         self.specs = specs
-        #: Objects on which commands that wait have run, and on which others may.
+        #: Objects on which `async` commands have run, free for others.
         self._free: list[AppObject] = []
-        #: Plain ones, and those that may wait: who waits a hundred times must not keep others from `resume`.
+        #: Outstanding plain commands, and `async` ones: a hundred of these that wait must not keep out `resume`.
         self._outstanding_counts = [0, 0]
         taken = _names_of(kernel)
         if LINE in taken:
@@ -69,11 +69,11 @@ class CommandRoutes:
 
     @property
     def name(self) -> str:
-        """First word of the routes."""
+        """The component's name: the first word of its routes."""
         return self._kernel.component_name
 
     def lines_of(self, said: Schedule) -> list[tuple[When, str]]:
-        """All that is to run by itself: as the class says, and as a schedule does. Raises ValueError, `BackplaneError`."""
+        """The (time, line) pairs of the class's own commands and of a schedule. Raises ValueError, `BackplaneError`."""
         found = [(spec.mark.when, spec.name) for spec in self.specs.values() if spec.mark.when is not None]
         for when, line in schedule.lines_of(said):
             self.prepare(line)
@@ -81,21 +81,21 @@ class CommandRoutes:
         return found
 
     def check(self, said: Schedule) -> None:
-        """Raises `InvalidArgument` for a schedule with a command that there is not, or one that cannot be done."""
+        """Raises `InvalidArgument` for a schedule with an unknown command, or one with arguments that do not fit."""
         try:
             self.lines_of(said)
         except (ValueError, BackplaneError) as error:
             raise InvalidArgument(f"{self.name}: schedule: {text_of(error)}") from error
 
     def prepare(self, line: str) -> tuple[CommandSpec, Callable[[Any], Any]]:
-        """What a line asks for, checked. Raises `NotFound`, `InvalidArgument`."""
+        """The command that a line names, and a function that runs it on a handler. Raises `NotFound`, `InvalidArgument`."""
         spec, arguments = parsed(line, self.specs, self.name)
         return spec, spec.bind(arguments, f"{self.name}.{spec.name}")
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
     def asked(self, spec: CommandSpec, run: Callable[[Any], Any], request: Request) -> Action:
-        """The action that a request becomes. Raises `Busy`."""
+        """The action for a request. Raises `Busy` at `OUTSTANDING_MAX`."""
         if self._outstanding_counts[spec.is_async] >= OUTSTANDING_MAX:
             raise Busy(f"{self.name}: {OUTSTANDING_MAX} commands have not ended", retry_after=1.0)
         self._outstanding_counts[spec.is_async] += 1
@@ -104,7 +104,7 @@ class CommandRoutes:
         return action
 
     def by_clock(self, line: str, when: When, on_end: Callable[[], None]) -> Action:
-        """The action that has come due. `on_end`: called when it has ended."""
+        """The action for a line that is due. `on_end`: called when it has ended."""
         spec, run = self.prepare(line)
         action = self._action(spec, run, PRIORITY, None)
 
@@ -145,9 +145,9 @@ class CommandRoutes:
 
 
 class _CommandEndpoint(Endpoint):
-    """One command, by arguments."""
+    """The route of one command, by arguments."""
 
-    #: It counts its requests itself.
+    #: False: `CommandRoutes` counts the requests itself.
     is_counted = False
 
     def __init__(self, routes: CommandRoutes, spec: CommandSpec) -> None:
@@ -155,12 +155,12 @@ class _CommandEndpoint(Endpoint):
         self._routes, self._spec = routes, spec
 
     def create_action(self, request: Request) -> Action:
-        """Checked; to run on the handler."""
+        """Check the arguments; the action runs on the handler."""
         return self._routes.asked(self._spec, self._spec.bind(request.body, request.route), request)
 
 
 class _LineEndpoint(Endpoint):
-    """All of them, by lines."""
+    """The route of all commands, by lines."""
 
     is_counted = False
 
@@ -171,7 +171,7 @@ class _LineEndpoint(Endpoint):
         self._routes = routes
 
     def create_action(self, request: Request) -> Action:
-        """Checked; to run on the handler."""
+        """Check the line; the action runs on the handler."""
         given = dict(request.body)
         line = given.pop("line", "status")
         if given or not isinstance(line, str):
@@ -199,7 +199,7 @@ def _check_runs(kernel: RequestKernel) -> None:
 
 
 def _names_of(kernel: RequestKernel) -> set[str]:
-    """Routes that are the user's own."""
+    """Names of the routes that the user's classes declare."""
     classes = {type(kernel), *kernel.declares, *(type(object) for object in kernel.objects)}
     own = {spec.name for cls in classes for spec in cls.__operations__.values() if spec.mark.kind == "operation"}
     return own | {endpoint.name for endpoint in kernel._endpoints}

@@ -1,9 +1,9 @@
-"""CommandHandler: how a kernel is operated while it runs. Subclass it for commands of your own, and to change the system's.
+"""CommandHandler: operates a kernel while it runs. Subclass it for commands of your own, and to change the system's.
 
 The source's command handler (seed 001, section 4): "The extension implements any custom commands and replaces or extends the
 functionality of any system commands". Name the class in `RequestKernel.commands`. Each command is a route of the component,
-and a word of the lines that its route `command` takes, and may run by itself: by `@command(every=…)`, `@command(at=…)`, or
-the policy's `schedule`. What a command is told that makes no sense changes nothing.
+and a word of the lines that its route `command` takes. It may run by itself: by `@command(every=…)`, `@command(at=…)`, or the
+policy's `schedule`. A command with an invalid argument changes nothing.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class CommandHandler(AppObject):
-    """Its methods that are marked with `@command` are the commands; those here every kernel has."""
+    """Its methods marked with `@command` are the commands; every kernel has those defined here."""
 
-    #: By name; filled when the class is made.
+    #: Specs by name; filled when the class is made.
     __commands__: ClassVar[dict[str, CommandSpec]] = {}
 
     _kernel: RequestKernel | None = None
@@ -53,13 +53,13 @@ class CommandHandler(AppObject):
 
     @property
     def kernel(self) -> Context:
-        """Where requests are posted and rejoin. From plain commands do not wait there: other commands wait behind them."""
+        """The context for posting and rejoining. Plain commands should not wait on it: other commands wait behind them."""
         return self.component.kernel
 
     def __attach__(self, kernel: RequestKernel) -> None:
         self._kernel = kernel
 
-    # -- how it is ----------------------------------------------------------------------------------------------------
+    # -- status -------------------------------------------------------------------------------------------------------
 
     @command(is_logged=False)
     def status(self) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class CommandHandler(AppObject):
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _changed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Those that are not None, changed at once; what they are now, and what has changed was before."""
+        """Apply the settings that are not None, at once. Returns their present values, and those before of changed ones."""
         component = self.component
         wanted = {name: _meant(name, value) for name, value in settings.items() if value is not None}
         if not wanted:
@@ -210,7 +210,7 @@ class CommandHandler(AppObject):
 
 
 def _meant(name: str, value: Any) -> Any:
-    """Settings that are on or off are so called."""
+    """True or False for "on" or "off", if the setting is a switch."""
     if value in ("on", "off") and name in _SWITCHES:
         return _SWITCH[value]
     return value
@@ -222,7 +222,7 @@ CommandHandler.__commands__ = specs_of(CommandHandler)
 
 
 def handler_of(cls: Any, kernel: str) -> CommandHandler:
-    """An object of what a kernel's `commands` names. Raises `DeclarationError`."""
+    """An object of the class in a kernel's `commands`. Raises `DeclarationError`."""
     if not (isinstance(cls, type) and issubclass(cls, CommandHandler)):
         raise DeclarationError(f"{kernel}.commands: expected a subclass of CommandHandler, or None, got {cls!r:.100}")
     try:

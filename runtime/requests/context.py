@@ -1,8 +1,8 @@
-"""Context: the kernel as who posts and rejoins sees it: a component, or the execution of a request, here or in another process.
+"""Context: the kernel for code that posts and rejoins: a component, or an executing request, here or in another process.
 
-What is the same for all of them: how a post is checked, which owner it has if it names none (the request that is executed), and
-iteration. Where it differs, subclasses say: here the desk is asked, with a thread or a coroutine that waits; in a process of
-its own the kernel is called (remote.py).
+This class has the parts common to all contexts: the checks of a post, the default owner (the executing request), and
+iteration. Its subclasses have the rest: `LocalContext` asks the desk, and a thread or a coroutine waits; in a worker process
+`RemoteContext` calls the kernel (remote.py).
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
 from .waiting import checked_limit
 
-#: Stands for a request that is known only as it travels.
+#: Stands for a request that is known in wire format only.
 PACKED: Final = object()
-#: The owner of what names none and is posted neither by a request nor by an operation: in a thread of the user's own.
+#: Default owner in a thread of the user's own, outside requests and operations.
 MAIN: Final = "main"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Context:
-    """Post, and rejoin. Also what `Runnable.execute` gets as `kernel`."""
+    """Posts and rejoins requests. `Runnable.execute` gets one as `kernel`."""
 
     def __init__(
         self, name: str, specs: Mapping[str, RunnableSpec], element: Element | None, resources: ThreadResources
     ) -> None:
         self._name = name
         self._specs = specs
-        #: The request that is executed; None: this is not one's.
+        #: The executing request; None: this context is not a request's.
         self.element = element
-        #: What the thread that asks holds of `RequestKernel.resources`, by name; opened when first asked for.
+        #: Handles of `RequestKernel.resources` that the calling thread holds, by name; opened when first asked for.
         self.resources = resources
 
-    # -- what users call ----------------------------------------------------------------------------------------------
+    # -- public API ---------------------------------------------------------------------------------------------------
 
     def post(
         self, request: Any, runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
@@ -53,11 +53,11 @@ class Context:
     ) -> Element:  # fmt: skip
         """Have a request executed by a runnable (seed 001, section 5.1: PostARequest).
 
-        `owner`: for whom it rejoins; default the request that is executed now, or the operation that runs now. `priority`:
+        `owner`: any dictionary key, by which it rejoins; default the executing request, or the running operation. `priority`:
         larger is more urgent. `lane`: 0 for service requests, 1 for feeders, 2 for unit transactions, 3 for parts of these.
-        `wait`: while the ready pool or the lane is full, at most `timeout` seconds; else `Busy`. `rejoin`: whether it comes
-        back. `boost`: whether it ages faster.
-        Raises `InvalidArgument` for what makes no sense, `Busy`, `DeadlineExceeded`, `FailedPrecondition`.
+        `wait`: whether to wait, at most `timeout` seconds, while the ready pool or the lane is full, or else raise `Busy`.
+        `rejoin`: whether it comes back. `boost`: whether it ages faster.
+        Raises `InvalidArgument`, `Busy`, `DeadlineExceeded`, and `FailedPrecondition` if the kernel takes no requests.
         """
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
         self._post([element], wait, checked_limit(timeout, wait))
@@ -75,7 +75,7 @@ class Context:
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
         lane: int = LANE_DEFAULT, rejoin: bool = True, boost: bool = False,
     ) -> list[Element]:  # fmt: skip
-        """`post` each, in order, waiting as long as it takes; from another process in one call."""
+        """`post` each, in order, waiting as long as it takes; a worker process sends many in one call."""
         elements = [self._element(request, runnable, owner, priority, lane, rejoin, boost) for request in requests]
         self._post(elements, True, None)
         return elements
@@ -84,7 +84,7 @@ class Context:
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
         lane: int = LANE_DEFAULT, rejoin: bool = True, boost: bool = False,
     ) -> Coroutine[Any, Any, list[Element]]:  # fmt: skip
-        """`post_all`, from a coroutine."""
+        """`post_all`, from a coroutine: it waits without its thread."""
         elements = [self._element(request, runnable, owner, priority, lane, rejoin, boost) for request in requests]
         return awaiting.post_all(self, elements)
 
@@ -93,9 +93,9 @@ class Context:
     ) -> tuple[Rejoin, Element | None]:
         """A request that has ended (seed 001, section 5.4: GetRejoinRequest): RETURNED with it, NONE_READY, or NONE_EXIST.
 
-        NONE_EXIST is authoritative: of this owner nothing is posted, ready, executing or waiting to rejoin. `wait`: until there
-        is one, or none exists; if it is not said, exactly if there is a `timeout`, seconds. Raises `DeadlineExceeded` then,
-        and `InvalidArgument` for a `timeout` of not waiting.
+        NONE_EXIST is authoritative: no request of this owner is posted, ready, executing or waiting to rejoin. `wait`: whether
+        to wait until one has ended, or none exists; by default only if there is a `timeout`, seconds. Raises
+        `DeadlineExceeded` after that, and `InvalidArgument` for a `timeout` with `wait=False`.
         """
         limit = checked_limit(timeout, wait)
         return self._rejoin(self._owner(owner), limit is not None if wait is None else wait, limit)
@@ -103,7 +103,7 @@ class Context:
     def arejoin(
         self, owner: Hashable = None, *, wait: bool | None = None, timeout: float | None = None
     ) -> Coroutine[Any, Any, tuple[Rejoin, Element | None]]:
-        """`rejoin`, from a coroutine, and it waits when that does."""
+        """`rejoin`, from a coroutine; it waits in the same cases."""
         limit = checked_limit(timeout, wait)
         return self._arejoin(self._owner(owner), limit is not None if wait is None else wait, limit)
 
@@ -126,7 +126,7 @@ class Context:
     ) -> Iterator[Element]:  # fmt: skip
         """Post each as there is room, and give each back as it ends: any number of requests through pools of any size.
 
-        They are nobody else's. An iteration that is broken off disowns what it has not given.
+        Nobody else can rejoin these requests. If the iteration is broken off, those not given back yet are disowned.
         """
         return mapping.map_unordered(self, requests, self._maker(runnable, priority, lane, boost))
 
@@ -141,18 +141,18 @@ class Context:
         self, request: Any, runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
         boost: bool = False,
     ) -> Any:  # fmt: skip
-        """Post one, wait for it, and give its result. Raises `RequestFailed`."""
+        """Post one request, wait for it, and return its result. Raises `RequestFailed`."""
         return mapping.run(self, request, self._maker(runnable, priority, lane, boost))
 
     def arun(
         self, request: Any, runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
         boost: bool = False,
     ) -> Coroutine[Any, Any, Any]:  # fmt: skip
-        """`run`, from a coroutine."""
+        """`run`, from a coroutine: it waits without its thread."""
         return awaiting.run(self, request, self._maker(runnable, priority, lane, boost))
 
     def disown(self, owner: Hashable = None) -> None:
-        """Nobody will rejoin what there is of an owner: what has not begun never will, what is executed ends for nobody."""
+        """Drop an owner's requests: those not begun are withdrawn, and those executing rejoin nobody."""
         self._disown(self._owner(owner))
 
     def call(
@@ -161,7 +161,7 @@ class Context:
     ) -> Any:  # fmt: skip
         """Call an operation of any component, here or elsewhere, and wait for its result in this thread.
 
-        As `AppObject.call`, on behalf of what runs now, with its priority. Raises the `BackplaneError` in which it ended.
+        As `AppObject.call`, on behalf of the running action, with its priority. Raises the `BackplaneError` that ended it.
         """
         self._before_call()
         return blocking_call(_running(route), route, arguments, key=key, priority=priority, timeout=timeout, retry=True)
@@ -170,12 +170,12 @@ class Context:
         self, route: str, /, *, key: str | None = None, priority: int | None = None, timeout: float | None = None,
         **arguments: Any,
     ) -> Coroutine[Any, Any, Any]:  # fmt: skip
-        """`call`, from a coroutine."""
+        """`call`, from a coroutine: it waits without its thread."""
         options = {"key": key, "priority": priority, "timeout": timeout}
         return awaiting.call(self, _running(route), route, arguments, options)
 
     def should_stop(self) -> bool:
-        """Whether the backplane finishes what it has, and goes down: a long request had better end."""
+        """Whether the backplane shuts down gracefully: a long request should then end soon."""
         return should_stop()
 
     # -- for subclasses -----------------------------------------------------------------------------------------------
@@ -195,10 +195,10 @@ class Context:
         raise NotImplementedError
 
     def _before_call(self) -> None:
-        """It is about to wait for somebody who may wait for requests of this kernel."""
+        """Called before a call: its callee may wait for requests of this kernel."""
 
     def _abefore_call(self) -> Coroutine[Any, Any, None]:
-        """`_before_call`, from a coroutine."""
+        """`_before_call`, for a coroutine: nothing by default."""
         return awaiting.nothing()
 
     def _try_post(self, element: Element) -> bool:
@@ -212,15 +212,15 @@ class Context:
         return awaiting.try_post(self, element)
 
     def _disown(self, owner: Hashable) -> None:
-        """Without waiting."""
+        """Drop an owner's requests, without waiting."""
         raise NotImplementedError
 
     def _give_up(self, part: Part) -> None:
-        """`_disown` before long: takes no lock."""
+        """Have `_disown` done at a later step; takes no lock."""
         raise NotImplementedError
 
     def _let_go_of(self, part: Part) -> None:
-        """All that was posted for it has rejoined."""
+        """Forget a part of which all requests have rejoined."""
         if part.whose is not None:
             part.whose.parts.pop(part.number, None)
 
@@ -231,18 +231,18 @@ class Context:
         return make
 
     def _new_part(self) -> Part:
-        """An owner that nobody else has."""
+        """A new owner, known to this caller alone."""
         element = self.element
         if element is None:
             return Part(None, 0)
         while True:
             part = Part(element, element.parts_count)
             element.parts_count = part.number + 1
-            if element.parts.setdefault(part.number, part) is part:  # or another thread of this request had that number
+            if element.parts.setdefault(part.number, part) is part:  # otherwise another thread of this request took that number
                 return part
 
     def _default_owner(self) -> Hashable:
-        """Whose requests those are that name no owner."""
+        """The owner of requests that name none."""
         return MAIN if self.element is None else self.element
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ class Context:
     def _element_packed(
         self, runnable: Any, packed: bytes, owner: Hashable, priority: Any, lane: Any, rejoin: bool, boost: bool
     ) -> Element:
-        """As it came from another process, which has checked what is in it."""
+        """The element of a request that came from another process, which has checked the contents."""
         element = self._element(PACKED, runnable, owner, priority, lane, rejoin, boost)
         element.packed = packed
         return element
@@ -304,7 +304,7 @@ class Context:
 
 
 def _running(route: str) -> AppObject:
-    """The object whose action runs now: it is who calls."""
+    """The object whose action runs now: the caller. Raises `FailedPrecondition` if none runs."""
     action = current.action
     if action is None:
         raise FailedPrecondition(f"{route}: only what runs can call: an operation, or the execution of a request")

@@ -1,8 +1,8 @@
-"""Desk: the ledger behind its mutex, and who is told when it changes: posters, rejoiners and idle workers.
+"""Desk: the ledger behind its mutex; it notifies posters, rejoiners and idle workers of changes.
 
-Everything that happens to a request happens here, in the thread of whoever brings it about: there is no dispatcher thread, no
-polling and no semaphore a thread, as the source needs them (seed 001, section 3.2). The mutex is held for a few steps, and
-nobody takes the backplane's lead while he holds it; who may go on is told after it has been released.
+Each event of a request is handled here, in the thread that causes it. The source's dispatcher thread, polling, and semaphore
+per thread (seed 001, section 3.2) are not needed. The mutex is held for a few steps. A thread that holds it never takes the
+backplane's lead: waiters are resumed after its release.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .owners import Rejoin
 from .waiting import Waiter
 from .wire import Answer
 
-#: When a poster may come again that would not wait: a few requests later.
+#: Retry-after hint, seconds, for a poster that does not wait: a few requests later.
 RETRY_AFTER_S = 0.01
-#: What a worker may say that a request took: 104 days, so that no sum of them is too large to travel.
+#: Longest run time accepted from a worker: 104 days, so that no sum of them is too large to travel.
 RUN_NS_MAX = 1 << 53
 
 Seen = TypeVar("Seen")
@@ -30,12 +30,12 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class Desk(Oversight):
-    """What the kernel, its executor and everybody's context share. Any thread."""
+    """State shared by the kernel, its executor and all contexts. Callable from any thread."""
 
     # -- posting ------------------------------------------------------------------------------------------------------
 
     def post(self, element: Element, waiter: Waiter | None) -> bool:  # hot: scripts/bench requests
-        """True: it is ready. False: the waiter is told when it is. Raises `Busy` where there is none."""
+        """True: the request is ready. False: `waiter` is notified when it is. Without a waiter `Busy` is raised instead."""
         ledger = self._ledger
         now_ns = self.now_ns()
         if self.given_up:
@@ -58,7 +58,7 @@ class Desk(Oversight):
         return True
 
     def try_post(self, element: Element) -> bool:  # hot: scripts/bench requests
-        """`post` by who does not wait, and has something else to do; False: there is no room."""
+        """`post` without waiting; False: there is no room. Not counted as a refusal."""
         now_ns = self.now_ns()
         if self.given_up:
             self.look_for_given_up()
@@ -70,7 +70,7 @@ class Desk(Oversight):
         return True
 
     def withdraw(self, element: Element) -> bool:
-        """Its poster waits no more; False: it was admitted meanwhile."""
+        """The poster stops waiting. False: its request was admitted meanwhile."""
         with self._mutex:
             is_withdrawn = self._ledger.withdraw(element)
             if is_withdrawn and element.parent is not None:
@@ -82,15 +82,15 @@ class Desk(Oversight):
     # -- for executors ------------------------------------------------------------------------------------------------
 
     def take(self, worker: str, count_max: int) -> list[Element]:
-        """As `executor.Port.take`."""
+        """Implements `executor.Port.take`, without bounds on run time or bytes."""
         return self.take_batch(worker, count_max, None, 0, 0)
 
     def take_batch(
         self, worker: str, count_max: int, costs: Mapping[str, int] | None, budget_ns: int, bytes_max: int
     ) -> list[Element]:
-        """`take`, as many as are expected to take so long together; one at least, and its fair share at most.
+        """`take` within a budget of run time and bytes: at least one request, at most the worker's fair share.
 
-        `costs`: of each runnable, ns.
+        `costs`: expected run time of each runnable, ns.
         """
         wake = ""
         now_ns = self.now_ns()
@@ -110,7 +110,7 @@ class Desk(Oversight):
     def turn(
         self, worker: str, ended: Element | None, result: Any, failure: Failure | None, run_ns: int
     ) -> Element | None:  # hot: scripts/bench requests
-        """What it had has ended; what it is to execute next. None: nothing; it is kicked once there is something."""
+        """Report the request that has ended, if any, and take the next one. None: there is none; the worker is woken later."""
         wake = ""
         ledger = self._ledger
         now_ns = self.now_ns()
@@ -129,7 +129,7 @@ class Desk(Oversight):
         return taken[0] if taken else None
 
     def ended(self, worker: str, done: Sequence[Done]) -> None:
-        """As `executor.Port.ended`."""
+        """Implements `executor.Port.ended`, and records the requests."""
         now_ns = self.now_ns()
         with self._mutex:
             for each in done:
@@ -140,7 +140,7 @@ class Desk(Oversight):
         self.wake()
 
     def answered(self, worker: str, answers: Sequence[Answer]) -> None:
-        """`ended`, as a worker process says it (`Seat.execute`). What is not with it any more counts for nothing."""
+        """`ended` for the answers of a worker process (`Seat.execute`). Requests no longer with that worker are ignored."""
         now_ns = self.now_ns()
         ledger = self._ledger
         with self._mutex:
@@ -149,31 +149,31 @@ class Desk(Oversight):
                 if element is not None:
                     failure = None if each.error is None else Failure(each.error, each.trace, each.error_type)
                     result = None if each.result is None else Packed(each.result)
-                    run_ns = min(max(0, each.run_ns), RUN_NS_MAX)  # whatever a worker says, totals stay numbers
+                    run_ns = min(max(0, each.run_ns), RUN_NS_MAX)  # a wrong value from a worker must not spoil the totals
                     ledger.end(worker, element, result, failure, run_ns, now_ns)
         self._tell()
         self.wake()
 
     def has_threads(self, count: int) -> None:
-        """As `executor.Port.has_threads`."""
+        """Implements `executor.Port.has_threads`, for the records."""
         if self.records is not None:
             self.records.has_threads(count)
 
     def give_back(self, worker: str, elements: Sequence[Element]) -> None:
-        """As `executor.Port.give_back`."""
+        """Implements `executor.Port.give_back`, then wakes a worker."""
         with self._mutex:
             self._ledger.give_back(worker, elements, self.now_ns())
         self.wake()
 
     def give_back_by_id(self, worker: str, ids: Sequence[int]) -> None:
-        """`give_back`, of requests that a worker process names."""
+        """`give_back` for a worker process, which names requests by id. Unknown ids are ignored."""
         with self._mutex:
             found = [each for each in (self._ledger.find(id, worker) for id in ids) if each is not None]
             self._ledger.give_back(worker, found, self.now_ns())
         self.wake()
 
     def lost(self, worker: str, elements: Sequence[Element], why: str) -> None:
-        """As `executor.Port.lost`."""
+        """Implements `executor.Port.lost`, and logs the loss."""
         with self._mutex:
             self._ledger.lose(worker, elements, why, self.now_ns())
         what = f"{len(elements)} requests" if len(elements) != 1 else f"{elements[0].runnable} {elements[0].id}"
@@ -182,7 +182,7 @@ class Desk(Oversight):
         self.wake()
 
     def begins(self, worker: str) -> bool:
-        """It is a worker from now on, and asks by itself; False: it is one already."""
+        """Register a worker, which then asks for work by itself. False: it is registered already."""
         with self._mutex:
             if worker in self._active or worker in self._idle:
                 return False
@@ -190,14 +190,14 @@ class Desk(Oversight):
         return True
 
     def dismiss(self, worker: str) -> None:
-        """As `executor.Port.dismiss`. One that is active goes when it would ask again (`leave`)."""
+        """Implements `executor.Port.dismiss`. An active worker goes when it would ask again (`leave`)."""
         with self._mutex:
             if worker in self._idle:
                 self._idle.remove(worker)
                 self._ledger.dismiss(worker)
 
     def leave(self, worker: str, ended: Element | None, result: Any, failure: Failure | None, run_ns: int) -> None:
-        """What it had has ended, and it asks no more."""
+        """Report the worker's last request, if any, and unregister the worker."""
         with self._mutex:
             if ended is not None:
                 self._ledger.end(worker, ended, result, failure, run_ns, self.now_ns())
@@ -207,14 +207,14 @@ class Desk(Oversight):
         self.wake()
 
     def end_one(self, worker: str, ended: Element | None, result: Any, failure: Failure | None, run_ns: int) -> None:
-        """What it had has ended; it asks again before long."""
+        """Report the request that has ended, if any; the worker asks for another before long."""
         if ended is not None:
             with self._mutex:
                 self._ledger.end(worker, ended, result, failure, run_ns, self.now_ns())
             self._tell()
 
     def rests(self, worker: str) -> None:
-        """It could not ask: as if it had been given nothing."""
+        """Mark a worker idle that could not ask, as if it had been given nothing."""
         with self._mutex:
             self._rests(worker)
 
@@ -223,9 +223,9 @@ class Desk(Oversight):
     def rejoin(
         self, owner: Hashable, waiter: Waiter | None, asking: Element | None, *, is_patient: bool = False
     ) -> tuple[Rejoin, Element | None]:  # hot: scripts/bench requests
-        """What there is for an owner. NONE_READY with a waiter: it is told; a patient one not of the very first.
+        """A request of this owner that has ended, or why there is none. `asking`: the request whose execution asks.
 
-        `asking`: the request whose execution asks.
+        On NONE_READY `waiter` is notified later; a patient one (`is_patient`) not of the very first request that ends.
         """
         ledger = self._ledger
         with self._mutex:
@@ -242,7 +242,7 @@ class Desk(Oversight):
         return found, element
 
     def lose_patience(self, owner: Hashable, waiter: Waiter) -> None:
-        """It has waited for more than one to end; the next will do."""
+        """The waiter stops waiting for several requests: the next one that ends is enough."""
         with self._mutex:
             self._ledger.lose_patience(owner, waiter)
             if not waiter.is_told and waiter.asking is not None:
@@ -251,7 +251,7 @@ class Desk(Oversight):
         self._go_on(told)
 
     def forget(self, owner: Hashable, waiter: Waiter) -> bool:
-        """It waits no more; False: it was told meanwhile, and `waiter` has it."""
+        """The waiter stops waiting. False: it was notified meanwhile, and holds the answer."""
         with self._mutex:
             is_forgotten = self._ledger.forget(owner, waiter)
             if is_forgotten and waiter.asking is not None:
@@ -261,12 +261,12 @@ class Desk(Oversight):
         return is_forgotten
 
     def disown(self, owner: Hashable) -> None:
-        """Nobody will ask for what there is of this owner."""
+        """Drop the requests of this owner: nobody will rejoin them."""
         self.given_up.append(owner)
         self.look_for_given_up()
 
     def unjoin(self, element: Element) -> None:
-        """Who was handed it has been cancelled: somebody else may have it."""
+        """Take back a request whose receiver has been cancelled: another waiter may have it."""
         with self._mutex:
             self._ledger.unjoin(element)
         self._tell()
@@ -274,7 +274,7 @@ class Desk(Oversight):
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _enters(self, element: Element, now_ns: int) -> bool:  # hot: scripts/bench requests
-        """Whether it is ready now; it has a number then."""
+        """Whether the request has been admitted; if so, it has its id."""
         self._check_taken(element)
         if not self._ledger.post(element, now_ns):
             return False
@@ -283,7 +283,7 @@ class Desk(Oversight):
         return True
 
     def _moved_by(self, element: Element) -> tuple[str, str]:  # hot: scripts/bench requests
-        """Who is to ask, because this is ready; and else who is to give back what it has not begun."""
+        """Returns (idle worker to wake, busy worker to recall from); at most one is non-empty."""
         if self.is_held:
             return "", ""
         if self._idle and self._ledger.executing.has_room(element.lane):
@@ -299,7 +299,7 @@ class Desk(Oversight):
             self.hurry(element.priority)
 
     def _check_taken(self, element: Element) -> None:
-        """Raises `FailedPrecondition` where nothing is taken from its poster, `InvalidArgument` where nobody would begin it."""
+        """Raises `FailedPrecondition` if its poster may not post now, `InvalidArgument` if no worker may take its lane."""
         parent = element.parent
         if self.is_closed and (parent is None or self._end):
             raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")

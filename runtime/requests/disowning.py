@@ -1,8 +1,7 @@
-"""Disowning: what becomes of requests whose owner has ended, or given them up, without having rejoined them all.
+"""Disowning: drops the requests of an owner that has ended, or has given them up, before it rejoined them all.
 
-Nobody will ask for them any more. If their owner failed, its worker died, or it said so, those that have not begun never will:
-the work that they are part of has failed. Else they are executed, and end as what nobody wanted back. Both are counted, and
-the kernel says so.
+Nobody will ask for them any more. Requests not begun are withdrawn if the owner failed, its worker died, or it asked for that:
+the work that they are part of has failed. Otherwise they are executed, and end unclaimed. Both are counted and logged.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def disown(ledger: Ledger, account: Account, because: str, now_ns: int, *, is_all: bool = True) -> int:
-    """How many requests were withdrawn. `because`: why what has not begun of this owner never will; "": it will.
+    """Returns how many requests were withdrawn. `because`: the reason to withdraw unbegun requests; "": they still run.
 
-    `is_all`: False lets those begin all the same that were posted with `rejoin=False`.
-    Commonly nothing of it is ready, and the pool, which may be large, need not be searched.
+    `is_all`: False withdraws none that were posted with `rejoin=False`.
+    Commonly no request is ready, and the pool, which may be large, need not be searched.
     """
     withdrawn_count = 0
     for element in account.done:
@@ -44,6 +43,6 @@ def disown(ledger: Ledger, account: Account, because: str, now_ns: int, *, is_al
 
 
 def _not_ready(ledger: Ledger, account: Account) -> int:
-    """How many of its requests wait for room, or are with a worker."""
+    """How many of the owner's requests wait for room, or are with a worker."""
     taken = sum(element.account is account for held in ledger.workers.values() for element in held.elements)
     return taken + sum(element.account is account for element in ledger.posters)

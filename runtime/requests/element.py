@@ -1,8 +1,8 @@
-"""Element: a request queue element (RQE), what the kernel knows of one request from its posting to its rejoining.
+"""Element: a request queue element (RQE), the kernel's record of one request from posting to rejoining.
 
-The source's RQElement (seed 001, section 5.1): state, attributes, priority, owner, and who executes it. It is what `post` gives
-and what rejoins; its poster may look at it meanwhile. Written by the ledger alone, under the kernel's mutex: a reader sees the
-state before or after a change, never between.
+The source's RQElement (seed 001, section 5.1): state, attributes, priority, owner, and executing worker. `post` returns it,
+and it is the object that rejoins; its poster may read it meanwhile. Until it rejoins, its state changes only in the ledger,
+under the kernel's mutex: a reader sees the state before or after a change, never between.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from .errors import RequestFailed
 
-#: Service requests, feeders, unit transactions, and parts of a transaction (seed 001, section 5.1.3).
+#: Number of lanes: service requests, feeders, unit transactions, and parts of a transaction (seed 001, section 5.1.3).
 LANES: Final = 4
-#: Beyond it, either way, a priority could not travel to another process, nor what it is of.
+#: Bound of a priority, of either sign: with a larger one a request could not travel to another process.
 PRIORITY_MAX: Final = 1 << 62
-#: How the error of a request begins whose worker was lost; an exception's begins with its class.
+#: Prefix of the error of a request whose worker was lost; an exception's error begins with its class.
 LOST: Final = "lost worker: "
-#: Where requests go that say nothing: never constrained.
+#: Lane of requests posted without one: never constrained.
 LANE_DEFAULT: Final = LANES - 1
 
 
 class State(Enum):
-    """How far a request has come."""
+    """The states of a request, in the order of its life."""
 
     POSTED = "posted"  # its poster waits for an entry of the ready pool
-    READY = "ready"  # it has one
+    READY = "ready"  # it has an entry, and waits for a worker
     EXECUTING = "executing"
     REJOINABLE = "rejoinable"  # it has ended, and waits in the rejoin pool
-    JOINED = "joined"  # its owner has it
-    FAILED = "failed"  # its owner has it, and an error instead of a result
+    JOINED = "joined"  # its owner has it, with a result
+    FAILED = "failed"  # its owner has it, with an error; or it was withdrawn
     DONE = "done"  # it has ended, and nobody wanted it back
 
 
@@ -44,14 +44,14 @@ class Failure(NamedTuple):
     error: str
     #: The traceback, as text; None: nothing was raised.
     trace: str | None = None
-    #: The class of what was raised, as a traceback names it; None: nothing was, or it is not known.
+    #: Class of the exception, as a traceback names it; None: nothing was raised, or the class is unknown.
     error_type: str | None = None
-    #: What was raised, if it was in this process; without its traceback.
+    #: The exception, if it was raised in this process; without its traceback.
     cause: BaseException | None = None
 
 
 class Packed:
-    """A result as it travels; unpacked when it rejoins, by who wants it."""
+    """A result in wire format, unpacked when it rejoins in the process that wants it."""
 
     __slots__ = ("data",)
 
@@ -60,7 +60,7 @@ class Packed:
 
 
 class Element:
-    """One request, and what becomes of it."""
+    """One request: its parameters, its state, and its outcome."""
 
     __slots__ = (
         "account", "ended_ns", "error", "failure", "id", "is_boosted", "is_rejoined", "key", "lane", "owner", "packed",
@@ -81,15 +81,15 @@ class Element:
         is_boosted: bool = False,
         parent: Element | None = None,
     ) -> None:
-        #: Counted from 1 by its kernel.
+        #: Counted from 1 by its kernel; 0 before it is posted.
         self.id = id
-        #: What the poster gave.
+        #: The request object, as its poster gave it.
         self.request = request
         #: The name of the class that executes it.
         self.runnable = runnable
-        #: For whom it rejoins.
+        #: The owner to which it rejoins.
         self.owner = owner
-        #: Larger is more urgent; what it was posted with.
+        #: Larger is more urgent; as posted, without ageing.
         self.priority = priority
         self.lane = lane
         #: Whether it comes back to its owner when it has ended.
@@ -98,30 +98,30 @@ class Element:
         self.is_boosted = is_boosted
         #: The request whose execution posted it; None: it came from outside.
         self.parent = parent
-        #: Owners that end with it (owners.Part), by number, and how many there ever were.
+        #: Owners that end with this request (owners.Part), by number, and how many there ever were.
         self.parts: dict[int, Hashable] = {}
         self.parts_count = 0
-        #: The request as it travels; b"": it does not.
+        #: The request in wire format; b"": it does not leave this process.
         self.packed = b""
         self.state = State.POSTED
         self.result: Any = None
-        #: One line; None: it went well, or has not ended.
+        #: One line; None: no error, or not ended yet.
         self.error: str | None = None
-        #: More of `error`, where its execution ended in it.
+        #: Details of `error`; None also if the request was withdrawn.
         self.failure: Failure | None = None
-        #: Who executes it, or has; "": nobody yet.
+        #: The worker that executes it, or has; "": none yet.
         self.worker = ""
-        #: When it was posted, had its entry, was begun and ended: monotonic ns, 0 for not yet; and how long it ran.
+        #: Times of its posting, entry, begin and end: monotonic ns, 0 for not yet; and how long it ran.
         self.posted_ns = self.ready_ns = self.started_ns = self.ended_ns = self.run_ns = 0
-        #: Of its owner (owners.Account), while it exists: owners are asked what they equal once, and not while it ends.
+        #: Its owner's account (owners.Account), kept so that no `__hash__` or `__eq__` of an owner runs when the request ends.
         self.account: Any = None
-        #: The how many-th of that account it is.
+        #: Its number within that account.
         self.turn = 0
-        #: Who is told when it has its entry.
+        #: The poster's waiter, notified when the request has its entry.
         self.waiter: Any = None
-        #: What its execution waits for in the kernel: "" for nothing (stall.py).
+        #: Reason for which its execution waits in the kernel (stall.py); "": it does not wait.
         self.waits_for = ""
-        #: Its place in the ready pool (ready_pool.py): what its priority would have been at age 0, and its turn among equals.
+        #: Its order in the ready pool (ready_pool.py): its priority at age 0, and its turn among equals.
         self.key = self.sequence = 0
 
     @property
@@ -136,21 +136,21 @@ class Element:
 
     @property
     def error_type(self) -> str | None:
-        """The class of what `execute` raised, as a traceback names it: "ValueError", "words.Unreadable"."""
+        """Class of the exception that `execute` raised, as a traceback names it: "ValueError", "words.Unreadable"."""
         return None if self.failure is None else self.failure.error_type
 
     @property
     def cause(self) -> BaseException | None:
-        """What `execute` raised, where that was in this process; without its traceback."""
+        """The exception that `execute` raised, without its traceback; None: none was raised in this process."""
         return None if self.failure is None else self.failure.cause
 
     @property
     def is_lost(self) -> bool:
-        """Whether it failed with its worker, and may have been executed or not."""
+        """Whether its worker was lost: then it may have been executed or not."""
         return self.error is not None and self.error.startswith(LOST)
 
     def get(self) -> Any:
-        """What it returned, now that it has rejoined. Raises `RequestFailed` where it has no result."""
+        """Its result. Raises `RequestFailed` if it has none, `FailedPrecondition` if it has not rejoined."""
         if self.error is not None:
             raise RequestFailed(self)
         if self.state is not State.JOINED:
@@ -162,12 +162,12 @@ class Element:
 
 
 class Done(NamedTuple):
-    """How one request ended, as its worker says."""
+    """Outcome of one request, as its worker reports it."""
 
     element: Element
     result: Any
     failure: Failure | None
     run_ns: int
-    #: Of a request that was executed on another machine: how much CPU it used, and when it began, by the clock of this one.
+    #: Only of requests executed on another machine: the CPU that they used, and when they began, by this machine's clock.
     cpu_ns: int = 0
     began_ns: int = 0

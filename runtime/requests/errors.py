@@ -1,4 +1,4 @@
-"""Errors of a kernel's own; all others are those of any call."""
+"""Errors of request kernels; their other errors are those of any call."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 class RequestFailed(InternalError):
-    """A request has rejoined without a result. `trace` is the traceback behind it, where there is one; its `__cause__` what
-    was raised, where that was in this process.
+    """A request has rejoined without a result.
+
+    `trace` is the traceback behind it, if known. `__cause__` is the exception, if it was raised in this process.
     """
 
     def __init__(self, element: Element) -> None:

@@ -1,6 +1,6 @@
 """Executing: a worker of the kernel as an object, and a coroutine's request as an operation of it.
 
-Apart from threads.py, which is compiled: what mypyc makes of a coroutine is none to anybody else, and objects are not compiled.
+Kept apart from threads.py, which is compiled: no other code recognises a coroutine of mypyc's, and objects are not compiled.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class Worker(AppObject):
 async def execute(
     worker: AppObject, spec: RunnableSpec, element: Element, context: Context
 ) -> tuple[Any, Failure | None]:
-    """What it returns, or how it failed: what it raises is its owner's to hear, and not for the log."""
+    """Its result, or its failure: that is for the request's owner, and not for the log."""
     result: Any = None
     failure: Failure | None = None
     try:
         result = await spec.execute(element.request, context)
-    except GeneratorExit:  # it is let go of, perhaps by the collector: nobody hears of it any more
+    except GeneratorExit:  # the coroutine is dropped, perhaps by the garbage collector: nobody gets its outcome
         raise
     except BaseException as error:  # the edge: sys.exit() in a request ends the request, not the worker
         failure = local_failure_of(error)
-    # Here, and not where its end is told: that is with the lead, and this may close what users have opened.
+    # Here, and not in `on_end`: that runs with the lead, and this may close a user's handles.
     context.resources.request_ended()
     return result, failure

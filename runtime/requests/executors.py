@@ -1,4 +1,4 @@
-"""Executors: which one a policy asks for. Those of other packages are found by their entry points, and imported only then."""
+"""Executors: makes the executor that a policy asks for. Other packages provide theirs as entry points, imported only then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .threads import ThreadExecutor
 
 
 def executor_of(policy: KernelPolicy) -> Executor:
-    """A new one. Raises `FailedPrecondition` where it is not installed."""
+    """A new executor for this policy. Raises `FailedPrecondition` if it is not installed."""
     if policy.kernel == "local":
         if policy.kind == "threads":
             return ThreadExecutor()

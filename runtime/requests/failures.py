@@ -1,7 +1,7 @@
-"""Failures: what a request's owner is told of what its execution raised.
+"""Failures: the report of an exception in a request's execution, for its owner.
 
-Texts travel; the exception itself is kept where it was raised in the owner's process. Without tracebacks: they would keep all
-that its execution had in its hands for as long as anybody has the element, and `trace` says what they said.
+Texts travel; the exception itself is kept if it was raised in the owner's process. Its tracebacks are removed: they would keep
+alive all objects of the execution for as long as anybody has the element, and `trace` has their text.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from appbackplane.transport.errors import text_of
 from .element import Failure
 from .errors import RequestFailed
 
-#: Characters of a traceback: deeper ones repeat themselves.
+#: Characters of a traceback, at most: deeper ones repeat themselves.
 TRACE_MAX = 16 * 1024
 
 
 def failure_of(error: BaseException) -> Failure:
-    """In one line, at length, and its class as data."""
+    """The error in one line, its traceback, and its class as data."""
     said = text_of(error).replace("\n", " ")
     name = type(error).__name__
     trace = "".join(traceback.format_exception(error))
-    if isinstance(error, RequestFailed) and error.trace:  # where it began, as Python shows what led to what
+    if isinstance(error, RequestFailed) and error.trace:  # the child's traceback first, as Python shows a cause
         trace = f"{error.trace}\nBecause of that:\n\n{trace}"
     trace = text_of(trace, TRACE_MAX)
     return Failure(f"{name}: {said}" if said else name, trace, type_of(error))
 
 
 def local_failure_of(error: BaseException) -> Failure:
-    """`failure_of`, with the exception itself. Nobody raises it further: its traceback is gone."""
+    """`failure_of`, with the exception itself. Its traceback is removed, so nobody should raise it further."""
     failure = failure_of(error)
     _forget_frames(error)
-    # A child's failure leads to the child, and that to its parent, which has this: a circle that only the collector ends.
+    # `error` itself would be a cycle: a child's failure refers to the child, the child to its parent, the parent to this.
     return failure._replace(cause=error.element.cause if isinstance(error, RequestFailed) else error)
 
 
 def type_of(error: BaseException) -> str:
-    """Its class, as a traceback names it."""
+    """Class of the error, as a traceback names it."""
     cls = type(error)
     name = cls.__qualname__
     return text_of(name if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}.{name}")
 
 
 def _forget_frames(error: BaseException) -> None:
-    """Of it, and of all that it came from."""
+    """Remove the tracebacks of an error and of all its causes."""
     left: list[BaseException | None] = [error]
     seen: set[int] = set()
     while left:
@@ -52,7 +52,7 @@ def _forget_frames(error: BaseException) -> None:
         if each is None or id(each) in seen:
             continue
         seen.add(id(each))
-        BaseException.with_traceback(each, None)  # users' may be frozen
+        BaseException.with_traceback(each, None)  # users' exceptions may be frozen
         left += (each.__cause__, each.__context__)
         if isinstance(each, BaseExceptionGroup):
             left += each.exceptions

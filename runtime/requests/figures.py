@@ -1,4 +1,4 @@
-"""Figures: what a kernel has done and has to do, all of one moment."""
+"""Figures: counts and totals of one kernel, all of one moment."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts. Those that end in `_total` only grow; times are in ns."""
+    """Counts. Those that end in `_total` only grow, but `joined_total` when a rejoin is undone; times are in ns."""
 
     at_ns: int
-    #: Requests that may be executing at a time; that are; and those of them whose execution waits in the kernel.
+    #: Requests that may execute at a time; requests that do; and those of them whose execution waits in the kernel.
     workers: int
     executing: int
     blocked: int
@@ -22,37 +22,37 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     ready: tuple[int, ...]
     executing_lanes: tuple[int, ...]
     rejoinable: tuple[int, ...]
-    #: The most entries in use, and the most requests executing, of each lane at a time since the last record of an interval.
+    #: Highest counts of each lane since the last record of an interval: entries in use, and requests executing.
     ready_peak: tuple[int, ...]
     executing_peak: tuple[int, ...]
     #: Posters that wait for an entry.
     posting: int
-    #: Owners of which requests exist.
+    #: Owners that have requests.
     owners: int
     posted_total: int
     ended_total: int
-    #: Of these: without a result; with their worker; and those that nobody was left to rejoin.
+    #: Of these: without a result; lost with their worker; and without an owner left to rejoin them.
     failed_total: int
     lost_total: int
     unclaimed_total: int
-    #: Never executed, because their owner had failed.
+    #: Never executed: withdrawn by their poster, or because their owner had failed, ended, or given them up.
     withdrawn_total: int
     joined_total: int
     #: Posts that were answered `Busy`.
     refused_total: int
-    #: Executions that have begun: more than have ended and are executing, where some were given back.
+    #: Executions that have begun: more than have ended and are executing, if some were given back.
     begun_total: int
-    #: From being posted until they were begun; and executing, of those that have ended.
+    #: Time from post to begin of requests that have begun, and run time of those that have ended.
     wait_ns_total: int
     run_ns_total: int
-    #: Of each worker: requests ended, ns they ran, and requests that it has.
+    #: By worker: requests ended, ns that they ran, and requests that it has.
     by_worker: dict[str, tuple[int, int, int]]
-    #: For how long each worker that executes a request has been doing so.
+    #: By worker: for how long its present request has been executing.
     running_ns: dict[str, int]
 
 
 def figures_of(ledger: Ledger, now_ns: int) -> Figures:
-    """Of this moment. Whoever asks holds the kernel's mutex."""
+    """The figures of this moment. The caller holds the kernel's mutex."""
     return Figures(
         at_ns=now_ns,
         workers=ledger.policy.workers,

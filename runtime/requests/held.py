@@ -1,11 +1,11 @@
-"""Held: the handles that one thread has open, each opened, used and closed by that thread alone; so nothing here needs a lock.
+"""Held: the open handles of one thread. That thread alone opens, uses and closes them, so nothing here needs a lock.
 
 Seed 001, 3.1 and 5.3. A handle is opened at its first use, and again at the next use when it is stale. It is closed when it is
 stale, when its resource has reached `held_max` and another needs its place, and when its thread ends. A handle in a request's
 variable is good until that request asks for the same again, or for more others than `held_max`.
 
-A use takes 0.2 us, the end of a request with nothing to close 0.06 us. A thread that executes nothing looks at nothing: what
-has become stale meanwhile stays open until its next requests.
+A use takes 0.2 us, the end of a request with nothing to close 0.06 us. A thread that executes nothing checks nothing: handles
+that become stale meanwhile stay open until its next requests.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from appbackplane.transport.errors import text_of
 
 from .resource import Asked, Resource, ResourceNotOpened
 
-#: At every so many ends of requests one handle is asked whether it is stale. To ask is commonly a `stat`, 2 us, and at 60,000
-#: requests/s that is an eighth of each; every 32nd time it is half a percent, and what a thread has stopped using is
-#: let go of within 32 requests for each that it holds. What it does use is asked at each use.
+#: At every so many ends of requests one handle is checked for being stale. A check is commonly a `stat`, 2 us, and at 60,000
+#: requests/s that is an eighth of each; every 32nd time it is half a percent. A handle that its thread has stopped using is
+#: closed within 32 requests for each that the thread holds. One in use is checked at each use.
 ASK_EVERY: Final = 32
-#: (subject, message, cause): for the log, each subject once an interval.
+#: (subject, message, cause): logged, each subject once an interval.
 Report = Callable[[str, str, BaseException], None]
 
 
 class Entry:
-    """One handle."""
+    """One handle, and when it was last used."""
 
     __slots__ = ("asked", "handle", "item", "resource", "used")
 
@@ -46,24 +46,24 @@ class Held:
     def __init__(self, thread: str, declared: Mapping[str, Resource[Any]], report: Report) -> None:
         """`thread`: its name, for messages."""
         self._thread, self._declared, self._report = thread, declared, report
-        #: By what stands in the brackets; the oldest first.
+        #: By the argument in the brackets; the oldest first.
         self._entries: dict[Hashable, Entry] = {}
-        #: Whose `open` runs now, the innermost last.
+        #: Entries whose `open` runs now, the innermost last.
         self._opening: list[Entry] = []
-        #: Those that can be stale, in the order in which they are asked.
+        #: Entries that can become stale, in the order in which they are checked.
         self._to_ask: deque[Entry] = deque()
         self._uses = 0
-        #: Of requests, since one was asked.
+        #: Ends of requests since the last check.
         self._ends = 0
 
     def __getitem__(self, item: Hashable) -> Any:  # hot: tests/runtime/requests/test_resources.py, and see above
-        """The handle, opened if need be. Raises `UnknownResource`, `ResourceNotOpened`, and `InvalidArgument` for a key
-        where there is none, or none where there is one.
+        """The handle, opened if need be. Raises `UnknownResource`, `ResourceNotOpened`, `InvalidArgument` (key missing or
+        extra).
         """
         try:
             entry = self._entries.get(item)
         except TypeError:
-            Asked(item, self._declared)  # says what is wrong
+            Asked(item, self._declared)  # its error explains the mistake
             raise
         if entry is None or (entry.resource.is_stale is not None and self._is_stale(entry)):
             entry = self._open(item)
@@ -71,7 +71,7 @@ class Held:
         return entry.handle
 
     def request_ended(self) -> None:  # hot: after every request
-        """Now and then close a handle that has become stale and is not asked for any more."""
+        """Now and then close a handle that has become stale and is not used any more."""
         if self._to_ask:
             self._ends += 1
             if self._ends >= ASK_EVERY:
@@ -85,14 +85,14 @@ class Held:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _open(self, item: Hashable) -> Entry:
-        """In place of the old one, if there is one."""
+        """Open a handle, in place of the stale one if there is one."""
         asked = Asked(item, self._declared)
         resource = self._declared[asked.name]
         asked.check(resource)
         if any(each.item == item for each in self._opening):
             raise ResourceNotOpened(asked, self._thread, "its own open asks for it")
         old = self._entries.get(item)
-        if old is not None:  # before the new one is opened, for it may be something that can be had only once
+        if old is not None:  # first, since some resources can be open only once
             self._close(old)
         self._make_room(asked, resource)
         entry = Entry(item, asked, resource)
@@ -109,7 +109,7 @@ class Held:
         return entry
 
     def _ask_one(self) -> None:
-        """Whether it is stale: the next in turn."""
+        """Check the next handle in turn, and close it if it is stale."""
         self._ends = 0
         entry = self._to_ask[0]
         if self._is_stale(entry):
@@ -118,7 +118,7 @@ class Held:
             self._to_ask.rotate(-1)
 
     def _make_room(self, asked: Asked, resource: Resource[Any]) -> None:
-        """For one more of it, at the expense of the least recently used."""
+        """Make room for one more handle of this resource, at the expense of the least recently used."""
         own = [each for each in self._entries.values() if each.resource is resource]
         opening_count = sum(each.resource is resource for each in self._opening)
         if len(own) + opening_count < resource.held_max:
@@ -130,9 +130,9 @@ class Held:
         self._close(min(own, key=lambda each: each.used))
 
     def _close(self, entry: Entry) -> None:
-        """Whatever its `close` does, it is held no more."""
+        """Close a handle. It is held no more, even if its `close` raises."""
         if self._entries.get(entry.item) is not entry:
-            return  # the `close` of another one has asked for more, and this one had to make room
+            return  # closed to make room, when the `close` of another one asked for more handles
         del self._entries[entry.item]
         resource = entry.resource
         if resource.is_stale is not None:

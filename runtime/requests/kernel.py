@@ -1,8 +1,8 @@
 """RequestKernel: bulk work that splits into sub-requests, runs on many workers, and joins again. A component like any other.
 
-The kernel of the Domino eXplorer (seed 001) on top of the scheduler: requests are executed by priority, in lanes, by threads
-of this backplane, by processes, or by a cluster (executor.py), and urgent work stays ahead of them all. What may be posted,
-taken and rejoined is decided in ledger.py; here it is wired to the backplane: threads, timers, the watchdog.
+The kernel of the Domino eXplorer (seed 001) on top of the scheduler. Requests are executed by priority and lane: by threads of
+this backplane, by processes, or by a cluster (executor.py). Urgent work stays ahead of them all. ledger.py decides which
+requests may be posted, taken and rejoined; this module wires it to the backplane: threads, timers, the watchdog.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ from .thread_resources import ThreadResources
 from .window import Window
 from .wire import POST
 
-#: How often the watchdog looks whether anything goes on. It costs 20 us; who sees that nothing does looks for seconds.
+#: Period of the watchdog. One run costs 20 us; a person takes seconds to notice that nothing goes on.
 WATCH_NS: Final = 500_000_000
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class RequestKernel(Component):
-    """Subclass it, and name its runnables. Settings: `policy`, a table as KernelPolicy has fields."""
+    """Base class of kernels: a subclass names its runnables. Setting: `policy`, a table with the fields of `KernelPolicy`."""
 
     #: The classes that execute its requests.
     runnables: ClassVar[tuple[type[Runnable], ...]] = ()
-    #: What each thread that executes requests holds for itself, by name (thread_resources.py).
+    #: Resources that each executing thread opens for itself, by name (thread_resources.py).
     resources: ClassVar[Mapping[str, Resource[Any]]] = {}
-    #: How it works, unless its settings say otherwise.
+    #: The default policy; the component's setting `policy` takes its place.
     policy: KernelPolicy = KernelPolicy()
-    #: How it is operated (commands.py); None: by nothing but its settings.
+    #: The command handler's class (commands.py); None: no commands.
     commands: ClassVar[type[CommandHandler] | None] = CommandHandler
 
     _desk: Desk
@@ -77,7 +77,7 @@ class RequestKernel(Component):
     _operating: Operating
     _pace: Pace
     _backlog: Backlog
-    #: As at the last look of its watchdog.
+    #: The shortage of workers that the watchdog last found; "": none.
     _shortage: str
     _instrumentation: Instrumentation | None
     _optimising: Optimising | None
@@ -95,36 +95,36 @@ class RequestKernel(Component):
         return self
 
     def __init__(self, policy: KernelPolicy | None = None) -> None:
-        """`policy`: instead of the class's own."""
+        """`policy`: takes the place of the class's own."""
         if policy is not None:
             self.policy = policy
 
-    # -- what users call ----------------------------------------------------------------------------------------------
+    # -- public API ---------------------------------------------------------------------------------------------------
 
     @property
     def kernel(self) -> Context:
-        """Where requests are posted and rejoin. Raises `FailedPrecondition` before this component is initialized."""
+        """The context for posting and rejoining. Raises `FailedPrecondition` before this component is initialized."""
         if self._kernel is None:
             raise FailedPrecondition(f"{self.name} does not run yet: post from on_initializing() on")
         return self._kernel
 
     def figures(self) -> Figures:
-        """What it has done and has to do, of this moment. Raises `FailedPrecondition` before it is initialized."""
+        """Counts and totals of this moment. Raises `FailedPrecondition` before this component is initialized."""
         if self._kernel is None:
             raise FailedPrecondition(f"{self.name} does not run yet: it has figures from on_initializing() on")
         return self._desk.figures()
 
     @property
     def last_interval(self) -> IntervalRecord | None:
-        """What it did in the last interval; None: there was none yet."""
+        """The record of the last interval; None: none has ended yet."""
         return None if self._instrumentation is None else self._instrumentation.last
 
     def change(self, **settings: Any) -> KernelPolicy:
-        """Review settings while it runs; what is not named stays. Raises `InvalidArgument`; then nothing has changed."""
+        """Change settings while the kernel runs; others stay. Raises `InvalidArgument`, and then nothing has changed."""
         return self._change(settings)[1]
 
     def _change(self, settings: Mapping[str, Any], reason: str = "asked for") -> tuple[KernelPolicy, KernelPolicy]:
-        """The policy before, and after. Others may change it at the same time: nothing of either is lost."""
+        """Returns the policy before and after. Concurrent changes all take effect: on a conflict this one is tried again."""
         if self._kernel is None:
             raise FailedPrecondition(
                 f"{self.name} does not run yet: give its constructor a policy, or its settings one"
@@ -145,11 +145,11 @@ class RequestKernel(Component):
         return before, policy
 
     def _adopt(self, policy: KernelPolicy, before: KernelPolicy) -> bool:
-        """False: it is not as before any more. With the lead: it neither goes down nor comes up meanwhile."""
+        """False: `before` is no longer the policy. Call with the lead, so that nothing starts or stops meanwhile."""
         if not self._desk.change(policy, before):
             return False
         self.policy = policy
-        if self._executor is not None:  # or it sets its timers when it comes up
+        if self._executor is not None:  # otherwise its timers are set when it starts
             self._set_timers()
             if policy.schedule != before.schedule and self._automatic is not None:
                 self._automatic.begin(self._lines(policy))
@@ -157,7 +157,7 @@ class RequestKernel(Component):
 
     @classmethod
     def specs(cls) -> dict[str, RunnableSpec]:
-        """Its runnables, by name. Raises `DeclarationError`."""
+        """The specs of its runnables, by name. Raises `DeclarationError`."""
         return specs_of(cls.runnables)
 
     # -- as a component -----------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class RequestKernel(Component):
             self._routes = CommandRoutes(self, handler, type(handler).__commands__)
         self._check_schedule(self.policy)
         if self.policy.kernel == "local" and self.policy.kind == "processes":
-            Component.add(self, Window(self), key="window")  # its routes are known (law 12); each worker has its own
+            Component.add(self, Window(self), key="window")  # declares its routes now (law 12); each worker gets its own window
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.INITIALIZING and self._executor is None:
@@ -223,7 +223,7 @@ class RequestKernel(Component):
         waiting = left.posting + sum(left.ready) + left.executing
         if waiting:
             log.warning("%s goes down with %d requests that have not ended: they are lost with it", self.name, waiting)
-        # Before the executor, which may wait for threads that say what they had is lost: who heard of it would need the lead.
+        # Before the executor stops: it may wait for threads that report lost requests, and resuming a waiter takes the lead.
         self._desk.end(f"{self.name} goes down")
         executor.stop()
         self._say_unheard()
@@ -232,7 +232,7 @@ class RequestKernel(Component):
             self._instrumentation = None
 
     def _set_timers(self) -> None:
-        """Those that the policy of the moment asks for; one whose interval is as before goes on undisturbed. With the lead."""
+        """Set the timers of the present policy; those whose interval has not changed go on. Call with the lead."""
         policy = self._desk.policy
         record_ns = round(policy.record_interval * 1e9)
         every = {"watch": (WATCH_NS, self._watch), "record": (record_ns, self._record)}
@@ -321,35 +321,35 @@ class RequestKernel(Component):
             )  # fmt: skip
 
     def _shortage_now(self, workers: Collection[str]) -> str:
-        """Why it has fewer worker processes than it asks for, and never will have more (shortage.py); "": it may."""
+        """Why there are fewer worker processes than asked for, and never will be more (shortage.py); "": no shortage."""
         if self._executor is None or not self._host.places(f"{self.component_name}.{POST}"):
-            return ""  # there is no directory yet
+            return ""  # no routing table has come yet
         cls = type(self)
         return shortage_of(self._desk.policy, f"{cls.__module__}:{cls.__qualname__}", len(workers))
 
     def workers_up(self) -> int:
-        """Workers that there are; other than asked for while they come and go."""
+        """Number of workers that are up. Differs from the setting while workers start or stop."""
         executor = self._executor
         return 0 if executor is None else sum(worker["state"] == "up" for worker in executor.workers())
 
     def optimiser_workers(self) -> int | None:
-        """The number of workers that the optimiser takes for the best, as far as it is; None: it never ran."""
+        """The worker count that the optimiser holds, or tries if it still searches; None: it never ran."""
         return None if self._optimising is None else self._optimising.workers_held
 
     # -- for its executors --------------------------------------------------------------------------------------------
 
     def _object(self, key: str, make: Callable[[], AppObject]) -> AppObject:
-        """Its object of that key: made now, or when this component was up before."""
+        """The component's object with this key, from an earlier start or made now."""
         found = next((each for each in self._objects if each.key == key), None)
         return found if found is not None else Component.add(self, make(), key=key)
 
     def _serve(self, action: Action) -> None:
-        """Have a worker's action run. Not counted: there is one of each, and one that was refused would never ask again."""
+        """Run a worker's action. Not counted in `max_posted`: each worker has one, and if refused it would never ask again."""
         self._host.post_own(self, action, is_counted=False)
 
 
 def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:
-    """By name. Raises `DeclarationError`."""
+    """Specs of these classes, by name. Raises `DeclarationError`, also if two have the same name."""
     specs: dict[str, RunnableSpec] = {}
     for each in runnables:
         spec = RunnableSpec(each)

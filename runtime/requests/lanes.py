@@ -1,9 +1,9 @@
 """Lanes: how many requests of each level may be executing, and ready, so that those below always find a place.
 
-Constrained multi-lane scheduling (seed 001, section 5.1.3). With workers equal and hierarchies deep, all workers may come to
-execute requests that wait for sub-requests, which nobody is left to execute. So lanes 0 to 2 have a share each, in percent of
-the workers and of the entries of the ready pool; a lane may use its own share and what the lanes above it (of smaller number)
-leave of theirs; lane 3 is never constrained. In sums: the first k lanes together never have more than their shares together.
+Constrained multi-lane scheduling (seed 001, section 5.1.3). With equal workers and deep hierarchies, all workers may come to
+execute requests that wait for sub-requests, and no worker is left for those. So lanes 0 to 2 have a share each, in percent of
+the workers and of the entries of the ready pool. A lane may use its own share and the unused shares of the lanes above it (of
+smaller number); lane 3 is never constrained. In sums: the first k lanes together never have more than their shares together.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ def shares(percents: Sequence[int], total: int) -> tuple[int, ...]:
 
 
 class Lanes:
-    """What of each lane there is in one place, against its limits. Counts; decides; holds nothing."""
+    """Counts of each lane against their limits, in one place: executing, or in the ready pool. Holds no requests."""
 
     __slots__ = ("counts", "limits", "peaks", "total", "total_max")
 
     def __init__(self, total_max: int, limits: Sequence[int] = ()) -> None:
         """`limits` as from `shares`; none: no lane is constrained."""
         self.counts = [0] * LANES
-        #: The most of each lane at a time since the last `take_peaks`.
+        #: The highest count of each lane since the last `take_peaks`.
         self.peaks = [0] * LANES
         self.total = 0
         self.total_max = total_max
         self.limits: tuple[int, ...] = tuple(limits)
 
     def has_room(self, lane: int) -> bool:  # hot: scripts/bench requests
-        """Whether one more of this lane may come."""
+        """Whether one more request of this lane is allowed."""
         if self.total >= self.total_max:
             return False
         limits = self.limits
@@ -61,18 +61,18 @@ class Lanes:
         return True
 
     def add(self, lane: int) -> None:
-        """One has come."""
+        """Count one more request of this lane."""
         count = self.counts[lane] = self.counts[lane] + 1
         if count > self.peaks[lane]:
             self.peaks[lane] = count
         self.total += 1
 
     def remove(self, lane: int) -> None:
-        """One has gone."""
+        """Count one request less of this lane."""
         assert self.counts[lane] > 0, "more have gone than had come"
         self.counts[lane] -= 1
         self.total -= 1
 
     def take_peaks(self) -> None:
-        """They begin anew."""
+        """Begin the peaks anew, at the present counts."""
         self.peaks = self.counts.copy()

@@ -1,9 +1,9 @@
-"""Ledger: every request of one kernel, in exactly one state; what may be posted, taken and rejoined. Pure.
+"""Ledger: every request of one kernel, in exactly one state; decides which may be posted, taken and rejoined. Pure.
 
-The pools of the source (seed 001, sections 3.1 and 5) as one plain object: facts and `now_ns` in, and out who may go on
-(`admitted`, `handed`). The kernel holds its mutex around each call, so all answers are authoritative, NONE_EXIST above all. A
-worker may take several requests of one lane at once: the first is executing, the others keep their entries until their turn,
-so that the limits of lanes hold to the letter however they travel. Ending never waits: a full rejoin pool holds up who posts.
+The pools of the source (seed 001, sections 3.1 and 5) as one plain object. Facts and `now_ns` come in; posters and waiters
+that may go on come out (`admitted`, `handed`). The kernel holds its mutex around each call, so all answers are authoritative,
+NONE_EXIST above all. A worker may take several requests of one lane: the first is executing, the others keep their entries
+until their turn, so lane limits hold exactly however requests travel. Ending never waits: a full rejoin pool holds up posters.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .owners import Account, Part, Rejoin, named
 from .posting import Held, Posting
 
 _ALL_LANES = list(range(LANES))
-#: As many are enough for who waits patiently: what waking him costs is shared by them.
+#: So many ended requests are enough for a patient waiter: they share the cost of waking it.
 ENOUGH: Final = 64
 
 
 class Ledger(Posting):
-    """All of it. Whoever calls holds the kernel's mutex."""
+    """The whole ledger: `Posting`, with executing and rejoining. The caller holds the kernel's mutex."""
 
     # -- executing ----------------------------------------------------------------------------------------------------
 
@@ -30,10 +30,10 @@ class Ledger(Posting):
         self, worker: str, count_max: int, now_ns: int, costs: Mapping[str, int] | None = None, budget_ns: int = 0,
         bytes_max: int = 0,
     ) -> list[Element]:  # fmt: skip  # hot: scripts/bench requests
-        """What a worker is to execute: of one lane, the most urgent first; [] : nothing that it may execute now.
+        """Requests for a worker to execute: of one lane, the most urgent first; [] if it may execute none now.
 
-        `costs`: what a request of each runnable takes; no more than `budget_ns` and `bytes_max` together, if there is more
-        than one; of what is not known, one.
+        `costs`: expected run time of each runnable, ns. A request is added while those before it stay below `budget_ns` and
+        `bytes_max` together; none is added after one of unknown cost.
         """
         held = self.workers.get(worker)
         if held is None:
@@ -71,7 +71,7 @@ class Ledger(Posting):
     def end(
         self, worker: str, element: Element, result: Any, failure: Failure | None, run_ns: int, now_ns: int
     ) -> bool:  # hot: scripts/bench requests
-        """It has been executed. False: it is not with this worker any more (it was lost), so this counts for nothing."""
+        """The worker has executed the request. False: the worker no longer holds it (it was lost), and nothing is counted."""
         held = self.workers.get(worker)
         if held is None or element.worker != worker or element not in held.elements:
             return False
@@ -86,20 +86,20 @@ class Ledger(Posting):
         return True
 
     def give_back(self, worker: str, elements: Sequence[Element], now_ns: int) -> None:
-        """Taken, and certainly not begun: ready again where they were."""
+        """Make requests ready again, in their old places, that were taken and certainly not begun."""
         held = self.workers.get(worker)
         for element in elements:
             if held is None or element.worker != worker or element not in held.elements:
                 continue
             if element.state is State.EXECUTING:
-                element.ready_ns = now_ns  # until it was begun it has waited, and now it waits again: no total shrinks
+                element.ready_ns = now_ns  # its wait so far is counted; a new wait begins, so that no total shrinks
             self._release(held, element, now_ns)
-            self.entries.add(element.lane)  # one too many perhaps, if it was executing, until somebody takes one
+            self.entries.add(element.lane)  # perhaps one above the limit, if it was executing, until a worker takes one
             element.state, element.worker, element.started_ns = State.READY, "", 0
             self.ready.put_back(element)
 
     def lose(self, worker: str, elements: Sequence[Element], why: str, now_ns: int) -> None:
-        """Nobody knows what became of them: they have failed."""
+        """Fail requests whose worker was lost: whether they ran is unknown."""
         held = self.workers.get(worker)
         for element in elements:
             if held is not None and element.worker == worker and element in held.elements:
@@ -109,13 +109,13 @@ class Ledger(Posting):
         self._admit_posters()
 
     def dismiss(self, worker: str) -> None:
-        """It is a worker no more, and holds nothing."""
+        """Forget a worker. No effect while it holds requests."""
         held = self.workers.get(worker)
         if held is not None and not held.elements:
             del self.workers[worker]
 
     def best(self) -> Element | None:  # hot: scripts/bench requests
-        """The most urgent request that may be executed now."""
+        """The most urgent request that may be executed now; None: there is none."""
         executing = self.executing
         if executing.total >= executing.total_max:
             return None
@@ -124,7 +124,7 @@ class Ledger(Posting):
         return self.ready.best([lane for lane in _ALL_LANES if executing.has_room(lane)])
 
     def overtaken(self, element: Element) -> str:
-        """A worker that has taken, and not begun, what is less urgent than this, which would be the next; "": none."""
+        """A worker with an unbegun request less urgent than this one, which would run next; "": there is none."""
         least, found = self.ready.urgency(element), ""
         if self.ready.count > 1 and self.ready.best(_ALL_LANES) is not element:
             return ""
@@ -136,14 +136,14 @@ class Ledger(Posting):
         return found
 
     def blocks(self, element: Element, waits_for: str) -> None:
-        """Its execution waits in the kernel, for that; "": it goes on."""
+        """Note the reason for which an execution waits in the kernel, "rejoin" or "room"; "": it goes on."""
         if waits_for and element.state is not State.EXECUTING:
             return
         self.blocked_count += bool(waits_for) - bool(element.waits_for)
         element.waits_for = waits_for
 
     def grow_older(self) -> None:
-        """An interval has passed, and ageing is on."""
+        """With ageing on, an interval has passed: waiting requests gain priority."""
         self.ready.age += 1
         self.posters.age += 1
 
@@ -153,12 +153,12 @@ class Ledger(Posting):
         return self.ready.count > 0 and self.best() is not None
 
     def find(self, id: int, worker: str) -> Element | None:
-        """One that a worker has taken, by its number."""
+        """The request with this id, if this worker has taken it; else None."""
         held = self.workers.get(worker)
         return None if held is None else next((each for each in held.elements if each.id == id), None)
 
     def end_waiting(self, *, everybody: bool) -> list[Any]:
-        """Who waits in the execution of a request, or everybody who waits, waits no more; who they are."""
+        """End the waits of executing requests, or all waits (`everybody`). Returns the waiters, for the caller to notify."""
         ended: list[Any] = []
         for element in [each for each in self.posters if everybody or each.parent is not None]:
             ended.append(element.waiter)
@@ -176,7 +176,7 @@ class Ledger(Posting):
     # -- rejoining ----------------------------------------------------------------------------------------------------
 
     def rejoin(self, owner: Hashable) -> tuple[Rejoin, Element | None]:  # hot: scripts/bench requests
-        """One that has ended, or why there is none; authoritative."""
+        """A request that has ended, or why there is none; the answer is authoritative."""
         account = self.owners.get(owner)
         if account is None:
             return Rejoin.NONE_EXIST, None
@@ -189,7 +189,7 @@ class Ledger(Posting):
         return Rejoin.RETURNED, element
 
     def unjoin(self, element: Element) -> None:
-        """It was handed to somebody who was no more: it has ended, and waits to rejoin."""
+        """Undo a rejoin whose receiver was gone: the request waits to rejoin again, unless its owner has ended."""
         self.joined_total -= 1
         owner = element.owner
         is_over = (
@@ -211,9 +211,9 @@ class Ledger(Posting):
         account.done.appendleft(element)
 
     def disown(self, owner: Hashable, now_ns: int) -> int:
-        """Nobody will ask for what there is of this owner; what has not begun never will. How many requests were withdrawn.
+        """Drop an owner's requests: nobody will rejoin them, and those not begun are withdrawn. Returns how many these were.
 
-        An operation's requests that were posted with `rejoin=False` are executed: nobody was to ask for them anyway.
+        An operation's requests that were posted with `rejoin=False` are executed: nobody was to rejoin them anyway.
         """
         is_all = True
         if isinstance(owner, Part):
@@ -230,9 +230,9 @@ class Ledger(Posting):
         return withdrawn_count
 
     def await_rejoin(self, owner: Hashable, waiter: Any, *, is_patient: bool = False) -> None:
-        """Have it in `handed` as soon as there is an answer. There is none yet: `rejoin` has just said NONE_READY.
+        """Put the waiter into `handed` as soon as there is an answer. There is none yet: `rejoin` has just said NONE_READY.
 
-        One that is patient is told when there are `ENOUGH`, no more will come, or somebody is held up by its waiting.
+        A patient waiter is notified when `ENOUGH` have ended, no more will come, or its waiting holds up others.
         """
         account = self.owners.get(owner)
         assert account is not None and not account.done, "there is an answer already"
@@ -241,7 +241,7 @@ class Ledger(Posting):
             account.patient = waiter
 
     def lose_patience(self, owner: Hashable, waiter: Any) -> None:
-        """What has ended meanwhile is enough for it, and so is the next one."""
+        """One request is now enough for the waiter: one that has ended, or else the next one."""
         account = self.owners.get(owner)
         if account is None or waiter not in account.waiters:
             return
@@ -254,7 +254,7 @@ class Ledger(Posting):
             self._admit_posters()
 
     def forget(self, owner: Hashable, waiter: Any) -> bool:
-        """It waits no more; False: it has been handed something meanwhile."""
+        """Remove a waiter. False: it has been handed an answer meanwhile."""
         account = self.owners.get(owner)
         if account is None or waiter not in account.waiters:
             return False
@@ -271,7 +271,7 @@ class Ledger(Posting):
         self.wait_ns_total += now_ns - element.ready_ns
 
     def _release(self, held: Held, element: Element, now_ns: int) -> None:  # hot: scripts/bench requests
-        """It is with its worker no more."""
+        """Take the request from the worker that holds it."""
         elements = held.elements
         was_first = elements[0] is element
         elements.remove(element)
@@ -317,7 +317,7 @@ class Ledger(Posting):
             self.tell_none_exist(account)
 
     def _would_rather_wait(self, account: Account) -> bool:  # hot: scripts/bench requests
-        """Whether who waits would find more before long, and holds up nobody by that."""
+        """Whether a patient waiter would soon find more requests, and holds up nobody by waiting for them."""
         return (
             account.existing_count > 0
             and account.waiters[0] is account.patient

@@ -1,8 +1,9 @@
-"""Line: the way to one worker process. Its coroutine takes requests, calls the worker with them, and says how they ended.
+"""Line: the connection to one worker process. Its coroutine takes requests, calls the worker, and reports the outcome.
 
-A process that dies ends the call, and what it had is lost. To keep both sides from waiting for messages, short requests travel
-together, as many as are expected to take `BATCH_NS`. What has not begun there is recalled, and is for others, when one before
-it takes long after all, and as soon as something more urgent would have to wait behind it (DESIGN 12.1).
+When a process dies its call ends, and its requests are lost. Short requests travel together, as many as should take
+`BATCH_NS`, so that neither side spends its time waiting for messages. Unbegun requests are recalled for other workers when one
+before them takes long after all. They are also recalled as soon as something more urgent would have to wait behind them
+(DESIGN 12.1).
 """
 
 from __future__ import annotations
@@ -32,30 +33,30 @@ from .wire import BATCH_BYTES_MAX, RECALL, Answer, answers_of, seat_key, usher_k
 if TYPE_CHECKING:
     from .processes import ProcessExecutor
 
-#: How long the requests that travel together are to take. Between two batches a worker waits for two messages and for the
-#: kernel's turn on a core: 0.4 ms where there is a free one, several where all are busy.
+#: Expected run time of requests that travel together. Between two batches a worker waits for two messages and for the kernel
+#: to get a core: 0.4 ms where one is free, several where all are busy.
 BATCH_NS: Final = 20_000_000
-#: Requests at most in one message: at 4 us each, empty ones, which are a millisecond.
+#: Requests at most in one message: empty ones take 4 us each, a millisecond in all.
 BATCH_MAX: Final = 256
-#: When those that travelled together are recalled. Several times what they were to take: a busy machine is no reason.
+#: Time after which a batch is recalled. Several times its expected run time: a busy machine is no reason.
 RECALL_NS: Final = 60_000_000
-#: When a worker that could not take anything is asked again.
+#: Pause before a worker that could not take its requests is asked again.
 RETRY_S: Final = 0.05
 
 
 class Line(AppObject):
-    """One worker, and what it has."""
+    """One worker process, and the requests that it has."""
 
     def __init__(self, executor: ProcessExecutor, worker: str) -> None:
         self.executor, self.worker = executor, worker
-        #: By number: what the worker has been given, and nobody knows yet how it ended.
+        #: By id: requests given to the worker, of which the outcome is not known yet.
         self.taken: dict[int, Element] = {}
         self.recaller = Recaller(self)
-        #: Whether an answer of a recall was lost, of what it has now.
+        #: Whether an answer to a recall of these requests was lost.
         self.is_unsure = False
 
     async def drive(self, executor: ProcessExecutor) -> None:
-        """Give the worker what there is for it, until there is nothing.
+        """Send requests to the worker until there are none for it, or it is not wanted any more.
 
         A kernel that went down and came up has another executor; its first drive begins when the last of before has ended.
         """
@@ -64,7 +65,7 @@ class Line(AppObject):
         while True:
             if not executor.is_wanted(worker):
                 desk.leave(worker, None, None, None, 0)
-                is_back = executor.is_wanted(worker) and desk.begins(worker)  # since the question
+                is_back = executor.is_wanted(worker) and desk.begins(worker)  # it may be wanted again since the check
                 if not is_back:
                     return
             taken: list[Element] = desk.take_batch(worker, BATCH_MAX, executor.costs, BATCH_NS, BATCH_BYTES_MAX)
@@ -84,10 +85,10 @@ class Line(AppObject):
             if self.is_unsure:
                 left, self.taken = list(self.taken.values()), {}
                 desk.lost(worker, left, f"{worker}: its answer did not come")
-            self.given_back([*self.taken])  # or the kernel knows of them from a call of the worker's (window.py)
+            self.given_back([*self.taken])  # ignored for those that the worker itself has reported (window.py)
 
     def stopped(self, action: Action) -> None:
-        """The coroutine has ended, by itself or because nothing runs here any more."""
+        """The coroutine has ended; after an error, its requests are lost."""
         if action.error is None:
             return
         left, self.taken = list(self.taken.values()), {}
@@ -96,7 +97,7 @@ class Line(AppObject):
         self.executor.desk.rests(self.worker)
 
     def ended(self, answers: list[Answer]) -> None:
-        """These have been executed."""
+        """Report the worker's answers, and learn from their run times."""
         for answer in answers:
             element = self.taken.pop(answer.id, None)
             if element is not None:
@@ -105,7 +106,7 @@ class Line(AppObject):
             self.executor.desk.answered(self.worker, answers)
 
     def given_back(self, ids: list[int]) -> None:
-        """These have not begun."""
+        """Return requests that the worker has not begun."""
         elements = [element for id in ids if (element := self.taken.pop(id, None)) is not None]
         if elements:
             self.executor.desk.give_back(self.worker, elements)
@@ -119,7 +120,7 @@ class Line(AppObject):
         )
 
     async def _settle(self, watch: Any) -> None:
-        """A recall that is on its way may bring what is in no other answer."""
+        """Wait for a recall under way: it may bring answers that come in no other way."""
         if watch is not None:
             watch.cancel()
         signal = self.recaller.ending
@@ -127,14 +128,14 @@ class Line(AppObject):
             await signal
 
     def _failed(self, error: BackplaneError) -> bool:
-        """Whether the worker may be asked again at once."""
+        """Settle the requests of a call that failed. Returns whether the worker may be asked again at once."""
         left = list(self.taken.values())
         desk, worker = self.executor.desk, self.worker
         self.taken = {}
         if isinstance(error, InvalidArgument) and len(left) == 1:
             desk.ended(worker, [Done(left[0], None, Failure(error.message), 0)])
         elif error.is_refused or isinstance(error, (Busy, Unavailable, NotFound, InvalidArgument)):
-            for each in left:  # which of them cannot travel shows when they go one by one
+            for each in left:  # from now on they travel one by one, which shows the one that cannot
                 if isinstance(error, InvalidArgument):
                     self.executor.learn(each.runnable, BATCH_NS * 8)
             desk.give_back(worker, left)
@@ -147,15 +148,15 @@ class Line(AppObject):
 
 
 class Recaller(AppObject):
-    """Asks a worker beside what it executes."""
+    """Recalls unbegun requests from a worker that is executing others."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        #: Set when the recall that is on its way has ended; None: there is none.
+        #: Set when the recall under way has ended; None: none is.
         self.ending: Signal | None = None
 
     def watch(self) -> Any:
-        """Recall what the worker has, should it take long; the timer, if there may be one."""
+        """Recall the worker's requests after `RECALL_NS`. Returns the timer; None: at `max_posted` there is none."""
         kernel = self._line.executor.kernel
         try:
             return kernel._host.later(kernel, f"{kernel.component_name}.recall", RECALL_NS, 0, self._make)
@@ -163,14 +164,14 @@ class Recaller(AppObject):
             return None
 
     def hurry(self) -> None:
-        """Recall it now. With the lead; once is enough."""
+        """Recall the worker's requests now, unless a recall is under way. Call with the lead."""
         action = self._make() if self.ending is None and len(self._line.taken) > 1 else None
         if action is not None:
             self._line.executor.kernel._serve(action)
 
     def _make(self) -> Action | None:
         if self.ending is not None:
-            return None  # one is on its way
+            return None  # a recall is under way
         kernel = self._line.executor.kernel
         self.ending = Signal(round(TIMEOUT_MAX_S * 1e9))
         action = MethodAction(self, f"{kernel.component_name}.recall", 1, recall, ())
@@ -178,7 +179,7 @@ class Recaller(AppObject):
         return action
 
     async def recall(self) -> None:
-        """What has ended, and what has not begun."""
+        """Ask the worker for its answers so far, and for the requests that it has not begun."""
         line = self._line
         route = f"{line.executor.desk.policy.pool}.{RECALL}"
         try:
@@ -192,7 +193,7 @@ class Recaller(AppObject):
             )
             answers, ids = answers_of(told[0], line.worker), told[1]
         except BackplaneError as error:
-            if not error.is_refused:  # what the worker told there is lost, and with it what it was about
+            if not error.is_refused:  # the answer is lost, and with it the outcome of some requests
                 line.is_unsure = True
             return
         line.ended(answers)
@@ -205,10 +206,10 @@ class Recaller(AppObject):
 
 
 async def drive(line: Line, executor: ProcessExecutor) -> None:
-    """As an operation of the line."""
+    """`Line.drive`, as an operation of the line."""
     await line.drive(executor)
 
 
 async def recall(recaller: Recaller) -> None:
-    """As an operation of the recaller."""
+    """`Recaller.recall`, as an operation of the recaller."""
     await recaller.recall()

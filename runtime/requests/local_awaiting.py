@@ -1,4 +1,4 @@
-"""Local awaiting: how a coroutine posts and rejoins in the kernel's own process: as local_context.py, by a signal."""
+"""Local awaiting: coroutines that post and rejoin in the kernel's own process; like local_context.py, but by a signal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def post(kernel: LocalContext, elements: list[Element], wait: bool, timeout: float | None) -> None:
-    """As `LocalContext._post`."""
+    """`LocalContext._post`, for a coroutine."""
     for element in elements:
         if kernel._is_packed and element.request is not PACKED:
             kernel._pack(element)
@@ -39,7 +39,7 @@ async def post(kernel: LocalContext, elements: list[Element], wait: bool, timeou
 async def rejoin(
     kernel: LocalContext, owner: Hashable, wait: bool, timeout: float | None
 ) -> tuple[Rejoin, Element | None]:
-    """As `LocalContext._rejoin`."""
+    """`LocalContext._rejoin`, for a coroutine; its waiter is never patient."""
     found, element = kernel._desk.rejoin(owner, None, None)
     if found is not Rejoin.NONE_READY or not wait:
         return found, kernel._unpacked(element)

@@ -1,7 +1,7 @@
-"""LocalContext: the kernel as it is posted to and rejoined from in its own process: the desk is asked, who has to waits.
+"""LocalContext: posts and rejoins in the kernel's own process, by the desk; coroutines wait in local_awaiting.py.
 
-Who need not wait makes no gate to wait at: the desk is asked without one first. Requests that are to travel are packed here, so
-that who posts one that cannot hears of it.
+The desk is asked first without a waiter: one is made only if the caller has to wait. Requests that are to travel are packed
+here, so that their poster gets the error if one cannot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .waiting import AN_END, ROOM, ThreadWaiter, Waiter
 
 
 class LocalContext(Context):
-    """In the kernel's own process."""
+    """A context in the kernel's own process."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class LocalContext(Context):
     ) -> None:
         super().__init__(desk.name, desk.specs, element, resources)
         self._desk, self._host = desk, host
-        #: Whether requests are to travel, and are packed when they are posted: what cannot be is told to who posts it.
+        #: Whether requests travel. Then they are packed when they are posted, and an error in that is raised to their poster.
         self._is_packed = is_packed
-        #: Whether what rejoins travels on.
+        #: Whether rejoined requests travel on, and so stay packed.
         self._is_window = is_window
-        #: Owners of what operations have posted without naming one, by the action, and the request that it executes.
+        #: Owners of requests posted by operations without naming one: by the action's id, and the request that it executes.
         self._operations: dict[tuple[int, Element | None], Part] = {}
 
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:  # hot: scripts/bench requests
@@ -51,7 +51,7 @@ class LocalContext(Context):
         for element in elements:
             if self._is_packed and element.request is not PACKED:
                 self._pack(element)
-            if wait and desk.try_post(element):  # who need not wait needs no gate to wait at
+            if wait and desk.try_post(element):  # no waiter is made for a post that has room
                 continue
             waiter = ThreadWaiter(self._host, self._what(ROOM)) if wait else None
             if desk.post(element, waiter):
@@ -59,7 +59,7 @@ class LocalContext(Context):
             assert waiter is not None
             try:
                 is_told = waiter.wait(timeout)
-            except BaseException:  # Ctrl-C: nobody is there to be told
+            except BaseException:  # Ctrl-C: the poster does not wait any more
                 desk.withdraw(element)
                 raise
             if not is_told and desk.withdraw(element):
@@ -99,7 +99,7 @@ class LocalContext(Context):
         return (Rejoin.NONE_EXIST if waiter.element is None else Rejoin.RETURNED), self._unpacked(waiter.element)
 
     def _unpacked(self, element: Element | None) -> Element | None:
-        """As its owner wants it."""
+        """The element with its request and result unpacked, unless they travel on."""
         if element is None or not self._is_packed or self._is_window:
             return element
         spec = self._specs[element.runnable]
@@ -127,10 +127,10 @@ class LocalContext(Context):
         self._desk.given_up.append(part)
 
     def _default_owner(self) -> Hashable:
-        """The request that is executed; else the operation that runs in this thread, for as long as it runs; else MAIN.
+        """The executed request; else the operation that runs in this thread, for as long as it runs; else MAIN.
 
-        An operation is any action: a call, a timer, a hook, a message. A plain request that posts by the component's
-        kernel, and not by its own, shares its action with other requests, so that it is told apart by its element.
+        An operation is any action: a call, a timer, a hook, a message. A plain request that posts by the component's kernel,
+        and not by its own, shares its action with other requests; its element tells it apart.
         """
         engine, action = current.engine, current.action
         if self.element is not None or engine is None or action is None:
@@ -153,7 +153,7 @@ class LocalContext(Context):
         element.packed = self._specs[element.runnable].pack(element.request)
 
     def _what(self, what: str) -> str:
-        """For who asks why it waits: what for, and who knows more."""
+        """The reason for a wait, shown to people, and the command that tells more."""
         return f"{what} of {self._name} (appbackplane requests {self._name.rpartition('/')[2]} tells more)"
 
     def _too_late(self, element: Element, timeout: float | None) -> DeadlineExceeded:

@@ -1,10 +1,9 @@
-"""Mapping: posting and rejoining in one step, for an owner that nobody else has; what is given up is disowned.
+"""Mapping: posting and rejoining in one step, for an owner that nobody else has; requests given up are disowned.
 
-On top of what a Context has. Who posts as there is room and takes back what has ended in between never waits for himself,
-however small the pools are. An iteration that is broken off, or a caller whose deadline has passed, would leave requests that
-nobody can ask for: in the rejoin pool they would stand in everybody's way. Such an end may come from the garbage
-collector, in any thread, whatever locks that holds; so they are only noted here (`Context._give_up`). The same by coroutines:
-awaiting.py.
+Works on a `Context`. A caller that posts as there is room, and takes back ended requests in between, never waits for itself,
+however small the pools are. If an iteration is broken off, or a caller's deadline passes, nobody can ask for its requests:
+they would fill the rejoin pool for everybody. Such an end may come from the garbage collector, in any thread, under any lock;
+so it is only noted here (`Context._give_up`). The twins for coroutines are in awaiting.py.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from .element import Element
 if TYPE_CHECKING:
     from .context import Context
 
-#: Makes the element of a request for this owner.
+#: Makes an element of a request, for this owner.
 Make: TypeAlias = Callable[[Any, Hashable], Element]
 
 
 def run(kernel: Context, request: Any, make: Make) -> Any:
-    """As `Context.run`."""
+    """Implements `Context.run`; gives the request up if the wait is broken off."""
     owner = kernel._new_part()
     try:
         kernel._post([make(request, owner)], True, None)
@@ -36,7 +35,7 @@ def run(kernel: Context, request: Any, make: Make) -> Any:
 
 
 def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> Iterator[Element]:
-    """As `Context.map_unordered`."""
+    """Implements `Context.map_unordered`; gives up the rest if it is broken off."""
     owner = kernel._new_part()
     is_over = False
     try:
@@ -44,7 +43,7 @@ def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> Itera
             element = make(request, owner)
             while not kernel._try_post(element):
                 _, done = kernel._rejoin(owner, True, None)
-                if done is None:  # it is others who fill the pools
+                if done is None:  # others' requests fill the pools
                     kernel._post([element], True, None)
                     break
                 yield done

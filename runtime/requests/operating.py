@@ -1,9 +1,9 @@
 """Operating: whether a kernel takes requests from outside, begins those that are ready, and has workers at all.
 
-Open, held, quiesced, stopped: what its operator tells it. Quiescing ends by itself, when nothing is posted, ready or executing
-any more; stopping goes on from there and has the workers end. Nothing is ever thrown away by it: what has not begun stays
-where it is, visible, and goes on when the kernel resumes. Whether all has ended is looked at 50 times a second, and only
-while that is of interest, so that it costs the requests nothing.
+Open, held, quiesced, or stopped, as its operator commands. Quiescing ends by itself, when nothing is posted, ready or
+executing any more; stopping goes on from there and ends the workers. No request is ever discarded by it: unbegun requests stay
+where they are, visible, and go on when the kernel resumes. Whether all have ended is checked 50 times a second, and only while
+somebody waits for that, so that it costs the requests nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .executor import Executor
 from .ledger import Ledger
 from .waiting import SignalWaiter
 
-#: How soon it is known that all has ended. A look takes 3 us.
+#: Period of the check whether all requests have ended. One check takes 3 us.
 LOOK_NS: Final = 20_000_000
 
 log = logging.getLogger("appbackplane.runtime")
@@ -33,31 +33,31 @@ class Operating:
         self, name: str, desk: Desk, executor: Executor, host: Host,
         set_timer: Callable[[int, Callable[[], None]], WorkHandle],
     ) -> None:  # fmt: skip
-        """`set_timer`: has a function run so often, ns."""
+        """`set_timer`: calls a function at this interval, ns."""
         self.name = name
         self._desk, self._executor, self._host, self._set_timer = desk, executor, host, set_timer
-        #: What the operator wants: the workers are to end when nothing is left, or as soon as they can.
+        #: Whether the operator wants the workers to end: when nothing is left, or as soon as they can.
         self._is_stopping = False
-        #: There are to be none.
+        #: Whether there are to be no workers.
         self._is_stopped = False
-        #: The backplane goes down in order: there is nothing to resume.
+        #: Whether the backplane goes down in order: then nothing can be resumed.
         self._is_draining = False
         self._waiters: list[SignalWaiter] = []
         self._timer: WorkHandle | None = None
 
-    # -- what the operator may do -------------------------------------------------------------------------------------
+    # -- the operator's commands --------------------------------------------------------------------------------------
 
     def quiesce(self) -> None:
-        """Take nothing new from outside; what is posted is executed, and may post its sub-requests."""
+        """Take no requests from outside; posted ones are executed, and may post sub-requests."""
         self._desk.close(is_closed=True)
 
     def hold(self) -> None:
-        """Begin nothing any more. What is executing ends, and what is posted is taken while there is room."""
+        """Begin no requests. Executing ones end, and new ones are taken while there is room."""
         self._check_not_draining()
         self._desk.hold(is_held=True)
 
     def stop(self, *, is_now: bool) -> None:
-        """Take nothing new; when all that is posted has ended, workers end. `is_now`: those that are ready are not begun."""
+        """Take no requests; end the workers when all posted ones have ended. `is_now`: do not begin those that are ready."""
         self._check_not_draining()
         self._desk.close(is_closed=True)
         self._desk.hold(is_held=is_now)
@@ -68,7 +68,7 @@ class Operating:
         self.look()
 
     def resume(self) -> None:
-        """Take requests from outside, begin them, and have workers. Who waits for all to have ended waits in vain."""
+        """Take requests from outside, begin them, and have workers. Waits for the end of all requests fail."""
         self._check_not_draining()
         self._is_stopping = False
         self._desk.close(is_closed=False)
@@ -79,14 +79,14 @@ class Operating:
         self._let_go(FailedPrecondition(f"{self.name} has been resumed before all requests had ended"))
 
     def match_workers(self) -> None:
-        """Have as many as the settings say, or none. Any thread: whoever comes last finds that nothing has changed since."""
+        """Have as many workers as the settings say, or none. Any thread: repeated until these have not changed meanwhile."""
         wanted = -1
         while wanted != (wanted_now := 0 if self._is_stopped else self._desk.policy.workers):
             wanted = wanted_now
             self._executor.resize(wanted)
 
     def drain(self) -> None:
-        """The backplane goes down in order: what is posted is finished, so that it may."""
+        """The backplane goes down in order: posted requests are finished first."""
         self._is_draining = True
         self._desk.close(is_closed=True)
         self._desk.hold(is_held=False)
@@ -96,7 +96,7 @@ class Operating:
             self.match_workers()
 
     async def ended(self) -> None:
-        """Until nothing is posted, ready or executing; of a kernel that is to stop now, until nothing is executing."""
+        """Wait until nothing is posted, ready or executing; of a kernel that is to stop now, until nothing is executing."""
         while self.left_count():
             waiter = SignalWaiter(self._host, None, f"the end of all requests of {self.name}")
             self._waiters.append(waiter)
@@ -109,11 +109,11 @@ class Operating:
             if waiter.error is not None:
                 raise waiter.error
 
-    # -- how it is ----------------------------------------------------------------------------------------------------
+    # -- status -------------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
-        """In one word."""
+        """One of "open", "held", "quiescing", "quiesced", "stopping" and "stopped"."""
         desk = self._desk
         if self._is_stopping:
             return "stopped" if self._is_stopped and not self.left_count() else "stopping"
@@ -122,16 +122,16 @@ class Operating:
         return "held" if desk.is_held else "open"
 
     def left_count(self) -> int:
-        """Requests that have to end before all is at rest."""
+        """Requests that have to end before the kernel is at rest."""
         return self._desk.inspect(_executing if self._is_stopped else _not_ended)
 
     @property
     def begins(self) -> bool:
-        """Whether requests that are ready are begun: if not, how fast they end says nothing."""
+        """Whether ready requests are begun; if not, the throughput means nothing."""
         return not (self._desk.is_held or self._is_stopped)
 
     def told(self) -> dict[str, Any]:
-        """For who has changed it."""
+        """State and counts, as the reply to a command."""
         figures = self._desk.figures()
         return {
             "state": self.state,
@@ -145,7 +145,7 @@ class Operating:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Has all ended?"""
+        """Check whether all requests have ended; if so, finish a stop, and resume the waiters for that."""
         if self.left_count():
             return
         if self._is_stopping and not self._is_stopped:
@@ -154,7 +154,7 @@ class Operating:
         self._let_go(None)
 
     def close(self) -> None:
-        """The kernel goes down."""
+        """The kernel goes down: waits for the end of all requests fail."""
         self._let_go(FailedPrecondition(f"{self.name} goes down"))
 
     def _stop(self) -> None:
@@ -180,7 +180,7 @@ class Operating:
 
 
 def _executing(ledger: Ledger, _now_ns: int) -> int:
-    """But for those that wait for others, which may be held."""
+    """Executing requests, but for those that wait for others, which may be held."""
     return ledger.executing.total - ledger.blocked_count
 
 

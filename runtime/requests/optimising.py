@@ -1,8 +1,8 @@
-"""Optimising: hands the optimiser a sample of the kernel at each interval, and applies and logs what it decides.
+"""Optimising: hands the optimiser a sample of the kernel at each interval, and applies and logs its moves.
 
-What is decided is in optimiser/, pure. Here the totals of two moments are subtracted, and a move becomes a change of policy,
-as if a person had made it: lanes and all else follow. What somebody else changes meanwhile is where the optimiser goes on.
-It costs 20 us an interval, and up to a few ms while it searches: an action of its own, so that nothing waits for it.
+optimiser/ decides, and is pure. Here the totals of two moments are subtracted, and a move becomes a change of policy, as if a
+person had made it: lanes and all else follow. If a person changes these settings, the optimiser goes on from there. It costs
+20 us an interval, and up to a few ms in a search: so it is an action of its own, and nothing waits for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class Optimising(AppObject):
-    """The kernel's own controller, as an object of it."""
+    """Runs the optimiser, as an object of the kernel."""
 
     def __init__(self, kernel: RequestKernel) -> None:
         self._kernel: Any = kernel
@@ -38,20 +38,20 @@ class Optimising(AppObject):
         self._optimiser = Optimiser(possible(policy), setting_of(policy))
         self._before: Figures | None = None  # None: there is nothing to compare with
         self._is_first = True
-        #: Whether one look is queued or running: the next then has nothing to look at.
+        #: Whether a check is queued or running; the next one is then left out.
         self.is_looking = False
 
     @property
     def workers_held(self) -> int:
-        """The best, as far as it is known."""
+        """The best worker count, as far as it is known."""
         return self._optimiser.workers_held
 
     def pause(self) -> None:
-        """No look is due: what happens until the next says nothing. Any thread."""
+        """The time until the next check is not measured: requests are held, or the optimiser is off. Any thread."""
         self._before = None
 
     def look(self) -> None:
-        """An interval has passed."""
+        """An interval has passed: sample it, and apply the optimiser's move."""
         kernel = self._kernel
         policy: KernelPolicy = kernel.policy
         optimiser = self._optimiser
@@ -90,12 +90,12 @@ class Optimising(AppObject):
 
 
 class Looking(Action):
-    """One look."""
+    """The action of one check by the optimiser."""
 
     __slots__ = ()
 
     def run(self) -> Outcome:
-        """Never fails: what is refused is logged."""
+        """Call `Optimising.look`, which logs a refused move."""
         optimising: Any = self.object
         try:
             optimising.look()
@@ -105,12 +105,12 @@ class Looking(Action):
 
 
 def setting_of(policy: KernelPolicy) -> Setting:
-    """What the optimiser may change of a policy."""
+    """The settings of a policy that the optimiser may change."""
     return Setting(policy.workers, policy.ready, policy.rejoin)
 
 
 def possible(policy: KernelPolicy) -> OptimiserPolicy:
-    """The optimiser's bounds, within what the lanes leave possible: each lane has a worker, and lane 3 one more."""
+    """The optimiser's bounds, as far as lanes allow: enough workers for each lane's share, and one more for lane 3."""
     bounds = policy.optimiser
     if policy.mode == "plain":
         return bounds
@@ -121,7 +121,7 @@ def possible(policy: KernelPolicy) -> OptimiserPolicy:
 
 
 def sample_of(before: Figures, after: Figures, workers: int) -> Sample:
-    """What happened between two moments, with so many workers up at the second."""
+    """The kernel's work between two moments, with so many workers up at the second."""
     ended_count = after.ended_total - before.ended_total
     return Sample(
         interval_ns=max(1, after.at_ns - before.at_ns),
@@ -138,5 +138,5 @@ def sample_of(before: Figures, after: Figures, workers: int) -> Sample:
 
 
 def words(setting: Setting) -> str:
-    """A setting as people read it."""
+    """A setting as text for the log."""
     return f"{setting.workers} workers, {setting.ready} ready, {setting.rejoin} rejoin"

@@ -1,7 +1,7 @@
-"""Oversight: the ledger and its mutex, and what the kernel itself does with them: limits, ageing, figures, the look for stalls.
+"""Oversight: the ledger and its mutex, and the kernel's own use of them: limits, ageing, figures, the check for stalls.
 
-The lower half of the desk (desk.py), which adds what becomes of single requests. Whoever changes something here holds the
-mutex for a few steps; those that may go on by it are told under the mutex, and go on when it has been released.
+The lower half of the desk (desk.py), which adds the steps of single requests. Each change holds the mutex for a few steps.
+Waiters that may go on get their answers under the mutex, and are resumed after its release.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .stall import Stall, stall_of
 from .urgency import NEVER
 from .waiting import Waiter
 
-#: When a poster may come again that would not wait: a few requests later.
+#: Retry-after hint, seconds, for a poster that does not wait: a few requests later.
 RETRY_AFTER_S = 0.01
 
 Seen = TypeVar("Seen")
@@ -36,7 +36,7 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class Oversight:
-    """The ledger behind its mutex. Any thread."""
+    """The ledger behind its mutex. Callable from any thread."""
 
     def __init__(
         self, name: str, policy: KernelPolicy, specs: Mapping[str, RunnableSpec], now_ns: Callable[[], int]
@@ -45,40 +45,40 @@ class Oversight:
         self.policy = policy
         self.specs = specs
         self.now_ns = now_ns
-        #: Which start of the kernel this is: its requests are counted from 1 each time, and workers may outlive it.
+        #: Identifies this start of the kernel: requests are counted from 1 at each start, and worker processes may outlive it.
         self.started_ns = now_ns()
         self.executor: Executor | None = None
-        #: Of requests that are executed on other machines; None: there are none such, or nothing is recorded.
+        #: Records requests that are executed on other machines; None: there are none, or recording is off.
         self.records: RemoteRecords | None = None
-        #: Has a worker give back what it has not begun, where several travel together; None: none do.
+        #: Makes a worker give back the requests that it has not begun; None: requests do not travel together.
         self.recall: Callable[[str], None] | None = None
-        #: Has a worker come sooner, which is queued behind other work; None: they are not. And from which priority on a
-        #: request is more urgent than what one of them is queued for: a bound, so that who posts has one number to look at.
+        #: Raises the priority of a worker that is queued behind other work; None: workers are not queued. From `hurry_from` on
+        #: a request is more urgent than one of them was queued for: one number for posters to compare with.
         self.hurry: Callable[[int], None] | None = None
         self.hurry_from = NEVER
         #: Whether new requests from outside are refused, and whether ready ones are held.
         self.is_closed = self.is_held = False
         self._mutex = threading.Lock()
         self._ledger = Ledger(policy)
-        #: Workers that asked and were given nothing.
+        #: Idle workers: they asked and were given nothing.
         self._idle: deque[str] = deque()
-        #: Workers that are to ask, or execute.
+        #: Workers that are about to ask, or execute.
         self._active: set[str] = set()
         self._ids = 0
-        #: Owners that are to be disowned; noted without the mutex, which whoever notes it may hold (mapping.py).
+        #: Owners to disown. Appended without the mutex, which the appending thread may hold (mapping.py).
         self.given_up: deque[Hashable] = deque()
-        #: Requests withdrawn because an operation returned without rejoining them, since they were last logged; its name.
+        #: Requests left by operations that returned, and so withdrawn, since the last log line; the latest such operation.
         self._left_count, self._left_by = 0, ""
-        #: Why nobody waits here any more; "": it goes on.
+        #: Why all waits have ended and no new one may begin; "": the kernel runs.
         self._end = ""
         self._stall: Stall | None = None
 
     # -- the kernel's duties ------------------------------------------------------------------------------------------
 
     def change(self, policy: KernelPolicy, instead_of: KernelPolicy) -> bool:
-        """Another policy from now on; workers are for `Operating` to match. False: somebody else has changed it meanwhile.
+        """Apply another policy; `Operating` matches the workers later. False: the policy is no longer `instead_of`.
 
-        Raises `InvalidArgument` where it would leave requests without a worker for ever.
+        Raises `InvalidArgument` if it would leave requests without a worker for ever.
         """
         with self._mutex:
             if self.policy is not instead_of:
@@ -93,18 +93,18 @@ class Oversight:
                     )
             self.policy = policy
             self._ledger.change(policy)
-            self._stall = None  # what is to be done about it may be another thing now
+            self._stall = None  # the remedy may be another one now
         self._tell()
         self.wake()
         return True
 
     def inspect(self, look: Callable[[Ledger, int], Seen]) -> Seen:
-        """Have something look at the ledger, all of one moment. It is quick, and keeps nothing that changes."""
+        """Call `look` with the ledger and the time, under the mutex. It must be quick, and keep nothing that changes."""
         with self._mutex:
             return look(self._ledger, self.now_ns())
 
     def hold(self, *, is_held: bool) -> None:
-        """What is ready stays so for now; or goes on."""
+        """Hold ready requests back, or let them begin."""
         with self._mutex:
             self.is_held = is_held
         self.wake()
@@ -115,23 +115,23 @@ class Oversight:
             self.is_closed = is_closed
 
     def grow_older(self) -> None:
-        """An interval has passed."""
+        """With ageing on, an interval has passed: waiting requests gain priority."""
         with self._mutex:
             self._ledger.grow_older()
 
     def urgency(self) -> int:
-        """Of the most urgent ready request that may be executed; 0 if there is none."""
+        """Urgency of the most urgent ready request that may be executed; 0 if there is none."""
         with self._mutex:
             best = self._ledger.best()
             return 0 if best is None else self._ledger.ready.urgency(best)
 
     def hurry_at(self, urgency: int, *, is_anew: bool = False) -> None:
-        """Something is queued that is late for a request so urgent, or more."""
+        """A worker is queued too low for requests of this urgency or more. `is_anew`: forget earlier bounds."""
         with self._mutex:
             self.hurry_from = urgency if is_anew else min(self.hurry_from, urgency)
 
     def find(self, id: int, worker: str) -> Element | None:
-        """A request that this worker executes, by its number."""
+        """The request with this id, if this worker has taken it; else None."""
         with self._mutex:
             return self._ledger.find(id, worker)
 
@@ -142,7 +142,7 @@ class Oversight:
             return figures_of(self._ledger, self.now_ns())
 
     def interval_figures(self) -> Figures:
-        """The same, at the end of an interval: peaks begin anew."""
+        """`figures` at the end of an interval: the peaks begin anew."""
         with self._mutex:
             figures = figures_of(self._ledger, self.now_ns())
             self._ledger.entries.take_peaks()
@@ -150,13 +150,13 @@ class Oversight:
         return figures
 
     def take_unheard(self) -> tuple[int, str]:
-        """How many have failed of which no owner will hear, since the last time, and the last of them."""
+        """The number of failures that no owner will see, since the last call, and the text of the latest."""
         with self._mutex:
             count, self._ledger.unheard_count = self._ledger.unheard_count, 0
             return count, self._ledger.unheard
 
     def operation_ended(self, part: Part, *, has_failed: bool) -> None:
-        """Withdraw what an operation has left. One that `has_failed` could not rejoin it, and is not warned of."""
+        """Withdraw the requests that an operation has left. If it failed it could not rejoin them, and no warning is logged."""
         with self._mutex:
             count = self._ledger.disown(part, self.now_ns())
             if count and not has_failed:
@@ -166,16 +166,16 @@ class Oversight:
         self._go_on(told)
 
     def take_left(self) -> tuple[int, str]:
-        """How many requests operations that returned have left since the last time, and the last of these operations."""
+        """The number of requests left by operations that returned, since the last call, and the latest of these operations."""
         with self._mutex:
             count, self._left_count = self._left_count, 0
             return count, self._left_by
 
     def look_for_stall(self, workers: Collection[str] | None = None) -> Stall | None:
-        """What keeps everything from going on, if that is new; None: nothing, or it is known. `workers` as in `stall_of`."""
+        """Why no request can go on, if that is new; None: one can, or the reason is known. `workers` as in `stall_of`."""
         self.look_for_given_up()
         with self._mutex:
-            # What is held goes on when its operator says so, and so do those who wait for it.
+            # Held requests go on when the operator resumes the kernel, and so do requests that wait for them.
             stall = None if self.is_held else stall_of(self._ledger, workers)
             is_new = stall is not None and (self._stall is None or self._stall.cause != stall.cause)
             self._stall = stall
@@ -183,28 +183,28 @@ class Oversight:
 
     @property
     def stall(self) -> Stall | None:
-        """As at the last look."""
+        """The stall that the last check found; None: there was none."""
         return self._stall
 
     def end(self, why: str) -> None:
-        """Everybody who waits is told this instead, and so is who would wait."""
+        """End all present waits with this error, and all later ones."""
         self._end = why
         self.end_waiting(why, everybody=True)
 
     def end_waiting(self, why: str, *, everybody: bool) -> None:
-        """Whoever waits in the execution of a request, or everybody who waits, is told this instead."""
+        """End the waits of executing requests, or all waits (`everybody`), with this error."""
         with self._mutex:
-            self._stall = None  # what comes next is another one
+            self._stall = None  # a stall from here on is a new one
             told = self._settle()
             waiters = self._ledger.end_waiting(everybody=everybody)
             for waiter in waiters:
                 waiter.tell(None, FailedPrecondition(why))
             told += waiters
-            told += self._settle()  # who waited for what now was never posted
+            told += self._settle()  # waiters for requests that will now never be posted
         self._go_on(told)
 
     def look_for_given_up(self) -> None:
-        """Disown what has been noted."""
+        """Disown the owners in `given_up`."""
         if self.given_up:
             with self._mutex:
                 while self.given_up:
@@ -213,7 +213,7 @@ class Oversight:
             self._go_on(told)
 
     def wake(self) -> None:
-        """Something has changed: an idle worker is told if there is something for it; it tells the next."""
+        """Wake an idle worker if there is a request for it; that worker then wakes the next one."""
         wake = ""
         with self._mutex:
             if self._idle and not self.is_held and self._ledger.has_takeable:
@@ -238,7 +238,7 @@ class Oversight:
         self.executor.kick(worker)
 
     def _tell(self) -> None:
-        """Those that may go on, go on."""
+        """Resume the waiters that may go on."""
         ledger = self._ledger
         if ledger.admitted or ledger.handed:
             with self._mutex:
@@ -246,7 +246,7 @@ class Oversight:
             self._go_on(told)
 
     def _settle(self) -> list[Waiter]:
-        """Give those that may go on what they waited for: with the mutex. Who they are."""
+        """Set the answers of the waiters that may go on, and return these. Call with the mutex."""
         ledger = self._ledger
         told: list[Waiter] = []
         for element in ledger.admitted:
@@ -264,19 +264,19 @@ class Oversight:
         if ledger.admitted and self._idle and not self.is_held and ledger.has_takeable:
             told.append(
                 _Roused(self, self._rouse())
-            )  # whoever let them in may find them told already, by somebody else
+            )  # the thread that admitted the posters may find them notified already, by another thread
         ledger.admitted.clear()
         ledger.handed.clear()
         return told
 
     def _go_on(self, told: list[Waiter]) -> None:
-        """Without the mutex: they may take the lead."""
+        """Resume these waiters. Call without the mutex: they may take the lead."""
         for waiter in told:
             waiter.go_on()
 
 
 class _Roused(Waiter):
-    """An idle worker, for whom there is something among what has been let in."""
+    """Wakes an idle worker, for which a request has just been admitted."""
 
     __slots__ = ("_desk", "_worker")
 

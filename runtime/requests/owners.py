@@ -1,9 +1,9 @@
-"""Owners: which requests there are of each owner, so that "no more exist" is the truth at the moment it is said.
+"""Owners: the requests of each owner, counted, so that "no more exist" is true at the moment it is said.
 
-The source searches three pools and, should it find nothing, has its dispatcher thread search them again, because a request
-may be between two of them (seed 001, section 5.4.3). Here a request is counted from before it is admitted until it is handed
-over, in one step under the kernel's mutex with each change of its state: what the count says is authoritative, and costs
-nothing to ask. An owner is whatever can be a key of a dictionary; of a request's own sub-requests it is that request.
+The source searches three pools. If it finds nothing, its dispatcher thread searches them again, because a request may be
+between two of them (seed 001, section 5.4.3). Here a request is counted from before it is admitted until it is handed over.
+Count and state change in one step, under the kernel's mutex. So the count is authoritative, and costs nothing to read. An
+owner is any object that can be a key of a dictionary; by default a request owns its sub-requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .element import Element
 
 
 class Rejoin(Enum):
-    """What there is for an owner (seed 001, section 5.4: RJR_RETURNED, RJR_NONE_READY, RJR_NONE_EXIST)."""
+    """Answers to a rejoin (seed 001, section 5.4: RJR_RETURNED, RJR_NONE_READY, RJR_NONE_EXIST)."""
 
     RETURNED = "returned"
     NONE_READY = "none ready"
@@ -27,20 +27,20 @@ class Rejoin(Enum):
 
 
 class Part:
-    """An owner of its own for what one `map_unordered` posts. It ends with that, or with the request that it is of.
+    """The owner of requests that one `map_unordered` or `run` posts. It ends with that call, or with the request that made it.
 
-    Also the owner of what an operation posts without naming one; it ends with the operation.
+    Also the owner of requests that an operation posts without naming one; it ends with the operation.
     """
 
     __slots__ = ("is_over", "name", "number", "whose")
 
     def __init__(self, whose: Element | None, number: int, name: str = "") -> None:
-        """`whose`: the request whose execution it is; None: somebody's outside. `number`: its own of that.
+        """`whose`: the request whose execution made it; None: made outside. `number`: its own among the parts of that request.
 
-        `name`: of the operation whose requests these are; "": they are those of a `map_unordered` or a `run`.
+        `name`: of the operation; "": it belongs to a `map_unordered` or a `run`.
         """
         self.whose, self.number, self.name = whose, number, name
-        #: Nobody asks for what is of it any more.
+        #: Whether nobody will rejoin its requests any more.
         self.is_over = False
 
     def __repr__(self) -> str:
@@ -50,10 +50,10 @@ class Part:
 
 
 def named(owner: Hashable) -> str:
-    """For messages: bounded, whatever its class makes of itself."""
+    """The owner as text for messages: bounded, even if its `repr` is long or raises."""
     try:
         said = repr(owner)
-    except Exception:  # it is somebody's own
+    except Exception:  # a `__repr__` of the user's
         said = f"a {type(owner).__name__}"
     return text_of(said, 100)
 
@@ -65,24 +65,24 @@ class Account:
 
     def __init__(self, owner: Hashable) -> None:
         self.owner = owner
-        #: Posted, ready or executing.
+        #: Requests that are posted, ready or executing.
         self.existing_count = 0
-        #: Ever; and how many of the first of these nobody asks for any more.
+        #: Requests ever posted; the first `dropped_to` of them are no longer wanted.
         self.posted_count = self.dropped_to = 0
-        #: In the rejoin pool, in the order in which they ended.
+        #: Ended requests in the rejoin pool, in the order in which they ended.
         self.done: deque[Element] = deque()
-        #: Who waits for one to end, of whatever kind the kernel's waiters are.
+        #: Waiters for a request to end; opaque to this module.
         self.waiters: deque[Any] = deque()
-        #: Which of them would rather find more, a little later, than be told of the first.
+        #: The waiter that prefers more requests, a little later, to being notified of the first.
         self.patient: Any = None
 
     def wants(self, element: Element) -> bool:  # hot: scripts/bench requests
-        """Whether one of its requests comes back to its owner when it has ended."""
+        """Whether this request of the owner rejoins it when it has ended."""
         return element.is_rejoined and element.turn > self.dropped_to
 
 
 class Owners:
-    """All accounts; one that has nothing is not kept."""
+    """All accounts; an account without requests is not kept."""
 
     __slots__ = ("_accounts",)
 
@@ -96,11 +96,11 @@ class Owners:
         return iter(list(self._accounts.values()))
 
     def get(self, owner: Hashable) -> Account | None:
-        """Its account; None: there is nothing of it."""
+        """The owner's account; None: it has no requests."""
         return self._accounts.get(owner)
 
     def posts(self, element: Element) -> Account:  # hot: scripts/bench requests
-        """One more request of its owner exists."""
+        """Count one more request of its owner. Returns the owner's account."""
         owner = element.owner
         account = self._accounts.get(owner)
         if account is None:
@@ -112,10 +112,10 @@ class Owners:
         return account
 
     def close_if_empty(self, account: Account) -> None:
-        """It is asked no more, if nothing of it exists."""
+        """Drop the account if its owner has no requests."""
         if not account.existing_count and not account.done:
             self._accounts.pop(account.owner, None)
 
     def largest(self) -> Account | None:
-        """The one with most requests in the rejoin pool, for who has to say whose fault it is that it is full."""
+        """The account with most requests in the rejoin pool: the one to name when that is full."""
         return max(self._accounts.values(), key=lambda account: len(account.done), default=None)

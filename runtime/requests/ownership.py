@@ -1,8 +1,7 @@
-"""Ownership: whose requests a kernel has, by names that a person can type, for the commands `owners` and `disown`.
+"""Ownership: owners of a kernel's requests, by names that a person can type, for the commands `owners` and `disown`.
 
-An owner may be any object: it is known by its text, or by its `repr`, of which 100 characters are shown. The accounts are
-copied under the kernel's mutex and named without it, because a `repr` may be a user's and slow. Somebody has to ask for it:
-it costs the requests nothing.
+An owner may be any object: its name is its text, or its `repr`, of which 100 characters are shown. The accounts are copied
+under the kernel's mutex and named without it, because a `repr` may be a user's and slow. Only these commands pay for it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .owners import named
 if TYPE_CHECKING:
     from .ledger import Ledger
 
-#: Owners that are listed: a screenful or two. The largest come first, and one that fills a pool is among them.
+#: Owners listed at most: a screenful or two. The largest come first, so that one that fills a pool is among them.
 LISTED_MAX: Final = 100
 
 
@@ -42,16 +41,16 @@ class Owned(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The owner's name, for people; at most 100 characters."""
         return text_of(self.owner, 100) if isinstance(self.owner, str) else named(self.owner)
 
     def is_called(self, name: str) -> bool:
-        """Whether a person means this owner; a text may be given in full."""
+        """Whether a person means this owner by `name`; an owner that is a text may be given in full."""
         return name in (self.owner, self.name) if isinstance(self.owner, str) else name == self.name
 
     @property
     def status(self) -> OwnerStatus:
-        """To be shown."""
+        """This owner's figures, to be shown."""
         return OwnerStatus(owner=self.name, not_ended=self.not_ended, ended=self.ended)
 
 

@@ -1,8 +1,8 @@
-"""KernelPolicy: the settings of one request kernel, checked whole; a new one may take its place while the kernel runs.
+"""KernelPolicy: the settings of one request kernel, validated together; replaceable while the kernel runs.
 
 The source's ThreadManagerPolicy (seed 001, section 2). Written in the TOML as `[backplane.NAME.settings.CLASS.policy]`; times
-are in seconds. What makes no sense is refused in one sentence that names the setting and says what is expected: at start, and
-at each change, of which nothing has happened then.
+are in seconds. An invalid value is refused at start, and at each change before anything has changed. The error is one sentence
+that names the setting and the expected value.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .lanes import shares
 from .optimiser.policy import OptimiserPolicy
 from .schedule import lines_of
 
-#: Threads beyond a few dozen wait for each other's GIL; processes take 30 MB each. As many as a backplane may have workers.
+#: Threads beyond a few dozen wait for each other's GIL; processes take 30 MB each. No backplane may have more threads.
 WORKERS_MAX: Final = 256
 #: An entry takes 700 bytes and its request: a pool this full is 0.7 GB.
 POOL_MAX: Final = 1_000_000
-#: Seconds for which records may be kept: ten years.
+#: Longest age of records, seconds: ten years.
 _AGE_MAX: Final = 10 * 366 * 86_400
-#: Settings that decide what kind of kernel it is: another one is another start.
+#: Settings that select the kind of kernel: changing one needs a restart.
 FIXED: Final = ("kernel", "kind", "pool", "spark")
-#: What each of these may be.
+#: Allowed values of each setting.
 CHOICES: Final = {
     "kernel": ("local", "spark"),
     "kind": ("threads", "processes"),
@@ -40,19 +40,19 @@ CHOICES: Final = {
 
 
 class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one kernel works. Raises ValueError that names what makes no sense."""
+    """The settings of one kernel. Raises ValueError that names the invalid setting."""
 
-    #: Who executes requests: workers of this system, or a Spark cluster.
+    #: Executor of the requests: workers of this system, or a Spark cluster.
     kernel: Literal["local", "spark"] = "local"
-    #: What the workers of this system are: threads of the kernel's own backplane, or backplanes of their own.
+    #: Kind of workers in this system: threads of the kernel's own backplane, or backplanes of their own.
     kind: Literal["threads", "processes"] = "threads"
-    #: Requests executing at a time.
+    #: Requests executing at a time, at most.
     workers: int = 4
     #: With `kind = "processes"`: the component whose replicas are the workers.
     pool: str = "request_worker"
     #: Entries of the ready pool.
     ready: int = 100
-    #: Entries of the rejoin pool: when so many have ended and nobody has rejoined them, posters wait.
+    #: Entries of the rejoin pool: posters wait while so many ended requests have not been rejoined.
     rejoin: int = 1000
     #: "lanes": constrained multi-lane scheduling; "plain": any worker takes any request.
     mode: Literal["plain", "lanes"] = "plain"
@@ -60,36 +60,36 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     lanes: tuple[int, int, int] = (0, 20, 20)
     #: Whether requests in the ready pool gain 1 priority at each interval.
     ageing: bool = False
-    #: What those that are posted with `boost` gain on top.
+    #: Extra priority that requests posted with `boost` gain at each of these intervals.
     boost: int = 10
-    #: Of ageing, seconds.
+    #: Seconds between two steps of ageing.
     interval: float = 0.1
-    #: Between two records of what the kernel did, and moves of the optimiser, seconds.
+    #: Seconds between two records of the kernel's work; the optimiser moves at most once in the same time.
     record_interval: float = 1.0
-    #: Whether these records are written to files (instrumentation/). Off: a run directory may lie in memory, and who asks
-    #: for files says for how long. The topic and the statistics have them anyway.
+    #: Whether these records are also written to files (instrumentation/). Off: a run directory may lie in memory, and an
+    #: operator who wants files also chooses how long to keep them. The topic and the statistics have the records anyway.
     record: bool = False
-    #: In BACKPLANE/COMPONENT.interval of this folder; "": of `records` in the run directory. At most so many bytes, so old.
+    #: Folder of the files, below it BACKPLANE/COMPONENT.interval; "": `records` in the run directory. Bounds: bytes, seconds.
     record_dir: str = ""
     record_size: int = 16 << 20
     record_age: float = 7 * 86_400.0
-    #: Whether the kernel looks for the numbers of workers and entries with the highest throughput by itself.
+    #: Whether the kernel searches for the worker count and pool sizes with the highest throughput.
     optimise: bool = False
-    #: How far it may go.
+    #: Bounds of that search.
     optimiser: OptimiserPolicy = OptimiserPolicy()
-    #: The backplane's priority of requests with priority 0; its lowest if None. And by how much a request's priority must be
-    #: larger for each priority of the backplane above that (urgency.py).
+    #: Backplane priority of requests with priority 0; None: the lowest. For each `step` of its own priority a request rises by
+    #: one backplane priority (urgency.py).
     base: int | None = None
     step: int = 10
-    #: When no request can ever go on: say so, and go on waiting; or also end those that wait, with the reason.
+    #: When no request can ever go on: log it and keep waiting; or also end the waits, with that reason.
     on_stall: Literal["report", "fail"] = "report"
-    #: Commands that run by themselves (schedule.py): `"every 30s"`, `"22:00"` or `"mon-fri 22:00"` to a line, or several.
+    #: Commands that run by themselves (schedule.py): at `"every 30s"`, `"22:00"` or `"mon-fri 22:00"` one line, or several.
     schedule: dict[str, str | list[str]] = {}
     #: With `kernel = "spark"`: settings of its executor.
     spark: dict[str, str | int] = {}
 
     def __post_init__(self) -> None:
-        # What comes from a TOML has these types already; what a program writes is not looked at by anybody else.
+        # The TOML loader has checked these types already; values from a program are checked only here.
         for name, choices in CHOICES.items():
             if (chosen := getattr(self, name)) not in choices:
                 raise ValueError(f"{name} = {chosen!r}: expected {_alternatives(name)}")
@@ -113,7 +113,7 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for name, most in (("workers", WORKERS_MAX), ("ready", POOL_MAX), ("rejoin", POOL_MAX)):
             if (
                 bound := getattr(self.optimiser, f"{name}_max")
-            ) > most:  # or it would ask for the impossible, and go on
+            ) > most:  # otherwise it would keep asking for an impossible value
                 raise ValueError(f"optimiser.{name}_max = {bound}: expected at most {most:,}")
         if self.base is not None:
             _check("base", self.base, 1, 255)  # 0 is not for requests (urgency.py)
@@ -126,12 +126,12 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             lines_of(self.schedule)
         except ValueError as error:
             raise ValueError(f"schedule: {error}") from None
-        # What it says is for the executor to check: it knows what there is.
+        # The executor checks the values: only it knows its settings.
         if not isinstance(self.spark, dict) or not all(isinstance(each, str | int) for each in self.spark.values()):
             raise ValueError(f"spark = {self.spark!r:.100}: expected a table of settings, texts or whole numbers")
 
     def changed(self, **settings: Any) -> KernelPolicy:
-        """This one with other settings. Raises ValueError, and TypeError for one that does not exist or is fixed."""
+        """A copy with other settings. Raises ValueError, and TypeError for a setting that is unknown or fixed."""
         for name in settings:
             if name in FIXED:
                 raise TypeError(f"{name} cannot change while the kernel runs: write it in the TOML and restart")
@@ -173,7 +173,7 @@ def _alternatives(name: str) -> str:
 
 
 def _explained(said: str, settings: Mapping[str, Any]) -> str:
-    """As the checks here say it: `Expected `int`, got `str` - at `$.workers`` says where at its end, if at all."""
+    """msgspec's message, reworded like the checks here if it ends in a setting's path, as in "got `str` - at `$.workers`"."""
     problem, _, where = said.partition(" - at `$.")
     name = re.match(r"\w*", where)[0]  # type: ignore[index]
     if name in CHOICES and name in settings:
@@ -184,7 +184,7 @@ def _explained(said: str, settings: Mapping[str, Any]) -> str:
 
 
 def _check_folder(name: str, path: str) -> None:
-    """ "" or one that may be: whether it can be made shows when something is written to it."""
+    """Raises ValueError unless `path` is "" or begins with / or ~. Whether the folder can be made shows at the first write."""
     if not isinstance(path, str) or (path and not path.startswith(("/", "~"))):
         raise ValueError(f"{name} = {path!r}: expected a path from / or from ~")
     try:

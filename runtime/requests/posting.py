@@ -1,8 +1,8 @@
-"""Posting: the pools of one kernel and their limits, and what may enter them. Pure; the lower half of the ledger (ledger.py).
+"""Posting: the pools of one kernel, their limits, and admission to them. Pure; the lower half of the ledger (ledger.py).
 
-A request exists for its owner from the moment of its post, whether or not there is room; who waits for room is let in by
-whatever makes some. A full rejoin pool holds up who posts, never who ends: with lanes, by those alone that have ended in his
-lane or below, so that no poster waits for a lane above his own.
+A request exists for its owner from the moment of its post, with or without room; every step that makes room admits waiting
+posters. A full rejoin pool holds up posters, never workers. With lanes, only ended requests of the poster's lane or below hold
+it up, so that no poster waits for a lane above its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .ready_pool import ReadyPool
 
 
 class Held:
-    """One worker, and what it has taken."""
+    """A worker, and the requests that it has taken."""
 
     __slots__ = ("elements", "ended_count", "lane", "name", "run_ns")
 
@@ -31,32 +31,32 @@ class Held:
 
 
 class Posting:
-    """Part of the ledger. Whoever calls holds the kernel's mutex."""
+    """Part of the ledger. The caller holds the kernel's mutex."""
 
     def __init__(self, policy: KernelPolicy) -> None:
         self.ready = ReadyPool(policy.boost)
         self.owners = Owners()
         self.workers: dict[str, Held] = {}
-        #: Against the limits: who executes, and who has an entry.
+        #: Counts against the limits: executing requests, and entries in use.
         self.executing = Lanes(policy.workers)
         self.entries = Lanes(policy.ready)
-        #: In the rejoin pool, by lane.
+        #: Requests in the rejoin pool, by lane.
         self.rejoinable = [0] * LANES
         self.posters = Posters()
         self.blocked_count = 0
         self.posted_total = self.ended_total = self.failed_total = self.joined_total = 0
-        #: Failures of which no owner will hear, since they were last said, and the last of them.
+        #: Failures that no owner will see, since the last report, and the text of the latest.
         self.unheard_count, self.unheard = 0, ""
         self.lost_total = self.refused_total = self.unclaimed_total = self.withdrawn_total = 0
         self.begun_total = self.wait_ns_total = self.run_ns_total = 0
-        #: What the last calls have brought about, for the kernel to take and act upon: posters that have an entry now, and
-        #: waiters with what they waited for (None: nothing of their owner exists any more).
+        #: Effects of the last calls, for the kernel to act upon: posters that have an entry now, and waiters with their
+        #: answers (None: nothing of their owner exists any more).
         self.admitted: list[Element] = []
         self.handed: list[tuple[Any, Element | None]] = []
         self.change(policy)
 
     def change(self, policy: KernelPolicy) -> None:
-        """Other limits from now on. What is beyond them goes on; nothing is added to it."""
+        """Apply the limits of another policy. Requests beyond them go on; none is added."""
         self.policy = policy
         percents = policy.lanes if policy.mode == "lanes" else ()
         self.executing.total_max, self.executing.limits = policy.workers, shares(percents, policy.workers)
@@ -67,7 +67,7 @@ class Posting:
         self._admit_posters()
 
     def post(self, element: Element, now_ns: int) -> bool:  # hot: scripts/bench requests
-        """It is ready; False: there is no room, and nothing has changed. See `wait`, `refuse`."""
+        """Admit a request. False: there is no room, and nothing has changed; see `wait`."""
         lane = element.lane
         if not self.has_room(lane) or (self.posters.count and self.posters.goes_before(element)):
             return False
@@ -77,14 +77,14 @@ class Posting:
         return True
 
     def wait(self, element: Element, now_ns: int) -> None:
-        """Its poster waits for room; until then it exists, and is in `admitted` when it has its entry."""
+        """The poster waits for room. Its request exists from now on, and is in `admitted` when it has its entry."""
         element.posted_ns = now_ns
         self.owners.posts(element)
         self.posted_total += 1
         self.posters.add(element)
 
     def withdraw(self, element: Element) -> bool:
-        """Its poster waits no more; False: it has been admitted meanwhile."""
+        """The poster stops waiting. False: its request has been admitted meanwhile."""
         if element.state is not State.POSTED:
             return False
         self.posters.remove(element)
@@ -99,11 +99,11 @@ class Posting:
         return self.entries.has_room(lane) and self._rejoinable_from(lane) < self.policy.rejoin
 
     def is_rejoin_full(self, lane: int) -> bool:
-        """Whether a request of this lane may not be posted because of what nobody has rejoined."""
+        """Whether ended requests that nobody rejoins hold up posts of this lane."""
         return self._rejoinable_from(lane) >= self.policy.rejoin
 
     def why_full(self, lane: int) -> str:
-        """Why not, for people."""
+        """Why this lane has no room, as a sentence for people."""
         policy = self.policy
         if self.is_rejoin_full(lane):
             most = self.owners.largest()
@@ -114,19 +114,19 @@ class Posting:
         return f"lane {lane} is full: it and those above it have {self.entries.limits[lane]} entries of the ready pool together"
 
     def waiting_by_lane(self) -> list[int]:
-        """How many are to be executed and are not yet."""
+        """Requests of each lane that wait to be executed, with those of waiting posters."""
         counts = list(self.entries.counts)
         for element in self.posters:
             counts[element.lane] += 1
         return counts
 
     def goes_unheard(self, element: Element) -> None:
-        """It has failed, and nobody is left to hear of it but who reads the log."""
+        """Note a failure that no owner will see, for the log."""
         self.unheard_count += 1
         self.unheard = f"{element!r}: {element.error}"
 
     def _rejoinable_from(self, lane: int) -> int:
-        """Those whose owners may have to be heard before this lane may go on: with lanes, no poster waits for a lane above."""
+        """Ended requests that hold up posts of this lane. With lanes, those of the lanes above it do not count."""
         counts = self.rejoinable
         if not self.entries.limits:
             return counts[0] + counts[1] + counts[2] + counts[3]
@@ -140,7 +140,7 @@ class Posting:
         self.ready.add(element)
 
     def _admit_posters(self) -> None:
-        """Those that wait, the most urgent first, while there is room."""
+        """Admit waiting posters, the most urgent first, while there is room."""
         while self.posters.count:
             element = self.posters.pop(self.has_room)
             if element is None:
@@ -155,7 +155,7 @@ class Posting:
         self.tell_none_exist(account)
 
     def tell_none_exist(self, account: Account) -> None:
-        """Those who wait for what there will not be."""
+        """If nothing of this owner exists any more, answer its waiters so, and drop its account."""
         if account.existing_count or account.done:
             return
         while account.waiters:

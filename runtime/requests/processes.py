@@ -1,8 +1,8 @@
 """Processes: requests executed by backplanes of their own, so that computing uses every core.
 
-The workers are the replicas of a backplane that has a `RequestWorker` (seat.py), a line to each (line.py). Processes are the
-supervisor's: here it is seen which of them are up, and so many of them as the policy wants are given work. What a request of
-each runnable takes is learned, by all lines together, so that short ones can travel together.
+The workers are the replicas of a backplane with a `RequestWorker` (seat.py); each has a line (line.py). The supervisor starts
+the processes; this module sees which of them are up, and gives work to as many as the policy wants. All lines together learn
+the run time of each runnable, so that short requests can travel together.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 class ProcessExecutor:
-    """As `executor.Executor`: the lines, by the names of the backplanes they lead to."""
+    """Implements `executor.Executor`. Lines are by the names of the workers' backplanes."""
 
     def __init__(self) -> None:
         self._lines: dict[str, Line] = {}
-        #: Those that are to be given work: the first of those that are up.
+        #: Workers that get requests: the first of those that are up.
         self._wanted: tuple[str, ...] = ()
         self._count = 0
         self._is_stopped = False
         self.kernel: Any = None
         self.desk: Any = None
         self.route = ""
-        #: What a request of each runnable takes, ns, on average of late.
+        #: Run time of each runnable, ns: a recent average.
         self.costs: dict[str, int] = {}
 
     def start(self, kernel: RequestKernel, desk: Port) -> None:
-        """As `executor.Executor`, like all here."""
+        """Implements `Executor.start`, and follows the routing table."""
         self.kernel, self.desk = kernel, desk
         self.desk.recall = self.recall
         self.route = f"{desk.policy.pool}.{EXECUTE}"
@@ -47,24 +47,24 @@ class ProcessExecutor:
         self._look()
 
     def kick(self, worker: str) -> None:
-        """There is something for it."""
+        """Drive the line of this worker: there is a request for it."""
         line = self._lines.get(worker)
         if line is not None:
             self._serve(line)
 
     def recall(self, worker: str) -> None:
-        """What it has not begun is behind something more urgent now. Any thread."""
+        """Recall the worker's unbegun requests: a more urgent one is ready. Any thread."""
         line = self._lines.get(worker)
         if line is not None:
             self.kernel._host.with_lead(line.recaller.hurry)
 
     def resize(self, workers: int) -> None:
-        """Processes are the supervisor's: so many of them are given work."""
+        """Give work to so many processes; starting them is up to the supervisor."""
         self._count = workers
-        self.kernel._host.with_lead(self._look)  # as with each new directory: one after the other
+        self.kernel._host.with_lead(self._look)  # as with each new routing table: the lead keeps callers apart
 
     def workers(self) -> list[dict[str, Any]]:
-        """Those that there are."""
+        """The backplanes that serve the pool: "up"; "spare", which are up and get no requests; or "down"."""
         up = self.kernel._host.places_up(self.route)
         return [
             {"name": name, "state": "up" if name in self._wanted else "spare" if name in up else "down"}
@@ -72,23 +72,23 @@ class ProcessExecutor:
         ]
 
     def stop(self) -> None:
-        """What the workers execute may end there; nobody hears of it."""
+        """Requests that the workers execute may end there; their outcome is lost."""
         self._count = 0
         self._wanted = ()
         self._is_stopped = True
-        self.kernel._host.hear_directory_no_more(self._look)  # or all that this start of the kernel had would stay
+        self.kernel._host.hear_directory_no_more(self._look)  # otherwise this start of the kernel would stay in memory
 
     def is_wanted(self, worker: str) -> bool:
-        """Whether it is to be given more."""
+        """Whether this worker is to get more requests."""
         return worker in self._wanted
 
     def learn(self, runnable: str, run_ns: int) -> None:
-        """What one request has taken."""
+        """Count the run time of one request into its average."""
         known = self.costs.get(runnable)
         self.costs[runnable] = max(1, run_ns if known is None else known + (run_ns - known) // 8)
 
     def _look(self) -> None:
-        """There is another directory, or another number is wanted."""
+        """Match the lines to a new routing table, or to another number of workers. With the lead."""
         if self._is_stopped:
             return
         self._wanted = wanted = tuple(self.kernel._host.places_up(self.route))[: self._count]

@@ -1,9 +1,9 @@
-"""ReadyPool: requests that wait for a worker, the most urgent first; those that wait grow older, and so more urgent.
+"""ReadyPool: requests that wait for a worker, the most urgent first; with ageing they grow more urgent as they wait.
 
-The source's scheduler thread visits every entry at each interval and adds 1 to its priority, and the boost on top for those
-that are marked (seed 001, section 5.2). All unmarked ones grow alike, so their order among themselves never changes, and the
-same holds for the marked: a heap for either in each lane, keyed by what an element would have had at age 0, keeps the order
-without visiting anybody, and only the heads are compared. Equal ones go in the order in which they were posted.
+The source's scheduler thread visits every entry at each interval and adds 1 to its priority, and the boost on top for boosted
+requests (seed 001, section 5.2). All plain requests grow alike, so their order among themselves never changes, and the same
+holds for the boosted. So each lane has a heap of either kind, keyed by priority at age 0: no entry is visited, and only the
+heads are compared. Equal requests go in the order in which they were posted.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from collections.abc import Iterable, Iterator
 from .element import LANES, Element
 from .owners import Account
 
-#: As the heap wants it: the least first.
+#: Heap item (the least comes first): negated key, sequence, request.
 _Place = tuple[int, int, Element]
 
 
 class ReadyPool:
-    """Ready requests by lane. How many there may be is the lanes' business (lanes.py)."""
+    """Ready requests by lane. The lanes bound their number (lanes.py)."""
 
     __slots__ = ("_heaps", "_sequence", "age", "boost", "count")
 
     def __init__(self, boost: int) -> None:
-        #: What a marked one gains at each interval beside the 1 of all.
+        #: Priority that a boosted request gains at each interval, beside the 1 that all gain.
         self.boost = boost
-        #: Intervals that have passed, with ageing on.
+        #: Intervals of ageing that have passed.
         self.age = 0
         self.count = 0
         self._sequence = 0
-        #: By lane: those that are not marked, and those that are.
+        #: By lane: plain requests, and boosted ones.
         self._heaps: list[tuple[list[_Place], list[_Place]]] = [([], []) for _ in range(LANES)]
 
     def add(self, element: Element) -> None:  # hot: scripts/bench requests
-        """It is ready now."""
+        """Add a request that has become ready, behind those that are as urgent."""
         self._sequence += 1
         element.sequence = self._sequence
         element.key = element.priority - self.age * (1 + self.boost if element.is_boosted else 1)
         self._push(element)
 
     def put_back(self, element: Element) -> None:
-        """It was taken, and is ready again where it was: as old as it is, and before those posted after it."""
+        """Return a taken request to its old place: as old as it is, and before those posted after it."""
         self._push(element)
 
     def head(self, lane: int) -> Element | None:  # hot: scripts/bench requests
-        """The most urgent of a lane."""
+        """The most urgent request of a lane; None: it is empty."""
         plain, marked = self._heaps[lane]
         if not marked:
             return plain[0][2] if plain else None
@@ -54,7 +54,7 @@ class ReadyPool:
         return min(plain[0][2], marked[0][2], key=self._rank)
 
     def best(self, lanes: list[int]) -> Element | None:  # hot: scripts/bench requests
-        """The most urgent of these lanes."""
+        """The most urgent request of these lanes; None: they are empty."""
         found: Element | None = None
         for lane in lanes:
             head = self.head(lane)
@@ -63,14 +63,14 @@ class ReadyPool:
         return found
 
     def take(self, element: Element) -> None:  # hot: scripts/bench requests
-        """Take out the head of its lane."""
+        """Remove a request, which must be the first of its heap."""
         heap = self._heaps[element.lane][element.is_boosted]
         place = heapq.heappop(heap)
         assert place[2] is element, "only the head of a lane is taken"
         self.count -= 1
 
     def remove_of(self, account: Account, *, is_all: bool = True) -> list[Element]:
-        """Take out all requests of an owner that has ended, in one pass through the pool, however many there are.
+        """Remove all requests of an owner that has ended, in one pass through the pool, however many there are.
 
         `is_all`: False keeps those that were posted with `rejoin=False`.
         """
@@ -90,11 +90,11 @@ class ReadyPool:
         return removed
 
     def urgency(self, element: Element) -> int:
-        """Its priority now, grown with its age."""
+        """The present priority of a request, grown with its age."""
         return element.key + self.age * (1 + self.boost if element.is_boosted else 1)
 
     def change_boost(self, boost: int, taken: Iterable[Element] = ()) -> None:
-        """From now on; what has been gained stays gained. `taken`: those that may be put back."""
+        """Change the boost from now on; earlier gains stay. `taken`: requests with workers, which may be put back."""
         for element in taken:
             if element.is_boosted:
                 element.key -= self.age * (boost - self.boost)
@@ -106,7 +106,7 @@ class ReadyPool:
         self.boost = boost
 
     def copied(self) -> list[list[_Place]]:
-        """By lane, in no order: for who looks at all of them, and must not hold up the others meanwhile."""
+        """Copies of the heaps by lane, in no order: a long scan of these need not hold the kernel's mutex."""
         return [plain + marked for plain, marked in self._heaps]
 
     def __iter__(self) -> Iterator[Element]:

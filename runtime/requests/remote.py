@@ -1,8 +1,8 @@
-"""Remote: the kernel as the execution of a request sees it in a worker process; each step is a call to the kernel's backplane.
+"""Remote: the context of a request that is executed in a worker process; each step is a call to the kernel's backplane.
 
-A plain `execute` waits for the answer in its thread, an `async` one in the wait queue. Many requests travel in one call, and
-as many that have rejoined as there are; those are kept here until somebody asks. With each call the kernel hears how what this
-worker executed before has ended, and has back what has not begun: others may wait for it, and nobody knows how long this takes.
+A plain `execute` waits for the reply in its thread, an `async` one in the wait queue. Many requests travel in one call. A
+reply brings as many rejoined requests as there are; the surplus is kept here. Each call also reports requests that this worker
+executed before, and gives back those not begun: others may wait for them, and the call may take any time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class RemoteContext(Context):
-    """Of one request, in a process that is a worker."""
+    """The context of one request in a worker process."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class RemoteContext(Context):
     ) -> None:
         super().__init__(kernel, specs, element, resources)
         self._seat, self._start = seat, start
-        #: What has been posted from here for this very request, by number, until it rejoins.
+        #: Requests posted here for this very request, or a part of it, by id, until they rejoin.
         self._posted: dict[int, Element] = {}
-        #: What has rejoined and was not asked for yet.
+        #: By owner: requests that have rejoined and were not asked for yet.
         self._joined: dict[Hashable, deque[Element]] = {}
-        #: Parts that are over: the kernel is told with the next call.
+        #: Parts that are over; the next call reports them to the kernel.
         self._over: deque[Part] = deque()
 
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
@@ -79,13 +79,13 @@ class RemoteContext(Context):
     def _disown(self, owner: Hashable) -> None:
         self._joined.pop(owner, None)
         assert self.element is not None
-        asked = [self._backplane(), self._start, self.element.id, [], []]  # it may be lost: nothing is told with it
+        asked = [self._backplane(), self._start, self.element.id, [], []]  # it may be lost: it carries no answers
         self._seat.cast(
             f"{self._name}.{DISOWN}", key=window_key(self._backplane()), asked=asked, owner=self._wire_owner(owner)
         )
 
     def _give_up(self, part: Part) -> None:
-        """The kernel is told with the next call, or by the end of this request: who gives up may hold any lock."""
+        """The kernel learns of it by the next call, or by the end of this request. Takes no lock: the caller may hold any."""
         part.is_over = True
         self._let_go_of(part)
 
@@ -118,12 +118,12 @@ class RemoteContext(Context):
         return answer
 
     def _put_back(self, arguments: dict[str, Any]) -> None:
-        """The kernel may have heard nothing; what it has is told twice."""
+        """Keep the answers and parts of a failed call for the next one. The kernel may get them twice."""
         self._seat.put_back(arguments["asked"][3])
         self._over.extend(Part(self.element, number) for number in arguments["over"])
 
     def _messages(self, elements: list[Element]) -> Iterator[tuple[list[Element], list[list[Any]]]]:
-        """Those that go with one call, and how."""
+        """Divide elements among calls; yields the elements of each call, and its items."""
         part: list[Element] = []
         items: list[list[Any]] = []
         size = 0
@@ -153,7 +153,7 @@ class RemoteContext(Context):
             raise error_from(code, said, retry_after)
 
     def _rejoining(self, owner: Hashable, wait: bool, timeout: float | None) -> dict[str, Any]:
-        count = ITEMS_MAX if self._is_own(owner) else 1  # what is others' as well is kept for nobody
+        count = ITEMS_MAX if self._is_own(owner) else 1  # requests that others may ask for are not kept here
         return {
             "asked": self._asked(),
             "over": self._take_over(),
@@ -197,9 +197,9 @@ class RemoteContext(Context):
         return element
 
     def _asked(self) -> list[Any]:
-        """Who asks, how those before it ended, and what goes back. Raises `FailedPrecondition` in a thread of the user's own.
+        """The `wire.Asked` of a call. Raises `FailedPrecondition` in a thread of the user's own.
 
-        The kernel serves one call of a worker at a time: one that posts would wait behind one that rejoins what it posts.
+        The kernel serves one call of a worker at a time: a post would wait behind the rejoin of the very requests it posts.
         """
         assert self.element is not None
         if current.action is None:
@@ -211,7 +211,7 @@ class RemoteContext(Context):
         return [self._backplane(), self._start, self.element.id, seat.take_answers(), seat.give_back()]
 
     def _take_over(self) -> list[int]:
-        """Parts that the kernel has not been told of, by number; another thread may note one meanwhile."""
+        """Numbers of parts that are over and not reported yet; another thread may append one meanwhile."""
         over = {self._over.popleft() for _ in range(len(self._over))}
         if over:
             self._posted = {id: element for id, element in self._posted.items() if element.owner not in over}
@@ -223,11 +223,11 @@ class RemoteContext(Context):
         return component._host.backplane
 
     def _is_own(self, owner: Hashable) -> bool:
-        """Whether nobody else asks for what is of this owner."""
+        """Whether nobody else asks for the requests of this owner."""
         return owner is self.element or isinstance(owner, Part)
 
     def _wire_owner(self, owner: Hashable) -> str | int | list[int] | None:
-        """None: the request that is executed; in a list: a part of it."""
+        """An owner in wire format. None: the executed request; in a list: a part of it."""
         if owner is self.element:
             return None
         if isinstance(owner, Part):

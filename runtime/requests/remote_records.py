@@ -1,8 +1,8 @@
-"""Remote records: each request that is executed on other machines is recorded as an action, KERNEL.RUNNABLE.
+"""Remote records: each request that is executed on another machine is recorded as an action, KERNEL.RUNNABLE.
 
-The worker counts how long it ran and how much CPU it used, by its own clock. When it began is told by the clock of this
-process: so many ns before its answer arrived (executor.Port). The clocks of two machines differ by more than a request takes.
-What a worker was lost with is not recorded: nobody knows whether it ran.
+The worker measures run time and CPU time by its own clock. The start time is by the clock of this process: so many ns before
+the answer arrived (executor.Port). The clocks of two machines differ by more than a request takes. Requests lost with their
+worker are not recorded: nobody knows whether they ran.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .urgency import backplane_priority
 
 
 class RemoteWorker(AppObject):
-    """Stands for one in the records. Nobody can call it."""
+    """Stands for a remote worker in the records. Nobody can call it."""
 
     def __init__(self, kernel: Component, name: str) -> None:
         self._component = kernel
@@ -30,7 +30,7 @@ class RemoteWorker(AppObject):
 
 
 class RemoteRecords:
-    """Of the requests of one kernel."""
+    """Records the remote requests of one kernel."""
 
     def __init__(self, kernel: Component, beside: Beside, priorities: int) -> None:
         self._kernel, self._beside, self._priorities = kernel, beside, priorities
@@ -38,11 +38,11 @@ class RemoteRecords:
         self._workers: dict[str, RemoteWorker] = {}
 
     def has_threads(self, count: int) -> None:
-        """So many requests can be executed at a time."""
+        """Set how many requests can be executed at a time."""
         self._beside.has_threads(count)
 
     def ended(self, worker: str, done: Sequence[Done], policy: KernelPolicy) -> None:
-        """Record those that have been executed: what failed before it was sent has not."""
+        """Record executed requests. One that failed before it was sent has no start time, and is left out."""
         for each in done:
             if each.began_ns:
                 self._record(worker, each, policy)

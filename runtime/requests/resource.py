@@ -1,9 +1,9 @@
-"""Resource: how one kind of thread-held handle is opened, closed, and recognised as stale; declared once, by name.
+"""Resource: how one kind of per-thread handle is opened, closed, and recognised as stale; declared once, by name.
 
-From seed 001, section 3.1: a database handle serves one thread, so each thread has its own, opened when it asks. What does
-not fit is refused where it is declared, with a sentence, and not in the first request that asks for it. Opened without a key
-it stands for one original (`kernel.resources["db"]`), with a key for one of several (`kernel.resources["db", path]`); which
-of the two is allowed is read off the signature of `open`.
+From seed 001, section 3.1: a database handle serves one thread, so each thread opens its own when it asks. A wrong declaration
+is refused where it is made, and not in the first request that asks for it. Opened without a key, a handle stands for one
+original (`kernel.resources["db"]`), with a key for one of several (`kernel.resources["db", path]`); the signature of `open`
+says which of the two is allowed.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ..objects.operation import DeclarationError
 
 H = TypeVar("H")
 
-#: Held of one resource by one thread. A handle is commonly a descriptor (sqlite3 takes up to three) of the 1,024 that a
-#: process has by default: with 32 threads this stays below half of them. Fewer would reopen what is used in turns.
+#: Handles of one resource that one thread holds, at most. A handle is commonly a descriptor (sqlite3 takes up to three) of the
+#: 1,024 that a process has by default: with 32 threads this is half of them. With less, handles used in turns are reopened.
 HELD_MAX_DEFAULT: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource(Generic[H]):
-    """A resource that every thread that executes requests opens for itself, on demand.
+    """A resource that every executing thread opens for itself, on demand.
 
-    `open`: makes a handle; with one parameter it is told the key. What it raises fails the request that asked.
-    `close`: told a handle that is needed no more; None: it is dropped. `is_stale`: whether a handle is of no use any more,
-    asked at each use, and now and then at the end of a request, so it should cost microseconds; if it raises, the handle
-    is taken for stale. `held_max`: how many of it one thread holds, over all keys; the least recently used makes room.
-    All three are called in that thread.
+    `open`: makes a handle; with one parameter it gets the key. An exception fails the request that asked.
+    `close`: gets a handle that is needed no more; None: it is dropped. `is_stale`: whether a handle is of no use any more,
+    called at each use, and now and then at the end of a request, so it should cost microseconds; if it raises, the handle
+    counts as stale. `held_max`: handles of this resource in one thread, over all keys; the least recently used makes room.
+    All three functions are called in that thread.
 
     >>> import os, sqlite3
     >>> class Library(sqlite3.Connection):
@@ -55,7 +55,7 @@ class Resource(Generic[H]):
     is_keyed: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what could not work."""
+        """Raises `DeclarationError` for a declaration that could not work."""
         for word in ("open", "close", "is_stale"):
             function = getattr(self, word)
             if function is None and word != "open":
@@ -77,12 +77,12 @@ class Resource(Generic[H]):
 
 
 class Asked:
-    """What stands in the brackets of `kernel.resources[...]`, checked: a name, and a key if there is one."""
+    """The argument of `kernel.resources[...]`, checked: a name, and a key if there is one."""
 
     __slots__ = ("key", "name")
 
     def __init__(self, item: object, declared: Iterable[str]) -> None:
-        """Raises `UnknownResource`, or `InvalidArgument` for what is no name and key."""
+        """Raises `UnknownResource`, or `InvalidArgument` for anything but a name, or a name and a key."""
         name, key = (item[0], list(item[1:])) if isinstance(item, tuple) and len(item) == 2 else (item, [])
         if not isinstance(name, str):
             raise InvalidArgument(f'resources[{text_of(item)}]: expected resources["name"] or resources["name", key]')
@@ -93,11 +93,11 @@ class Asked:
         except TypeError as error:
             raise InvalidArgument(f"resource {name!r}: a key must be hashable ({error})") from error
         self.name: str = name
-        #: Nothing, or the key.
+        #: Empty, or the key as its only item.
         self.key: list[Hashable] = key
 
     def check(self, resource: Resource[Any]) -> None:
-        """Whether `resource` is opened this way."""
+        """Raises `InvalidArgument` if `resource` cannot be opened with this key, or without one."""
         if self.key and not resource.is_keyed:
             raise InvalidArgument(
                 f"resource {self.name!r} has no key, for its open takes none: ask for resources[{self.name!r}]"
@@ -106,7 +106,6 @@ class Asked:
             raise InvalidArgument(f"resource {self.name!r} is opened by a key: ask for resources[{self.name!r}, key]")
 
     def __str__(self) -> str:
-        """For messages."""
         return repr(self.name) + "".join(f" of {text_of(repr(key), 200)}" for key in self.key)
 
 
@@ -141,7 +140,7 @@ def check_declared(declared: object) -> None:
 
 
 def _fits(function: Callable[..., object], count: int) -> bool:
-    """Whether it may be called with so many arguments; True where it does not say (some of C)."""
+    """Whether it may be called with so many arguments; True if its signature is unknown (as of some functions in C)."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

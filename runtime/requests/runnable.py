@@ -1,8 +1,8 @@
 """Runnable: the class that executes requests, one object of it in each process that has workers (seed 001, section 7).
 
-`execute` gets the request and the kernel, for sub-requests; what it returns rejoins, what it raises rejoins as a failure. Where
-workers are processes, or a cluster, requests and results travel as msgpack: the annotations of `execute` say as what they come
-out again. Whatever cannot be is refused when the kernel is constructed, or at the post, not when it is too late.
+`execute` gets the request, and the kernel for sub-requests. Its result rejoins, and its exception rejoins as a failure. If
+workers are processes, or a cluster, requests and results travel as msgpack and are decoded into the types of `execute`'s
+annotations. A type that cannot travel is refused when the kernel is constructed, a value at the post: not when it is too late.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ class Runnable:
     """Subclass it, and name the class in `RequestKernel.runnables`."""
 
     def execute(self, request: Any, kernel: Context) -> Any:
-        """Do what is asked, plain or `async`. Called by several workers at the same time: what it shares, it guards.
+        """Execute one request; plain or `async`. Several workers call it at the same time: it guards the state that it shares.
 
-        `kernel` is that of this very request: what is posted there belongs to it, unless told otherwise.
+        `kernel` is the context of this request: requests posted there belong to it, unless they name another owner.
         """
         raise NotImplementedError(f"{type(self).__name__} does not say what it does: define execute()")
 
 
 class RunnableSpec:
-    """One class of runnables, looked at once."""
+    """One class of runnables, inspected once."""
 
     __slots__ = (
         "_decoder", "_has_bounds", "_result_decoder", "cls", "execute", "is_async", "kinds", "name", "request_type", "where",
     )  # fmt: skip
 
     def __init__(self, cls: Any) -> None:
-        """Raises `DeclarationError` for what is no runnable."""
+        """Raises `DeclarationError` if this is no runnable."""
         if not (isinstance(cls, type) and issubclass(cls, Runnable)):
             raise DeclarationError(f"runnables: expected subclasses of Runnable, got {cls!r}")
         function = cls.execute
@@ -56,31 +56,31 @@ class RunnableSpec:
         if len(inspect.signature(function).parameters) != 3:
             raise DeclarationError(f"{cls.__qualname__}.execute: expected (self, request, kernel)")
         self.cls, self.name = cls, cls.__name__
-        #: For processes of other machines: where the class is found.
+        #: "module:Class", by which processes of other machines find it.
         self.where = f"{cls.__module__}:{cls.__qualname__}"
         self.is_async = inspect.iscoroutinefunction(function)
         request_name = list(inspect.signature(function).parameters)[1]
         hints = _hints(function)
         self.request_type: Any = hints.get(request_name, Any)
-        #: What a request must be an object of; (): anything.
+        #: Classes of which a request must be an object; (): any.
         self.kinds: tuple[type, ...] = (self.request_type,) if _is_own(self.request_type) else ()
         if self.request_type is float:  # as everywhere in Python's types, and in msgspec's
             self.kinds = (float, int)
         self._decoder = _decoder(cls, "request", self.request_type)
-        #: Whether the annotation says more than a type; then a request is checked where it is posted, for threads, too.
+        #: Whether the annotation restricts values, and not only the type; then a post is checked for threads, too.
         self._has_bounds = has_bounds(self.request_type)
         self._result_decoder = _decoder(cls, "result", hints.get("return", Any))
         self.execute: Callable[[Any, Any], Any] = self._unmade
 
     def make(self) -> None:
-        """The object of this process. Raises `DeclarationError` where it cannot be made."""
+        """Make the object of this process. Raises `DeclarationError` if its constructor fails."""
         try:
             self.execute = self.cls().execute
         except Exception as error:
             raise DeclarationError(f"{self.where}: its constructor failed: {type(error).__name__}: {error}") from error
 
     def check(self, request: Any) -> None:
-        """Raises `InvalidArgument` for a request that it cannot take."""
+        """Raises `InvalidArgument` for a request of another type, or beyond the annotation's bounds."""
         if self.kinds and not isinstance(request, self.kinds):
             raise InvalidArgument(
                 f"{self.name} executes {self.kinds[0].__qualname__}, not {type(request).__qualname__}: got {request!r:.100}"
@@ -93,7 +93,7 @@ class RunnableSpec:
                 raise InvalidArgument(f"{self._executes()}: {text_of(error)}: got {request!r:.100}") from None
 
     def pack(self, request: Any) -> bytes:
-        """A request as it travels. Raises `InvalidArgument` for one that cannot."""
+        """Encode a request to travel. Raises `InvalidArgument` for one that cannot."""
         try:
             packed = msgspec.msgpack.encode(request)
         except Exception as error:
@@ -110,14 +110,14 @@ class RunnableSpec:
         return packed
 
     def unpack(self, packed: bytes) -> Any:
-        """And as it is executed. Raises `InvalidArgument`."""
+        """Decode a request for its execution. Raises `InvalidArgument`."""
         try:
             return self._decoder.decode(packed)
-        except Exception as error:  # what is made of it may be of a class with a will of its own
+        except Exception as error:  # a user's class may raise anything while it is made
             raise InvalidArgument(f"{self.name}: the request is not what execute() takes: {text_of(error)}") from error
 
     def pack_result(self, result: Any) -> bytes:
-        """What it returned, as it travels. Raises TypeError for what cannot."""
+        """Encode a result to travel. Raises TypeError for one that cannot."""
         try:
             return msgspec.msgpack.encode(result)
         except Exception as error:
@@ -126,20 +126,20 @@ class RunnableSpec:
             ) from error
 
     def too_large(self, packed: bytes) -> str:
-        """Why this result cannot travel; "": it can."""
+        """Why an encoded result is too large to travel; "": it is not."""
         if len(packed) <= ITEM_BYTES_MAX:
             return ""
         return f"{self.name} returned {len(packed):,} bytes: at most {ITEM_BYTES_MAX:,} can travel"
 
     def unpack_result(self, packed: bytes) -> Any:
-        """And as it rejoins. Raises `InvalidArgument` where it is not what the annotation says."""
+        """Decode a result for its owner. Raises `InvalidArgument` if it does not fit the annotation."""
         try:
             return self._result_decoder.decode(packed)
         except Exception as error:
             raise InvalidArgument(f"{self.name} returned what its annotation does not say: {text_of(error)}") from error
 
     def _check_arrival(self, request: Any, packed: bytes) -> None:
-        """Raises `InvalidArgument` for what comes out as something else, or as less, than is posted."""
+        """Raises `InvalidArgument` for a request that would not arrive, or would lose fields on its way."""
         kind = type(request)
         try:
             arrives = type(self._decoder.decode(packed))
@@ -162,7 +162,7 @@ class RunnableSpec:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Those that can be known: names for type checkers alone, as that of the kernel's class often is, cannot."""
+    """The hints that can be resolved: names for type checkers alone, often that of the kernel's class, cannot be."""
     hints: dict[str, Any] = {}
     for name, hint in function.__annotations__.items():
         one = SimpleNamespace(__annotations__={name: hint})
@@ -172,7 +172,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _lost(posted: Any, arrives: Any) -> list[str]:
-    """What an object of one class has that it has no more as one of the other. As a dictionary it has all."""
+    """Fields of one class that an object loses as one of the other; as a dictionary it loses none."""
     names = _fields(posted)
     if names is None or (known := _fields(arrives)) is None:
         return []
@@ -180,7 +180,7 @@ def _lost(posted: Any, arrives: Any) -> list[str]:
 
 
 def _fields(kind: Any) -> Sequence[str] | None:
-    """What travels of its objects, by name; None: it is no class with fields."""
+    """Names of the fields of its objects that travel; None: it is no class with fields."""
     if is_dataclass(kind):
         return [field.name for field in fields(kind)]
     names: Sequence[str] | None = getattr(kind, "__struct_fields__", None)
@@ -188,7 +188,7 @@ def _fields(kind: Any) -> Sequence[str] | None:
 
 
 def _is_own(kind: Any) -> bool:
-    """Whether it is a class whose objects are known by `isinstance`, and not one that msgspec converts to."""
+    """Whether it is a class whose objects `isinstance` recognises, without conversion by msgspec."""
     return (
         isinstance(kind, type) and kind is not object and kind.__module__ != "typing" and not hasattr(kind, "__args__")
     )

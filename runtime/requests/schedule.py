@@ -1,9 +1,9 @@
-"""Schedule: when commands run by themselves: every so often, or at times of day. Pure.
+"""Schedule: times at which commands run by themselves: at intervals, or at times of day. Pure.
 
-`"every 30s"` is in step with when the kernel began to serve. A time of day is the machine's local one, as people mean it: who
-looks says what time it was at his last look and what it is now, and is told what fell due between. So nothing is missed when
-the clock is put forward or the machine slept, it runs once at the first look after; and nothing runs twice when the clock is
-put back for winter. (seed 001, section 4: "timer driven automated commands".)
+`"every 30s"` counts from when the kernel began to serve. A time of day is the machine's local time. At each check the caller
+passes the wall-clock time, and gets the entries that fell due since the check before. If the clock is put forward or the
+machine slept, a missed entry runs once, at the next check. If the clock is put back for winter, no entry runs twice. (seed
+001, section 4: "timer driven automated commands".)
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EXPECTED: Final = 'expected "22:00", "mon-fri 22:00:30", or "every 30s" (ms, s, m, h, d)'
-#: A clock that is put back by more was wrong before, and what it showed counts for nothing; by less, it is the change to winter
-#: time (an hour; three on one occasion), and what has run has run.
+#: A clock put back by more was wrong before, so checks begin anew at the new time. A smaller step is the change to winter time
+#: (an hour; three on one occasion): entries that ran do not run again.
 PUT_BACK_MAX: Final = timedelta(hours=3)
-#: Above a year nobody means an interval; timers count in ns.
+#: Longest interval, seconds: nobody means more than a year, and timers count in ns.
 EVERY_MAX_S: Final = 366 * 86_400
 _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _WEEK: Final = frozenset(range(7))
@@ -26,12 +26,12 @@ _EVERY: Final = re.compile(r"every (\d+(?:\.\d+)?) ?(ms|s|m|h|d)")
 _AT: Final = re.compile(r"(?:([a-z,-]+) )?(\d{1,2}):(\d\d)(?::(\d\d))?")
 
 
-#: As it is written: when, and one line or several.
+#: A schedule as it is written: times, each with one line or several.
 Schedule = Mapping[str, str | list[str]]
 
 
 class When(NamedTuple):
-    """Every `every_ns`; or, if that is 0, at a second of certain days, 0 being Monday."""
+    """Every `every_ns`; or, if that is 0, at this second of the day on these weekdays, Monday being 0."""
 
     text: str
     every_ns: int
@@ -40,7 +40,7 @@ class When(NamedTuple):
 
 
 def when_of(text: str) -> When:
-    """What a schedule says. Raises ValueError that says what is expected."""
+    """Parse one time of a schedule. Raises ValueError that names the expected forms."""
     if not isinstance(text, str):
         raise ValueError(f"{text!r}: {EXPECTED}")
     said = " ".join(text.lower().split())
@@ -59,7 +59,7 @@ def when_of(text: str) -> When:
 
 
 def lines_of(schedule: Schedule) -> list[tuple[When, str]]:
-    """Each line, and when. Raises ValueError for a time that is none; what the lines are worth only their handler knows."""
+    """The (time, line) pairs of a schedule. Raises ValueError for an invalid time; lines are for their handler to check."""
     found: list[tuple[When, str]] = []
     for text, said in schedule.items():
         when = when_of(text)
@@ -71,7 +71,7 @@ def lines_of(schedule: Schedule) -> list[tuple[When, str]]:
 
 
 def next_at(when: When, now: datetime) -> datetime:
-    """The first time of day after `now` that it means. By the wall clock, as `now`."""
+    """The first time after `now` that `when` matches, by the same wall clock."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     for day in range(8):
         found = midnight + timedelta(days=day, seconds=when.second)
@@ -81,14 +81,14 @@ def next_at(when: When, now: datetime) -> datetime:
 
 
 class DayTimes:
-    """Looks at the wall clock again and again, and says what has fallen due since."""
+    """Entries of a schedule by times of day; remembers when it was last checked."""
 
     def __init__(self, whens: Sequence[When], now: datetime) -> None:
         self._whens = whens
         self._looked = now
 
     def due(self, now: datetime) -> list[int]:
-        """Which of them, by their numbers, in the order in which they fell due; each once."""
+        """Indices of the entries that fell due since the last check, in the order of their times; each at most once."""
         before = self._looked
         if now <= before:
             if before - now > PUT_BACK_MAX:

@@ -1,4 +1,4 @@
-"""Seat: where a worker process executes what the kernel sends it. The component of a backplane that is a kernel's worker.
+"""Seat: executes a kernel's requests in a worker process. `RequestWorker` is the component of such a backplane.
 
     [backplane.worker]
     components = ["appbackplane.runtime.requests:RequestWorker"]
@@ -6,9 +6,9 @@
     [backplane.worker.settings.RequestWorker]
     kernel = "codesearch.indexing:Indexing"
 
-It has the kernel's runnables and resources, of its own, and nothing else of it. Requests that came together are executed one
-after the other; should one call the kernel, it says with the same call how those before it ended, and those behind it go back:
-they may be what it is about to wait for.
+A seat has its own objects of the kernel's runnables and resources, and no other part of the kernel. Requests that came together
+are executed one after the other. A request's call to the kernel also reports those that ended before it, and gives back those
+behind it: it may be about to wait for one of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Seat(AppObject):
 
     def __init__(self, worker: RequestWorker) -> None:
         self._worker = worker
-        # Of the requests that came together. Two threads take from either end of these: each step is one of the deque's own.
+        # Requests that came together, and answers to report. Two threads take from either end, by one deque operation each.
         self._waiting: deque[list[Any]] = deque()
         self._answers: deque[list[Any]] = deque()
         self._start = 0
@@ -50,8 +50,8 @@ class Seat(AppObject):
     async def execute(self, kernel: str, start: int, items: list[list[Any]]) -> list[list[Any]]:
         """Execute requests, [number, runnable, packed, lane] each; how each has ended, as `wire.Answer`.
 
-        What is neither here nor was told before has not begun. `start`: of the kernel, which counts its requests anew
-        each time.
+        Requests neither here nor reported before have not begun. `start`: identifies the start of the kernel, which counts
+        its requests anew each time.
         """
         worker = self._worker
         self._start = start
@@ -83,7 +83,7 @@ class Seat(AppObject):
                     result, failure = None, Failure(said)
                     if records is not None:
                         records.failed(InternalError(said))
-            except GeneratorExit:  # this backplane goes down, and with it what was executed
+            except GeneratorExit:  # this backplane goes down, and the request with it
                 raise
             except BaseException as raised:  # the edge: sys.exit() in a request ends the request, not the worker
                 result, failure = None, failure_of(raised)
@@ -101,7 +101,7 @@ class Seat(AppObject):
         return self.take_answers()
 
     def take_answers(self) -> list[list[Any]]:
-        """Those that have ended and that nobody has been told of."""
+        """Remove and return the answers that nobody has received."""
         taken: list[list[Any]] = []
         with suppress(IndexError):
             while True:
@@ -110,19 +110,19 @@ class Seat(AppObject):
 
     @property
     def has_waiting(self) -> bool:
-        """Whether something that came with what is executed has not begun."""
+        """Whether requests that came with the executed one have not begun."""
         return bool(self._waiting)
 
     def put_back(self, answers: list[list[Any]]) -> None:
-        """Nobody has been told of them after all."""
+        """Restore answers that nobody has received after all."""
         self._answers.extendleft(reversed(answers))
 
     def is_for(self, start: int) -> bool:
-        """Whether what it has is of this start of the kernel."""
+        """Whether its requests are of this start of the kernel."""
         return self._start == start
 
     def give_back(self) -> list[int]:
-        """What has not begun goes back: their numbers."""
+        """Remove the requests that have not begun; returns their ids."""
         ids: list[int] = []
         with suppress(IndexError):
             while True:
@@ -131,7 +131,7 @@ class Seat(AppObject):
 
 
 class Usher(AppObject):
-    """Looks after those whose requests wait behind one that takes long."""
+    """Answers recalls while the seat executes a request."""
 
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
@@ -160,13 +160,13 @@ class RequestWorker(Component):
         self._names = RequestNames("")
 
     def names(self, kernel: str) -> RequestNames:
-        """Under which the requests of this kernel are recorded: of the one that it works for, nearly always the last one."""
+        """Names under which the requests of this kernel are recorded. Kept for the last kernel: nearly always the only one."""
         if self._names.kernel != kernel:
             self._names = RequestNames(kernel)
         return self._names
 
     def spec(self, name: str, kernel: str) -> RunnableSpec:
-        """Of a runnable. Raises `FailedPrecondition` where this worker is another kernel's."""
+        """The spec of a runnable. Raises `FailedPrecondition` if this worker is another kernel's."""
         spec = self.specs.get(name)
         if spec is None:
             raise FailedPrecondition(
@@ -176,7 +176,7 @@ class RequestWorker(Component):
         return spec
 
     def context(self, seat: Seat, kernel: str, start: int, element: Element) -> RemoteContext:
-        """For one request."""
+        """The context of one request."""
         return RemoteContext(kernel, start, self.specs, element, self.resources, seat)
 
     def _enters(self, state: ModuleState) -> None:

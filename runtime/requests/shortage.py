@@ -1,20 +1,20 @@
-"""Shortage: a kernel has fewer worker processes than its policy asks for, however long it waits; and what to write in the TOML.
+"""Shortage: a kernel has fewer worker processes than its policy asks for, and never gets more; with the TOML to write.
 
-Processes are the supervisor's (processes.py): a kernel that nobody was given to, because the backplane is missing or `pool` is
-misspelt, waits in silence. Which backplanes serve the pool is in the directory, up or not, so this is certain and no guess from
-time that passes: one that is down, or not up yet, is no shortage.
+The supervisor starts processes (processes.py). A kernel without workers, because the backplane is missing or `pool` is
+misspelt, waits in silence. The routing table lists the backplanes that serve the pool, up or not, so a shortage is certain,
+and no guess from time that passes: a backplane that is down, or not up yet, is no shortage.
 """
 
 from __future__ import annotations
 
 from .policy import KernelPolicy
 
-#: As it is named in `components`.
+#: The worker component, as it is named in `components`.
 COMPONENT = "appbackplane.runtime.requests:RequestWorker"
 
 
 def shortage_of(policy: KernelPolicy, kernel: str, there: int) -> str:
-    """One sentence; "": there are enough. `kernel`: "module:Class"; `there`: backplanes that serve its pool, up or not."""
+    """One sentence; "": no shortage. `kernel`: "module:Class"; `there`: number of backplanes that serve its pool, up or not."""
     if policy.kernel != "local" or policy.kind != "processes" or there >= policy.workers:
         return ""
     if not there and policy.pool != KernelPolicy().pool:

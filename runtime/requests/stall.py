@@ -1,9 +1,9 @@
 """Stall: whether the requests of a kernel wait for each other so that none of them can ever go on, and why.
 
-The source's thread exhaustion (seed 001, section 5.1.3): all workers execute requests that wait for sub-requests, which no
-worker is left to execute, or for room to post them. Here it is seen, not guessed from time that passes: every execution waits
-in the kernel, for something that only another execution could bring about, and nothing that is ready may be begun. What waits
-for somebody outside (a full rejoin pool) is no stall yet: he may come.
+The source's thread exhaustion (seed 001, section 5.1.3): all workers execute requests that wait for sub-requests, or for room
+to post them, and no worker is left to execute those. It is read from the state, not guessed from time that passes: every
+execution waits in the kernel, for an event that only another execution could bring about, and no ready request may begin. A
+wait for a caller outside (a full rejoin pool) is no stall yet: that caller may come.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from .owners import Part
 if TYPE_CHECKING:
     from .ledger import Ledger
 
-#: Requests named in a report.
+#: Kinds of requests named in a report, at most.
 NAMED_MAX = 8
 
 
 class Stall(NamedTuple):
-    """Nothing goes on."""
+    """Why no request of a kernel can go on."""
 
-    #: "workers": all of them execute; "lanes": what is ready is of lanes that have all that they may; "nothing": nothing is;
-    #: "rejoin": what has ended fills the rejoin pool, and those whose it is wait to post more.
+    #: "workers": all of them execute; "lanes": the ready requests are of lanes at their limits; "nothing": no request is
+    #: ready; "rejoin": ended requests fill the rejoin pool, and their owners wait to post more.
     cause: str
-    #: For people: what waits for what, and the remedy.
+    #: For people: the waits, and the remedy.
     text: str
 
 
 def stall_of(ledger: Ledger, workers: Collection[str] | None = None) -> Stall | None:
-    """What keeps everything from going on; None: something does, or may.
+    """Why no request can go on; None: one can, or may.
 
-    `workers`: those that there are or may come to be; None: as many as the policy says.
+    `workers`: those that exist or may still come; None: as many as the policy says.
     """
     held_by = {name: held.elements[0] for name, held in ledger.workers.items() if held.elements}
     executing = [*held_by.values()]
@@ -44,7 +44,7 @@ def stall_of(ledger: Ledger, workers: Collection[str] | None = None) -> Stall | 
     is_short = ledger.has_takeable and workers is not None and held_by.keys() >= set(workers)
     if ledger.has_takeable and not is_short:
         return None
-    if ledger.admitted or ledger.handed:  # they have what they wait for, and are being told
+    if ledger.admitted or ledger.handed:  # some have their answers, and are being resumed
         return None
     if any(not _is_hopeless(element, ledger) for element in executing):
         return None
@@ -86,19 +86,19 @@ def stall_of(ledger: Ledger, workers: Collection[str] | None = None) -> Stall | 
 
 
 def _is_hopeless(element: Element, ledger: Ledger) -> bool:
-    """Whether what it waits for can only come from a request, not from somebody outside."""
+    """Whether only another request can end its wait, and no caller outside."""
     if sum(ledger.rejoinable) < ledger.policy.rejoin:
         return bool(element.waits_for)
-    # Somebody may rejoin what has ended; but not an execution that waits itself, and whose all of it is.
+    # Ended requests may still be rejoined, unless all of them belong to executions that wait themselves.
     if all(_waits(account.owner) for account in ledger.owners if account.done):
         return bool(element.waits_for)
-    # Then there is room, for it, or for what it waits for to be posted and executed.
+    # A rejoin then makes room: for this request, or for posting and executing those that it waits for.
     is_for_posters = ledger.posters.count > 0 and ledger.executing.total < ledger.executing.total_max
     return element.waits_for == "rejoin" and not is_for_posters
 
 
 def _waits(owner: Hashable) -> bool:
-    """Whether nobody but an execution that waits rejoins for it."""
+    """Whether only an execution that waits could rejoin the requests of this owner."""
     asking = owner.whose if isinstance(owner, Part) else owner
     return isinstance(asking, Element) and bool(asking.waits_for)
 

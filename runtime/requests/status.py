@@ -1,7 +1,7 @@
-"""Status: how a kernel is, for who operates it: pools, lanes, workers, what waits longest, and what keeps it from going on.
+"""Status: the state of a kernel for its operator: pools, lanes, workers, oldest waits, and the reason for a standstill.
 
-Figures of one moment, taken under the kernel's mutex; the ready pool is only copied there, and searched for its oldest after,
-because it may have a million entries. Rates are of the last seconds, from looks that the kernel's watchdog takes (`Pace`).
+Figures of one moment, taken under the kernel's mutex. The ready pool may have a million entries, so it is only copied there,
+and searched for its oldest request afterwards. Rates are of the last seconds, from samples by the kernel's watchdog (`Pace`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .policy import KernelPolicy
 if TYPE_CHECKING:
     from .ledger import Ledger
 
-#: Over which rates are taken, in looks, of which there are two a second: 10 s. Shorter, and requests of a second each make
-#: the figure jump; longer, and an operator waits for the effect of what he has changed.
+#: Samples that rates are taken over, two a second: 10 s. With fewer, requests of a second each make the figure jump; with
+#: more, an operator waits for the effect of a change.
 LOOKS_MAX: Final = 21
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One lane. `ready_max` and `executing_max`: it and those above it together; None: as many as there are."""
+    """One lane. `ready_max` and `executing_max` hold for it and the lanes above it together; None: it is not constrained."""
 
     lane: int
     ready: int
@@ -33,50 +33,50 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     executing: int
     executing_max: int | None
     rejoinable: int
-    #: Since its oldest request is ready.
+    #: Time since its oldest ready request became ready; None: it has none.
     oldest_ms: float | None
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker."""
+    """One worker, and the requests that it has."""
 
     name: str
     state: str
     ended: int
     run_ms: float
-    #: What it executes, since when, and what that waits for; "" and None: nothing.
+    #: The request that it executes, for how long, and the reason if that waits; "" and None: none.
     executing: str
     for_ms: float | None
     waits_for: str
-    #: Taken, not begun.
+    #: Requests taken and not begun.
     holds: int
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the last `over_s` seconds."""
+    """Averages of the last `over_s` seconds."""
 
     over_s: float
     ended_per_s: float
-    #: Of the workers that there may be, how many executed and did not wait in the kernel, on average of the looks.
+    #: Share of the workers allowed that executed and did not wait in the kernel, averaged over the samples.
     busy_percent: float
-    #: How long those that were begun had been ready, on average.
+    #: Mean time from post to begin: the sum over requests that began, divided by the number that ended.
     wait_ms: float | None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """The whole status of one kernel."""
 
     kernel: str
     #: "open", "held", "quiescing", "quiesced", "stopping" or "stopped".
     state: str
-    #: Whether nothing that is ready is begun.
+    #: Whether ready requests are held back.
     held: bool
     kind: str
     workers_max: int
     executing: int
     #: Executing, and waiting in the kernel for sub-requests or room.
     blocked: int
-    #: Entries in use, and how many there are.
+    #: Entries in use, and how many there may be.
     ready: int
     ready_max: int
     rejoinable: int
@@ -84,33 +84,33 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     #: Posters that wait for an entry.
     posting: int
     owners: int
-    #: Of the oldest that is posted and not begun.
+    #: Age of the oldest request that is posted and not begun; None: there is none.
     oldest_ms: float | None
     rates: Rates | None
-    #: Why nothing goes on any more; None: it does.
+    #: Why no request can go on; None: one can.
     stall: str | None
     #: Why there are fewer worker processes than asked for (shortage.py); None: there are enough, or may come to be.
     shortage: str | None
     lanes: list[LaneStatus]
     workers: list[WorkerStatus]
     totals: dict[str, int]
-    #: What runs by itself: when, and what.
+    #: Commands that run by themselves: (time, line).
     schedule: list[tuple[str, str]]
     policy: dict[str, Any]
 
 
 class Pace:
-    """Looks at the totals, as many as rates are taken over."""
+    """Samples of the figures, as many as rates are taken over."""
 
     def __init__(self) -> None:
         self._looks: deque[Figures] = deque(maxlen=LOOKS_MAX)
 
     def look(self, figures: Figures) -> None:
-        """One more."""
+        """Add a sample; the oldest one goes."""
         self._looks.append(figures)
 
     def rates(self, now: Figures) -> Rates | None:
-        """Since the oldest look; None: there was none."""
+        """Rates since the oldest sample; None: there is none."""
         looks = [*self._looks, now]
         then = looks[0]
         if now.at_ns <= then.at_ns:
@@ -127,7 +127,7 @@ class Pace:
 
 
 class Sight:
-    """What was to be seen of a ledger at one moment. Made under the kernel's mutex, read without it."""
+    """The state of a ledger at one moment. Made under the kernel's mutex, read without it."""
 
     def __init__(self, ledger: Ledger, now_ns: int) -> None:
         self.figures = figures_of(ledger, now_ns)
@@ -142,11 +142,11 @@ class Sight:
         }
 
     def oldest_ns(self) -> list[int]:
-        """Since when the oldest ready request of each lane is that; 0: there is none."""
+        """By lane: when its oldest ready request became ready; 0: it has none."""
         return [min([place[2].ready_ns for place in places], default=0) for places in self._ready]
 
     def posting_ns(self) -> int:
-        """Since when the oldest poster waits; 0: none does."""
+        """When the oldest waiting poster posted; 0: none waits."""
         return self._posting
 
 
@@ -154,7 +154,7 @@ def status_of(
     sight: Sight, name: str, state: str, *, held: bool, stall: str | None, shortage: str | None,
     workers: Sequence[Mapping[str, Any]], rates: Rates | None, schedule: Sequence[tuple[str, str]],
 ) -> Status:  # fmt: skip
-    """`workers`: as the executor knows them."""
+    """The status of a kernel. `workers`: as its executor lists them."""
     figures, policy = sight.figures, sight.policy
     now_ns = figures.at_ns
     oldest_ns = sight.oldest_ns()
@@ -206,7 +206,7 @@ def status_of(
 
 
 def policy_of(policy: KernelPolicy) -> dict[str, Any]:
-    """All settings, as data."""
+    """All settings, as plain data."""
     told: dict[str, Any] = msgspec.to_builtins(policy)
     return told
 

@@ -1,9 +1,9 @@
-"""ThreadResources: the resources of a kernel, as the thread that asks holds them. One object a kernel and process.
+"""ThreadResources: the resources of a kernel, as the calling thread holds them. One object a kernel and process.
 
-A worker of the kernel is an object, which one thread of the backplane serves now and another later; but handles such as
-sqlite3's belong to the thread that opened them. So each thread has handles of its own (`held.py`), found here by who asks.
+A worker of the kernel is an object, which different threads of the backplane serve in turn; but handles such as sqlite3's
+belong to the thread that opened them. So each thread has handles of its own (`held.py`), found here by the calling thread.
 They are closed by their thread at its very end, with its thread-local variables. At most `held_max` handles of each resource
-and thread are open; which threads there are is the backplane's business: as many as workers, beside its own.
+and thread are open. The backplane decides which threads there are: as many as workers, beside its own.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class _Part:
-    """Of one thread."""
+    """The handles of one thread; closes them when the thread ends."""
 
     def __init__(self, held: Held) -> None:
         self.held, self._ident = held, threading.get_ident()
 
     def __del__(self) -> None:
-        if threading.get_ident() == self._ident:  # or all of them are dropped at once, and the handles with them
+        if threading.get_ident() == self._ident:  # otherwise all parts are dropped at once, and the handles with them
             self.held.close()
 
 
 class ThreadResources:
-    """`kernel.resources["db"]`. In a coroutine, ask anew after each `await`: it may go on in another thread.
+    """`kernel.resources["db"]`. In a coroutine, ask anew after each `await`: it may resume in another thread.
 
     >>> import sqlite3
     >>> from appbackplane.runtime.requests import Resource
@@ -43,10 +43,10 @@ class ThreadResources:
     """
 
     def __init__(self, declared: Mapping[str, Resource[Any]], now_ns: Callable[[], int] = RealClock.now_ns) -> None:
-        """`DeclarationError` where something is not a resource. `now_ns`: for the limit on reports."""
+        """Raises `DeclarationError` for a value that is no resource. `now_ns`: for the rate limit of reports."""
         check_declared(declared)
         self._declared = dict(declared)
-        #: Whether a thread can hold anything.
+        #: Whether any resource is declared.
         self.has_any = bool(declared)
         self._now_ns = now_ns
         self._local = threading.local()
@@ -54,7 +54,7 @@ class ThreadResources:
         self._limit = RateLimit()
 
     def __getitem__(self, asked: Hashable) -> Any:
-        """The handle of this thread, opened if need be. Raises what `Held` raises."""
+        """The handle of the calling thread, opened if need be. Raises the errors of `Held`."""
         part = getattr(self._local, "part", None)
         if part is None:
             name = f"{threading.current_thread().name}-{threading.get_native_id()}"
@@ -63,13 +63,13 @@ class ThreadResources:
         return part.held[asked]
 
     def request_ended(self) -> None:  # hot: scripts/bench requests
-        """Let go of what has become stale."""
+        """Now and then close a handle of this thread that has become stale."""
         part = getattr(self._local, "part", None)
         if part is not None:
             part.held.request_ended()
 
     def _report(self, subject: str, said: str, error: BaseException) -> None:
-        """Once a subject and interval: a disk that is gone makes every thread fail at every request."""
+        """Log a subject once an interval: a disk that is gone makes every thread fail at every request."""
         with self._lock:
             left_out = self._limit.admit(subject, self._now_ns())
         if left_out is not None:

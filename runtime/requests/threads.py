@@ -1,9 +1,9 @@
-"""Threads: requests executed by the workers of the kernel's own backplane.
+"""Threads: requests executed by workers in the kernel's own backplane.
 
-A worker of the kernel is an object of its component; what it executes is an action (law 8), so that requests run by priority,
-quota and CPU budget, and stand back for whatever is more urgent, like all work. One action executes requests one after the
-other for a slice of time, because choosing an action costs as much as an empty request; the most urgent request is taken each
-time. One that waits in its thread for sub-requests keeps it: the backplane has a thread for each worker, beside its own.
+A worker is an object of the kernel's component, and executes requests in actions (law 8). So they run by priority, quota and
+CPU budget, and give way to more urgent work, like all actions. One action executes requests for a slice of time, because
+choosing an action costs as much as an empty request; each time it takes the most urgent one. A request that waits in its
+thread for sub-requests keeps the thread: the backplane has one for each worker, beside its own.
 """
 
 from __future__ import annotations
@@ -30,45 +30,44 @@ from .urgency import NEVER, backplane_priority, urgency_above
 if TYPE_CHECKING:
     from .kernel import RequestKernel
 
-#: How long one action executes requests before the scheduler chooses anew: quotas and budgets count in these. An action costs
-#: about 5 us more than the request in it; at 1 ms that is nothing, and a tick of a second still has a thousand of them.
+#: How long one action executes requests before the scheduler chooses again; quotas and budgets count these actions. An action
+#: costs about 5 us more than the request in it: at 1 ms that is nothing, and a tick of a second still has a thousand of them.
 SLICE_NS: Final = 1_000_000
 
 
 class ThreadExecutor:
-    """The workers, by number."""
+    """Implements `executor.Executor`. Its workers are named worker-1, worker-2, and so on."""
 
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
-        #: Those that are queued, by worker: as urgent as what they were queued for, until they begin.
+        #: Queued actions by worker, until they begin, each as urgent as the request for which it was queued.
         self._queued: dict[str, Serving] = {}
         self._wanted = 0
         self._kernel: Any = None
         self._desk: Any = None
 
     def start(self, kernel: RequestKernel, desk: Port) -> None:
-        """As `executor.Executor`, like all here."""
+        """Implements `Executor.start`, and takes over the workers of an earlier start."""
         self._kernel, self._desk = kernel, desk
         self._desk.hurry = self.hurry
-        # Those of an earlier time that it was up.
         self._workers = {
             each._key: each for each in kernel.objects if isinstance(each, Worker) and each._key is not None
         }
         self.resize(desk.policy.workers)
 
     def kick(self, worker: str) -> None:
-        """It has something to do."""
+        """Queue an action for this worker: it has something to do."""
         object = self._workers.get(worker)
         if object is not None:
             self._serve(object, worker)
 
     def hurry(self, urgency: int) -> None:
-        """This is ready and more urgent than what a worker is queued for; none was idle. Any thread."""
+        """A ready request is more urgent than a queued worker's action, and no worker was idle. Any thread."""
         self._kernel._host.with_lead(partial(self._raise_one, urgency))
 
     def resize(self, workers: int) -> None:
-        """Objects are kept: they cost nothing."""
-        self._kernel._host.with_lead(partial(self._match, workers))  # one after the other, whoever asks
+        """Use so many workers. The objects of the others are kept: they cost nothing."""
+        self._kernel._host.with_lead(partial(self._match, workers))  # the lead keeps concurrent callers apart
 
     def _match(self, workers: int) -> None:
         self._wanted = workers
@@ -84,15 +83,15 @@ class ThreadExecutor:
                 self._serve(self._workers[name], name)
 
     def workers(self) -> list[dict[str, Any]]:
-        """Those that there are to be."""
+        """The workers in use; all of them are up."""
         names = list(self._workers)[: self._wanted]
         return [{"name": name, "state": "up"} for name in names]
 
     def stop(self) -> None:
-        """Nothing of its own runs."""
+        """Nothing to stop: workers run as actions of the backplane."""
 
     def is_wanted(self, number: int) -> bool:
-        """Whether the worker of this number is to go on; if not, it is dismissed."""
+        """Whether the worker of this number is to go on; else it is dismissed."""
         return number <= self._wanted
 
     def _serve(self, object: Worker, worker: str) -> None:
@@ -103,18 +102,18 @@ class ThreadExecutor:
         kernel._serve(serving)
 
     def begins(self, worker: str) -> None:
-        """It is queued no more."""
+        """The worker's queued action has begun, or has been refused."""
         self._queued.pop(worker, None)
 
     def priority(self) -> int:
-        """Of the backplane, of what is ready."""
+        """Backplane priority of the most urgent request that may be executed."""
         desk = self._desk
         return backplane_priority(desk.urgency(), desk.policy, self._kernel._priorities)
 
     def _raise_one(self, urgency: int) -> None:
-        """The least urgent of those queued, to this request, or to what may be executed, which may be less. With the lead."""
+        """Raise the least urgent queued action for this request, but not above the best one that may run. With the lead."""
         kernel, desk = self._kernel, self._desk
-        desk.hurry_at(NEVER, is_anew=True)  # first: whoever is queued from here on says so himself
+        desk.hurry_at(NEVER, is_anew=True)  # first: a worker queued from here on lowers the bound itself
         queued = sorted(self._queued.values(), key=priority_of)
         wanted = max(self.priority(), backplane_priority(urgency, desk.policy, kernel._priorities))
         if queued and queued[-1].priority > wanted:
@@ -125,7 +124,7 @@ class ThreadExecutor:
 
 
 class Serving(ParkableAction):
-    """A slice of one worker's time."""
+    """A slice of one worker's time, in which it executes requests."""
 
     __slots__ = ("_asked", "_desk", "_executor", "_kernel", "_number", "_worker", "element")
 
@@ -136,25 +135,25 @@ class Serving(ParkableAction):
         self._kernel: Any = kernel
         self._desk, self._executor, self._worker = desk, executor, worker
         self._number = int(worker.rpartition("-")[2])
-        #: As urgent as it was queued.
+        #: The priority with which it was queued.
         self._asked = priority
-        #: What it executes now.
+        #: The request that it executes now.
         self.element: Element | None = None
 
     @property
     def is_long(self) -> bool:
-        """A request may take as long as it likes."""
+        """Always True: a request may take any time."""
         return True
 
     def run(self) -> Outcome:
-        """Execute what there is, for a slice."""
+        """Execute ready requests for a slice of time."""
         try:
             self._executor.begins(self._worker)
             if self.priority < self._asked and self._executor.priority() > self.priority:
-                self._go_on()  # what it was raised for is somebody else's by now, and the rest is not so urgent
+                self._go_on()  # the request for which it was raised is taken by now, and the others are less urgent
                 return DONE
             return self._slice()
-        except BaseException as error:  # what nobody has foreseen costs one request, and no worker
+        except BaseException as error:  # an unforeseen error costs one request, and no worker
             element, self.element = self.element, None
             self._desk.end_one(self._worker, element, None, failure_of(error), 0)
             self._desk.rests(self._worker)
@@ -176,7 +175,7 @@ class Serving(ParkableAction):
         while True:
             if not self._executor.is_wanted(self._number):
                 desk.leave(worker, element, result, failure, run_ns)
-                is_back = self._executor.is_wanted(self._number) and desk.begins(worker)  # since the question
+                is_back = self._executor.is_wanted(self._number) and desk.begins(worker)  # wanted again since the check
                 if is_back:
                     self._go_on()
                 return DONE
@@ -211,18 +210,18 @@ class Serving(ParkableAction):
             started_ns = ended_ns
 
     def doing(self) -> str:
-        """For who asks what takes so long."""
+        """The request that is executed, for reports of slow actions."""
         element = self.element
         return "" if element is None else f"executing {element!r}"
 
     def refuse(self, error: BackplaneError) -> None:
-        """The backplane goes down, or it took too long to begin: what is ready stays so, for another."""
+        """The backplane goes down, or the action was late: ready requests stay ready, for another worker."""
         super().refuse(error)
         self._executor.begins(self._worker)
         self._desk.rests(self._worker)
 
     def _go_on(self) -> None:
-        """In another action, as urgent as what is ready now."""
+        """Queue another action, as urgent as the requests that are ready now."""
         worker: Any = self.object
         self._executor._serve(worker, self._worker)
 
@@ -234,7 +233,7 @@ class Serving(ParkableAction):
         self._kernel._serve(action)
 
     def _has_ended(self, action: Action) -> None:
-        """Of a coroutine: with the lead, whatever became of it."""
+        """A coroutine's request has ended, in any way. Called with the lead."""
         assert isinstance(action, MethodAction)
         element: Element = action.arguments[1]
         result, failure = action.result if action.error is None else (None, failure_of(action.error))
@@ -243,5 +242,5 @@ class Serving(ParkableAction):
 
 
 def priority_of(action: Action) -> int:
-    """Of the backplane."""
+    """Backplane priority of an action, as a sort key."""
     return action.priority

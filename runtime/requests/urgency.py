@@ -1,23 +1,23 @@
-"""Urgency: which priority of the backplane a request has; the one place that turns the one scale into the other.
+"""Urgency: converts the priority of a request into a priority of the backplane; no other module does.
 
-Requests have any whole number, larger is more urgent (seed 001, section 5.1.2); a backplane has priorities 0..N-1, and 0 is
-highest. What is posted with priority 0 or less runs at the policy's `base`, by default the lowest; each `step` above it is
-one priority higher, up to 1. Priority 0 is not for requests: something must always be able to come before bulk work, however
-old it grows.
+The priority of a request is any whole number, larger is more urgent (seed 001, section 5.1.2). A backplane has priorities
+0..N-1, and 0 is highest. A request of priority 0 or less runs at the policy's `base`, by default the lowest; each `step` above
+is one priority higher, up to 1. Priority 0 is not for requests: other work must always be able to run before bulk work,
+however old that grows.
 """
 
 from __future__ import annotations
 
 from .policy import KernelPolicy
 
-#: The most urgent a request can get.
+#: Highest backplane priority of a request.
 HIGHEST = 1
-#: No request is so urgent, but for one of PRIORITY_MAX, for which somebody looks in vain: one more is not a machine word.
+#: An urgency that no request reaches, except at PRIORITY_MAX, which then costs a check in vain. One more is no machine word.
 NEVER = (1 << 62) - 1
 
 
 def backplane_priority(urgency: int, policy: KernelPolicy, priorities: int) -> int:
-    """Of a request with this priority, grown with its age, in a backplane with so many.
+    """Backplane priority, of 0..`priorities` - 1, for a request of this urgency (its priority, grown with its age).
 
     >>> [backplane_priority(urgency, KernelPolicy(), 8) for urgency in (-5, 0, 9, 10, 35, 1000)]
     [7, 7, 7, 6, 4, 1]
@@ -30,7 +30,7 @@ def backplane_priority(urgency: int, policy: KernelPolicy, priorities: int) -> i
 
 
 def urgency_above(priority: int, policy: KernelPolicy, priorities: int) -> int:
-    """From which urgency on a request has a higher one than this priority of the backplane.
+    """The least urgency at which a request has a higher backplane priority than this one; `NEVER`: none does.
 
     >>> [urgency_above(priority, KernelPolicy(), 8) for priority in (7, 6, 2)]
     [10, 20, 60]

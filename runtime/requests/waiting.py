@@ -1,7 +1,7 @@
-"""Waiting: for an entry of the ready pool, or for a request to rejoin; in a thread, or in a coroutine that holds none.
+"""Waiting for an entry of the ready pool, or for a request to rejoin: in a thread, or in a coroutine that holds none.
 
-A thread of the backplane that waits in the execution of a request is given up for as long: what else it would have done is
-somebody else's, and those behind it inherit past it (execution/parking.py). A coroutine awaits a signal, in the wait queue.
+A backplane thread that waits during an execution does nothing else meanwhile: another thread takes over its other work, and
+priority inheritance passes through the wait (execution/parking.py). A coroutine awaits a signal, in the wait queue.
 """
 
 from __future__ import annotations
@@ -21,56 +21,56 @@ from ..objects.app_object import Host
 if TYPE_CHECKING:
     from .element import Element
 
-#: Who gives no limit waits for a week, as a call does at most: nobody meant longer, and a timer has to end some day.
+#: Limit of a wait whose caller gives none: a week, as for a call. Nobody means longer, and a timer has to end some day.
 LIMIT_S = 7 * 86_400.0
-#: Who waits for one of many is told of the first few only when there are more, or after so long. Woken for each, he and the
-#: worker take turns at the interpreter, and either time a core has to wake up: 17 us of CPU a request instead of 9.
+#: A patient waiter is notified of the first few requests only once there are more, or after this. Woken for each, waiter and
+#: worker alternate at the interpreter, and a core has to wake up each time: 17 us of CPU a request instead of 9.
 PATIENCE_S = 0.000_5
 
 
-#: What is waited for.
+#: Reasons for waiting, as shown to people.
 ROOM: Final = "room in the pools"
 AN_END: Final = "requests"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waiter:
-    """Somebody who is to be told once: what he waited for, or why he waits in vain. Told from any thread."""
+    """A wait that is notified once, from any thread: of its answer, or of the error that ends it."""
 
     __slots__ = ("asking", "element", "error", "is_told")
 
     def __init__(self) -> None:
-        #: The request whose execution waits; None: somebody outside.
+        #: The request whose execution waits; None: a caller outside any request.
         self.asking: Element | None = None
-        #: What he is given; None: nothing of that owner exists.
+        #: The answer; None: no request of that owner exists.
         self.element: Element | None = None
         self.error: BackplaneError | None = None
         self.is_told = False
 
     def tell(self, element: Element | None, error: BackplaneError | None = None) -> None:
-        """Here it is; or why it will never come. With the kernel's mutex: who then takes back his waiting sees it."""
+        """Set the answer or the error. Call with the kernel's mutex: a waiter that withdraws at the same time then sees it."""
         self.element, self.error = element, error
         self.is_told = True
 
     def go_on(self) -> None:
-        """Now. Without the mutex: it may take the lead."""
+        """Resume the waiter. Call without the kernel's mutex: this may take the lead."""
         raise NotImplementedError
 
 
 class ThreadWaiter(Waiter):
-    """Waits in its thread."""
+    """A waiter that blocks its thread."""
 
     __slots__ = ("_gate", "_host", "_what")
 
     def __init__(self, host: Host, what: str) -> None:
-        """`what`: is waited for, for whoever asks why."""
+        """`what`: the reason, shown to people who ask why it waits."""
         super().__init__()
         self._host, self._what = host, what
         self._gate = threading.Lock()
         self._gate.acquire()
 
     def wait(self, limit_s: float | None, on_impatience: Callable[[], None] | None = None) -> bool:
-        """Whether it was told in time. `on_impatience`: makes it one that is not patient any more."""
+        """Whether it was notified in time. `on_impatience`: called after `PATIENCE_S`, to end its patience."""
         return wait_at(
             self._gate,
             LIMIT_S if limit_s is None else limit_s,
@@ -85,12 +85,12 @@ class ThreadWaiter(Waiter):
 
 
 class SignalWaiter(Waiter):
-    """Waits in a coroutine: `await waiter.signal`."""
+    """A waiter for a coroutine: `await waiter.signal`."""
 
     __slots__ = ("_host", "signal")
 
     def __init__(self, host: Host, limit_s: float | None, what: str) -> None:
-        """`what`: is waited for, for whoever asks why."""
+        """`what`: the reason, shown to people who ask why it waits."""
         super().__init__()
         self._host = host
         self.signal = Signal(round((LIMIT_S if limit_s is None else limit_s) * 1e9), what)
@@ -100,9 +100,9 @@ class SignalWaiter(Waiter):
 
 
 def checked_limit(timeout: Any, wait: Any = None) -> float | None:
-    """A limit of waiting, in seconds. Raises `InvalidArgument`, before anything is posted: what is, is executed anyway.
+    """The limit of a wait, seconds. Raises `InvalidArgument`; call it before posting, since posted requests run anyway.
 
-    `wait`: whether who gives it asks for waiting; None: he does not say.
+    `wait`: the caller's argument of that name; None: not given.
     """
     if timeout is None:
         return None

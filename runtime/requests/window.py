@@ -1,7 +1,7 @@
-"""Window: where worker processes post requests and fetch what has rejoined, in the kernel's backplane.
+"""Window: where worker processes post requests and fetch rejoined ones, in the kernel's backplane.
 
-One for each worker, because an object serves one at a time (law 1) and what a worker asks may take as long as its
-sub-requests do. A coroutine waits here for as long, without a thread, on behalf of the request that is executed there.
+There is one for each worker: an object serves one call at a time (law 1), and a worker's call may take as long as its
+sub-requests do. A coroutine waits here meanwhile, without a thread, on behalf of the request that the worker executes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .wire import BATCH_BYTES_MAX, ITEMS_MAX, Asked, Item
 if TYPE_CHECKING:
     from .kernel import RequestKernel
 
-#: By how many the parts of a request may be ahead of those that were heard of: those whose requests could not be posted.
+#: How far a part's number may be ahead of the known ones: the kernel never hears of parts whose requests could not be posted.
 PARTS_MAX: Final = 1 << 16
 
 
 class Window(AppObject):
-    """Serves one worker process."""
+    """The operations that one worker process calls."""
 
     is_refusable = False
 
@@ -52,7 +52,7 @@ class Window(AppObject):
                 await context._apost([element], wait, limit)
             except Cancelled:
                 raise
-            except BackplaneError as error:  # those before it are posted, and have to be known there
+            except BackplaneError as error:  # those before it are posted, and the worker must know their ids
                 return [ids, [int(error.status), error.message, error.retry_after]]
             ids.append(element.id)
         return [ids, None]
@@ -103,7 +103,7 @@ class Window(AppObject):
         return LocalContext(desk, self._kernel._host, element, self._kernel._resources, True, is_window=True)
 
     def _owner(self, context: LocalContext, owner: str | int | list[int] | None) -> Hashable:
-        """As `RemoteContext._wire_owner` says it."""
+        """The owner that `RemoteContext._wire_owner` encoded; a part is made when it is first named."""
         if not isinstance(owner, list):
             return context.element if owner is None else owner
         assert context.element is not None
@@ -121,7 +121,7 @@ class Window(AppObject):
         packed: bytes | None = result.data if isinstance(result, Packed) else None
         packed_request: bytes | None = element.packed
         if element.parent is context.element and (element.owner is context.element or isinstance(element.owner, Part)):
-            packed_request = None  # who asks has posted it
+            packed_request = None  # the asking worker posted it, and has it
         return [
             element.id, element.runnable, packed_request, packed, element.error, element.trace, element.run_ns,
             element.priority, element.lane, element.worker, element.error_type,

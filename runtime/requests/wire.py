@@ -1,8 +1,8 @@
-"""Wire: what a kernel and its worker processes call each other by, and how much travels at once.
+"""Wire: names and formats of the calls between a kernel and its worker processes, and how much travels at once.
 
-The kernel calls the worker's `execute` with requests, and `recall` when they take long; the execution of a request calls the
-kernel's `post_requests` and `rejoin_requests`. All of it is msgpack in ordinary calls, so deadlines, deaths and priorities
-are those of any call.
+The kernel calls the worker's `execute` with requests, and `recall` when they take long. An executing request calls the
+kernel's `post_requests` and `rejoin_requests`. All of it is msgpack in ordinary calls, so deadlines, deaths and priorities are
+those of any call.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import msgspec
 from appbackplane.transport.errors import InternalError
 from appbackplane.transport.resolver import AT
 
-#: The operations.
+#: Names of the operations.
 EXECUTE: Final = "execute"
 RECALL: Final = "recall"
 POST: Final = "post_requests"
 REJOIN: Final = "rejoin_requests"
 DISOWN: Final = "disown_requests"
-#: Requests posted with one call, and at most so many that have rejoined in one answer: a millisecond's work to pack.
+#: Requests posted with one call, or rejoined in one reply, at most: a millisecond's work to pack.
 ITEMS_MAX: Final = 256
-#: Bytes of requests or results in one message, of a frame's 16 MiB: beyond, the cost of a message is nothing any more.
+#: Bytes of requests or results in one message, of a frame's 16 MiB: beyond, the cost of a message is negligible.
 BATCH_BYTES_MAX: Final = 1 << 20
 #: Bytes of one request or result: one of each fit into a frame together, beside all that travels with them.
 ITEM_BYTES_MAX: Final = 7 << 20
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """How a request ended, as `Seat.execute` says it."""
+    """Outcome of one request, as `Seat.execute` reports it."""
 
     id: int
     #: Packed.
@@ -41,14 +41,14 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     error_type: str | None = None
 
 
-#: Worker, start of the kernel, request that is executed, how those before it ended, numbers of those that go back.
+#: Worker, start of the kernel, id of the executing request, answers to requests before it, ids of requests that go back.
 Asked: TypeAlias = tuple[str, int, int, list[Answer], list[int]]
 #: Runnable, packed request, owner (`RemoteContext._wire_owner`), priority, lane, whether it rejoins, whether it is boosted.
 Item: TypeAlias = tuple[str, bytes, str | int | list[int] | None, int, int, bool, bool]
 
 
 def answers_of(said: Any, worker: str) -> list[Answer]:
-    """Answers of a worker, checked before anything of them counts. Raises `InternalError`."""
+    """A worker's answers, checked before any of them counts. Raises `InternalError`."""
     try:
         return msgspec.convert(said, list[Answer])
     except msgspec.ValidationError as error:
@@ -56,15 +56,15 @@ def answers_of(said: Any, worker: str) -> list[Answer]:
 
 
 def seat_key(backplane: str) -> str:
-    """Of the object that executes in a worker's backplane."""
+    """Key of the object that executes requests in a worker's backplane."""
     return f"{AT}{backplane}"
 
 
 def usher_key(backplane: str) -> str:
-    """Of the object beside it, which says what has become of them."""
+    """Key of the object beside it, which answers recalls."""
     return f"{AT}{backplane}:usher"
 
 
 def window_key(worker: str) -> str:
-    """Of the object in the kernel's backplane that serves this worker and no other: what asks there may wait for long."""
+    """Key of the object in the kernel's backplane that serves this worker alone: a worker's call may wait for long."""
     return f"window{AT}{worker}"

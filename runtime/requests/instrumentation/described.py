@@ -1,6 +1,6 @@
 """Described: a kernel's figures as data, for the statistics of its backplane, and so for `status --stats` and Prometheus.
 
-Counts of each lane are by the number of the lane; nothing here is of an interval: who asks twice makes the difference himself.
+Counts of lanes are lists by lane number. No figure is of an interval: a reader takes the difference of two readings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..policy import KernelPolicy
 
 
 def described(figures: Figures, policy: KernelPolicy) -> dict[str, Any]:
-    """Totals, and what is there now."""
+    """Totals, and the counts of this moment."""
     return {
         "workers": figures.workers,
         "ready": list(figures.ready),

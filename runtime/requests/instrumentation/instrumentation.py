@@ -1,8 +1,8 @@
-"""Instrumentation: has each interval of a kernel recorded: for who listens to its topic, and on the disk.
+"""Instrumentation: records each interval of a kernel, on its topic and on the disk.
 
-`record` is called by a timer of the kernel's, every `policy.record_interval`, with the backplane's lead: it takes 25 us, and
-waits for nobody. An interval in which nothing happened, with nothing there, is recorded once, so that a reader sees the fall
-to nothing; those behind it are not: a kernel that is idle over night would push its records out of files that are bounded.
+A timer of the kernel calls `record` every `policy.record_interval`, with the backplane's lead: it takes 25 us, and never
+waits. An interval in which nothing happened, with nothing there, is recorded once, so that a reader sees the fall to nothing.
+The idle ones after it are left out: a kernel that is idle over night would push its records out of the bounded files.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .interval import Change, IntervalRecord, between
 from .record_files import RecordFiles
 from .writer import RecordWriter
 
-#: Changes of settings kept for one interval: whoever makes more of them in a second means the last ones.
+#: Changes of settings kept for one interval: of more in a second, the last ones matter.
 CHANGES_MAX = 100
 
 
 class Instrumentation:
-    """Of one kernel, from when it comes up until it goes down."""
+    """Records the intervals of one kernel, from when it comes up until it goes down."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class Instrumentation:
         unix_ns: Callable[[], int],
         publish: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
-        """`look`: figures, after which peaks begin anew; `publish`: on a topic."""
+        """`look`: returns figures, after which peaks begin anew; `publish`: sends data on a topic."""
         self._kernel, self._backplane, self._run_dir = kernel, backplane, run_dir
         self._look, self._unix_ns, self._publish = look, unix_ns, publish
         self._before = look()
         self._changes: deque[Change] = deque(maxlen=CHANGES_MAX)
-        #: Over the writer: settings change in any thread.
+        #: Guards the writer: settings change in any thread.
         self._mutex = threading.Lock()
         self._writer: RecordWriter | None = None
         self._place: tuple[object, ...] = ()
@@ -55,7 +55,7 @@ class Instrumentation:
         self.follow(policy)
 
     def record(self) -> None:
-        """An interval has ended. With the lead."""
+        """An interval has ended: record it. With the lead."""
         figures = self._look()
         changes = [self._changes.popleft() for _ in range(len(self._changes))]
         record = between(self._before, figures, self._kernel, self._backplane, self._unix_ns(), changes)
@@ -70,7 +70,7 @@ class Instrumentation:
         self._publish(self.topic, msgspec.to_builtins(record))
 
     def changed(self, before: KernelPolicy, after: KernelPolicy, reason: str) -> None:
-        """Settings are others now: it is in the record of this interval. Any thread."""
+        """Note changed settings, for the record of this interval. Any thread."""
         settings = {
             name: (getattr(before, name), getattr(after, name))
             for name in KernelPolicy.__struct_fields__
@@ -81,24 +81,24 @@ class Instrumentation:
         self.follow(after)
 
     def follow(self, policy: KernelPolicy) -> None:
-        """Write where, and as much as, this policy says; or nowhere. Any thread."""
+        """Write records as this policy says: where, and as many; or none. Any thread."""
         place = (policy.record, policy.record_dir, policy.record_size, policy.record_age)
         with self._mutex:
             if place == self._place:
                 return
-            writer = RecordWriter(self._files(policy)) if policy.record else None  # or the one that there is goes on
+            writer = RecordWriter(self._files(policy)) if policy.record else None  # if this raises, the present one goes on
             if self._writer is not None:
                 self._writer.close()
             self._place, self._writer = place, writer
 
     def close(self) -> None:
-        """The kernel goes down: what it did since the last record is the last one. With the lead."""
+        """The kernel goes down: record its work since the last interval. With the lead."""
         self.record()
         if self._writer is not None:
             self._writer.close()
 
     def figures(self, figures: Figures, policy: KernelPolicy) -> dict[str, Any]:
-        """For the statistics of the backplane. Any thread."""
+        """Figures for the statistics of the backplane. Any thread."""
         writer = self._writer
         return described(figures, policy) | {"recording": None if writer is None else writer.figures()}
 

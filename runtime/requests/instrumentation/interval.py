@@ -1,9 +1,9 @@
-"""Interval: what a kernel did between two looks at its figures. Pure.
+"""Interval: the record of a kernel's work between two readings of its figures. Pure.
 
-Totals are differences, so those of all intervals add up to those of the kernel, and a record that nobody got is missing from
-no later one. What is not a total is of the interval's end, beside its highest value within. Times of waiting and running are
-means of what was begun and what has ended in the interval; `utilisation` also counts what still executes, or one request of
-an hour would be an hour of idle workers. What a worker did before it was dismissed within the interval is in the totals alone.
+Totals are differences, so those of all intervals add up to those of the kernel, and a lost record falsifies no later one.
+Other figures are of the interval's end, beside their highest values within. Times of waiting and running are means over
+requests that began and ended in the interval. `utilisation` also counts requests still executing, or one request of an hour
+would be an hour of idle workers. A worker's work before it was dismissed within the interval is in the totals alone.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     #: Unix time.
     at_ns: int
-    #: By name: before, after.
+    #: (before, after), by name.
     settings: dict[str, tuple[object, object]]
-    #: Who wanted it, and for what reason.
+    #: Author of the change, and the reason.
     reason: str
 
 
 class WorkerInterval(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker did."""
+    """The work of one worker in the interval."""
 
-    #: Requests that have ended, and for how long these ran in all.
+    #: Requests that have ended, and their run time in all.
     ended: int
     run_ms: float
-    #: The part of the interval in which it executed something; waiting in a request for others is executing it.
+    #: Part of the interval in which it executed a request, also one that waited for others.
     busy: float
 
 
@@ -41,10 +41,10 @@ class IntervalRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     kernel: str
     backplane: str
-    #: When it ended, Unix time; and how long it was.
+    #: End of the interval, Unix time; and its length.
     at_ns: int
     interval_ns: int
-    #: In the interval, as the totals of `Figures`.
+    #: Counts of the interval, as the totals of `Figures`.
     posted: int
     ended: int
     failed: int
@@ -53,9 +53,9 @@ class IntervalRecord(msgspec.Struct, frozen=True, kw_only=True):
     withdrawn: int
     joined: int
     refused: int
-    #: Ended a second.
+    #: Requests ended a second.
     throughput: float
-    #: From being posted until being begun, and running; None: nothing was begun, or has ended.
+    #: Mean times from post to begin, and of running; None: no request was begun, or has ended.
     wait_ms: float | None
     run_ms: float | None
     #: At its end, and the most at a time in it: entries of the ready pool, and requests executing.
@@ -69,15 +69,15 @@ class IntervalRecord(msgspec.Struct, frozen=True, kw_only=True):
     posting: int
     owners: int
     workers: int
-    #: The part of the workers' time in which something was executed.
+    #: Part of the workers' time in which they executed requests.
     utilisation: float
     by_worker: dict[str, WorkerInterval]
-    #: Of settings, in this interval, the first one first.
+    #: Changes of settings in this interval, the first one first.
     changes: tuple[Change, ...] = ()
 
     @property
     def is_idle(self) -> bool:
-        """Nothing happened, and nothing is there."""
+        """Whether nothing happened, and no request is there."""
         happened = self.posted or self.ended or self.joined or self.refused or self.withdrawn or self.changes
         return not (happened or self.owners or any(self.ready) or any(self.executing))
 
@@ -85,7 +85,7 @@ class IntervalRecord(msgspec.Struct, frozen=True, kw_only=True):
 def between(
     before: Figures, after: Figures, kernel: str, backplane: str, at_ns: int, changes: Iterable[Change] = ()
 ) -> IntervalRecord:
-    """What was done from one look until a later one, which was at the Unix time `at_ns`."""
+    """The record from one reading to a later one, which was at the Unix time `at_ns`."""
     interval_ns = max(1, after.at_ns - before.at_ns)
     ended = after.ended_total - before.ended_total
     lost = after.lost_total - before.lost_total
@@ -143,5 +143,5 @@ def _ms(ns: float) -> float:
 
 
 def _part(ns: int, of_ns: int) -> float:
-    """Times of workers elsewhere are measured by their own clocks: no part is less than nothing, or more than all."""
+    """A share, limited to 0 to 1: workers elsewhere measure by their own clocks, which may give less or more."""
     return round(min(1.0, max(0.0, ns / of_ns)), 4)

@@ -1,8 +1,8 @@
-"""Record files: the records of one kernel on the disk, a line of JSON each, in numbered files that take turns.
+"""Record files: the records of one kernel on the disk, a line of JSON each, in numbered files that are rotated.
 
-Bounded in bytes and in age: a file is followed by the next when it holds an eighth of the bytes that are allowed, or of the
-age, so that not much more goes than has to. Each line is one write to the kernel: a process that is killed leaves at most one
-without an end, and that is the last of its file, because each process begins a file of its own. Errors are for the caller.
+Bounded in bytes and in age. A file is followed by the next one at an eighth of the bytes allowed, or of the age, so that
+little more is deleted than has to be. Each line is one write to the operating system: a killed process leaves at most one line
+without an end. That is the last of its file, because each process begins a file of its own. Errors are for the caller.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-#: Files that the bounds are divided among: the more, the less goes at a time beyond what had to.
+#: Files that share the bounds: with more of them, less is deleted at a time beyond the need.
 FILES = 8
 _SUFFIX = ".jsonl"
 
@@ -21,16 +21,16 @@ class RecordFiles:
     """One folder, for one writer at a time; every method may raise OSError, and may be called again afterwards."""
 
     def __init__(self, folder: Path, size_max: int, age_max_ns: int, root: Path | None = None) -> None:
-        """`root`: a folder above that has to be there; only its owner makes it. Anything below is made."""
+        """`root`: a folder above that has to exist; only its owner makes it. Folders below it are made."""
         self.folder = folder
         self._size_max, self._age_max_ns = size_max, age_max_ns
         self._root = root
         self._fd = -1
-        #: Of the file that is written, or was the last one: no two bear one name.
+        #: Number, size and begin of the present file, or of the last one; no number is used twice.
         self._number = self._size = self._began_ns = 0
 
     def write(self, line: bytes, at_ns: int) -> None:
-        """One line, without its end, of the Unix time `at_ns`. Either all of it is there afterwards, or nothing."""
+        """Write one line, given without its end, of the Unix time `at_ns`. Afterwards all of it is in the file, or nothing."""
         data = line + b"\n"
         is_full = self._size + len(data) > self._size_max // FILES
         if self._fd < 0 or is_full or at_ns - self._began_ns > self._age_max_ns // FILES:
@@ -38,7 +38,7 @@ class RecordFiles:
             self._begin(at_ns)
         rest = data
         try:
-            while rest:  # a disk that is just full takes a part
+            while rest:  # a disk that is nearly full takes a part
                 rest = rest[os.write(self._fd, rest) :]
         except OSError:
             with suppress(OSError):
@@ -48,13 +48,13 @@ class RecordFiles:
         self._size += len(data)
 
     def close(self) -> None:
-        """Nothing is written to this file any more."""
+        """Close the present file; the next line begins another."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
 
     def files(self) -> list[Path]:
-        """The oldest first."""
+        """The files in the folder, the oldest first."""
         found = [path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdecimal()]
         return sorted(found, key=_number_of)
 
@@ -72,7 +72,7 @@ class RecordFiles:
         self._size, self._began_ns = 0, at_ns
 
     def _retain(self, at_ns: int) -> None:
-        """Before a file begins: what is too old goes, and as much as makes room for it."""
+        """Before a file begins: delete files that are too old, and more until there is room for it."""
         found = []
         for path in self.files():
             with suppress(FileNotFoundError):  # somebody has removed it meanwhile

@@ -1,7 +1,7 @@
 """Writer: brings the records of intervals to the disk in a thread of its own, because a disk may take its time.
 
-Whoever records holds the backplane's lead: he leaves the record in a bounded queue, and never waits. What the disk does not
-take, and what finds no room behind a disk that takes nothing, is counted; why is said once, until it takes something again.
+The recording thread holds the backplane's lead, so it leaves each record in a bounded queue, and never waits. Records that the
+disk does not take, or that find the queue full, are counted as lost. The reason is logged once, until a write succeeds again.
 """
 
 from __future__ import annotations
@@ -17,46 +17,46 @@ import msgspec
 from .interval import IntervalRecord
 from .record_files import RecordFiles
 
-#: A minute's worth at the default interval, 1 KB each: a disk that has been away for longer is no disk.
+#: A minute's worth at the default interval, 1 KB each: a disk that takes nothing for longer counts as failed.
 QUEUE_MAX = 64
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class RecordWriter:
-    """Of one kernel."""
+    """The record writer of one kernel, with its thread."""
 
     def __init__(self, files: RecordFiles) -> None:
         self._files = files
         self._queue: queue.Queue[IntervalRecord | None] = queue.Queue(QUEUE_MAX)
-        #: Records that are on the disk, and those that never will be.
+        #: Records written to the disk, and records that never will be.
         self.recorded_count = self.lost_count = 0
-        #: Why nothing can be recorded; None while there is no problem.
+        #: Why records cannot be written; None: they can.
         self.problem: str | None = None
         self._is_closed = False
         self._thread = threading.Thread(target=self._write_all, name="requests-record", daemon=True)
         self._thread.start()
 
     def put(self, record: IntervalRecord) -> None:
-        """It is written soon, or counted; never waits."""
+        """Queue a record to be written soon, or count it as lost; never waits."""
         try:
             self._queue.put_nowait(record)
         except queue.Full:
             self.lost_count += 1
 
     def close(self) -> None:
-        """Nothing else comes; what has come is written, if the process lives so long. Never waits."""
+        """No more records come; queued ones are written, if the process lives so long. Never waits."""
         self._is_closed = True
-        with suppress(queue.Full):  # the thread looks at `_is_closed`, too, when it has got through
+        with suppress(queue.Full):  # the thread also checks `_is_closed`, once it gets through
             self._queue.put_nowait(None)
 
     def join(self, limit_s: float) -> bool:
-        """Whether all has been written, after so long at most."""
+        """Whether all records have been written, after so long at most."""
         self._thread.join(limit_s)
         return not self._thread.is_alive()
 
     def figures(self) -> dict[str, Any]:
-        """For the statistics."""
+        """Counts of records, and the present problem, for the statistics."""
         return {"recorded": self.recorded_count, "lost": self.lost_count, "problem": self.problem}
 
     def _write_all(self) -> None:

@@ -1,9 +1,9 @@
-"""Curve: throughput by worker count, as far as it was seen, and the unimodal curve that fits it best.
+"""Curve: throughput by worker count, as far as measured, and the unimodal curve that fits it best.
 
-More workers help up to a point, and hurt beyond it: one top. So single noisy looks are not compared with each other, but
-fitted together: increasing up to some point, decreasing after it, with the least squared error (pool adjacent violators:
-Barlow et al., "Statistical Inference under Order Restrictions", 1972). Each look corrects its neighbours, where a comparison
-of pairs would take four times the looks. Levels are logarithms of rates, because noise multiplies. A few µs for 15 points.
+More workers help up to a point, and hurt beyond it: one top. So single noisy measurements are not compared with each other,
+but fitted together: increasing up to some point, decreasing after it, with the least squared error (pool adjacent violators:
+Barlow et al., "Statistical Inference under Order Restrictions", 1972). Each measurement corrects its neighbours; comparing
+pairs would take four times as many. Levels are logarithms of rates, because noise multiplies. A few µs for 15 points.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-#: A level is never taken for lower than this below the highest (a seventh): an interval in which nothing ended is bad enough.
+#: A level counts as this far below the highest at most (a seventh): an interval in which nothing ended is bad enough.
 DEPTH = 2.0
 #: Precision of the fit (a tenth of a per cent), and how long it may take.
 PRECISION, ROUNDS_MAX = 1e-3, 40
 
 
 class Point(NamedTuple):
-    """One worker count: the level fitted to it, and how often it was looked at."""
+    """One worker count: its fitted level, and how often it was measured."""
 
     workers: int
     level: float
@@ -27,23 +27,23 @@ class Point(NamedTuple):
 
 
 class Curve:
-    """What was seen since the load last changed."""
+    """The measurements since the load last changed."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[int, float]] = {}  # workers to (looks, mean level)
+        self._seen: dict[int, tuple[int, float]] = {}  # workers to (measurements, mean level)
 
     def add(self, workers: int, level: float) -> None:
-        """One look."""
+        """Add one measurement at this worker count."""
         count, mean = self._seen.get(workers, (0, 0.0))
         self._seen[workers] = (count + 1, mean + (level - mean) / (count + 1))
 
     @property
     def look_count(self) -> int:
-        """Looks at any worker count."""
+        """Number of measurements, at any worker count."""
         return sum(count for count, _ in self._seen.values())
 
     def points(self) -> list[Point]:
-        """The fitted curve where it was looked at, by worker count."""
+        """The fitted curve at the measured worker counts, in ascending order."""
         counts = sorted(self._seen)
         looks = [self._seen[workers] for workers in counts]
         floor = max(mean for _, mean in looks) - DEPTH

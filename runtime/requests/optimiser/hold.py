@@ -1,9 +1,9 @@
-"""Hold: the setting stays, and two things are watched: has the load changed, and has the top moved away?
+"""Hold: keeps a setting, and watches for two changes: another load, and a top that has moved.
 
-A changed load shows as a shift of the throughput at one and the same setting, told from noise by a two-sided CUSUM (Page,
-1954) in units of the noise seen. A top that moved without that is found by a rare look one step up or down, between two
-looks at the setting itself, so that drift cancels; it takes several such looks that agree to leave. What comes and goes as
-noise therefore moves nothing. Costs one interval in `PROBE_EVERY` at a neighbouring setting.
+Another load shows as a shift of the throughput at the same setting. A two-sided CUSUM (Page, 1954) in units of the noise seen
+tells it from noise. A top that moved without that is found by rare probes, one step up or down. Each is between two
+measurements at the setting itself, so that drift cancels. The setting changes only if several probes agree, so noise alone
+moves nothing. Costs one interval in `PROBE_EVERY` at a neighbouring setting.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from __future__ import annotations
 import math
 from collections import deque
 
-#: Intervals between two looks aside; each costs a few per cent of one interval.
+#: Intervals between two probes; each costs a few per cent of one interval.
 PROBE_EVERY = 8
-#: CUSUM in units of noise: what is allowed (slack), and how much beyond it is a change. 3 units (a third, at 12 % noise) are
-#: noticed in 3 intervals; by noise alone less than once in ten thousand.
+#: CUSUM in units of noise: the slack of each interval, and the sum beyond it that means a change. A shift of 3 units (a third,
+#: at 12 % noise) is noticed in 3 intervals; noise alone alarms less than once in ten thousand.
 SLACK, ALARM = 1.0, 5.0
-#: One interval counts for so many units at most: never alarm for one alone.
+#: Units that one interval counts for, at most: one alone never alarms.
 UNITS_MAX = 4.0
-#: Of the throughput from interval to interval: before any was seen, and never taken for less (what is counted has steps).
+#: Noise of the throughput between intervals: before any was measured, and the least ever assumed (counts have steps).
 NOISE_DEFAULT, NOISE_MIN = 0.12, 0.05
-#: Looks that the reference remembers: slow drift is followed, a step is not.
+#: Measurements that the reference remembers: slow drift is followed, a step is not.
 MEMORY = 24
-#: How much better, in standard errors, a neighbour must be over at least `AGREE_MIN` looks at it.
+#: How much better, in standard errors, a neighbour must be, over at least `AGREE_MIN` probes of it.
 SURE, AGREE_MIN = 2.4, 2
-#: Looks aside in a row that were each better by more than noise, and are believed whatever the noise: 0.2 ** 4 by chance.
+#: Probes in a row, each better by more than noise, that are believed at any noise: 0.2 ** 4 by chance.
 IN_A_ROW = 4
-#: Looks aside that the mean advantage remembers: more, and a top that moved would be outvoted by what was true before.
+#: Probes that the mean advantage remembers: with more, old ones would outvote a top that moved.
 EVIDENCE_MAX = 3
 
 
 class Noise:
-    """How much the level varies from look to look at one setting; outlives the holds."""
+    """How much the level varies between measurements at one setting; outlives the holds."""
 
     def __init__(self) -> None:
         self._variance = NOISE_DEFAULT**2
-        self._count = 8  # the default counts as so many looks
+        self._count = 8  # the default counts as so many measurements
 
     @property
     def units(self) -> float:
@@ -43,32 +43,32 @@ class Noise:
         return max(NOISE_MIN, math.sqrt(self._variance))
 
     def add(self, deviation: float) -> None:
-        """How far one look was from what was expected. Far outliers count as `UNITS_MAX`."""
+        """Add one measurement's distance from the expected level. Far outliers count as `UNITS_MAX`."""
         self._count = min(self._count + 1, MEMORY)
         squared = min(deviation**2, (UNITS_MAX * self.units) ** 2)
         self._variance += (squared - self._variance) / self._count
 
 
 class Hold:
-    """One setting of workers, held."""
+    """Watches one worker count, which is held."""
 
     def __init__(self, workers: int, level: float, noise: Noise, patience: float = 1.0) -> None:
         self.workers = workers
         self.noise = noise
         self.patience = patience
-        #: What is expected here. The search's estimate counts as two looks.
+        #: The level expected here. The search's estimate counts as two measurements.
         self.level, self._look_count = level, 2
         self._above = self._below = 0.0
         self._recent: deque[float] = deque(maxlen=3)  # at the setting itself
         self._since_probe = 0
-        self._aside: tuple[int, float] | None = None  # (step, level) seen aside, until the look after it
+        self._aside: tuple[int, float] | None = None  # (step, level) of a probe, until the measurement after it
         self._turn = -1  # up first: a hold that is too low loses most
-        self._promising: int | None = None  # the step whose last look was better by more than noise: again, at once
-        self._in_a_row = 0  # such looks
-        self._evidence: dict[int, tuple[int, float]] = {}  # step to (looks, mean advantage)
+        self._promising: int | None = None  # the step whose last probe was better by more than noise: probed again at once
+        self._in_a_row = 0  # such probes
+        self._evidence: dict[int, tuple[int, float]] = {}  # step to (probes, mean advantage)
 
     def look(self, level: float) -> bool:
-        """The level at the setting itself; whether the load has changed."""
+        """Take the level measured at the setting itself. Returns whether the load has changed."""
         self._settle(level)
         units = self.noise.units
         deviation = max(-UNITS_MAX, min((level - self.level) / units, UNITS_MAX))
@@ -84,11 +84,11 @@ class Hold:
         return False
 
     def look_aside(self, step: int, level: float) -> None:
-        """The level at `workers + step`; judged when the setting itself was looked at again."""
+        """Take the level of a probe at `workers + step`; it is judged at the next measurement at the setting."""
         self._aside = (step, level)
 
     def probe(self, least: int, most: int) -> int | None:
-        """The step to look at now (workers more or fewer), or None: stay."""
+        """The step to probe now (workers more or fewer), or None: stay."""
         if self._promising is None and (self._since_probe < PROBE_EVERY or max(self._above, self._below) > 0.0):
             return None
         self._turn = -self._turn
@@ -111,7 +111,7 @@ class Hold:
         return None
 
     def _settle(self, level: float) -> None:
-        """Judges the look aside by the looks before and after it."""
+        """Judge the last probe by the measurements before and after it."""
         if not self._aside or not self._recent:
             return
         (step, aside), self._aside = self._aside, None

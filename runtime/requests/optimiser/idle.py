@@ -1,8 +1,8 @@
-"""Idle: what is done when there is less work than the workers could do: nothing for long, and then a worker at a time.
+"""Idle: the answer to less work than the workers could do: nothing for long, and then fewer workers step by step.
 
-A low offered load looks like a bad setting to whoever only watches the throughput (dotnet/runtime #33669: pools grew because
-work ran out). So nothing is concluded from it, and workers are given back for their memory and handles alone: after
-`IDLE_MIN` such intervals, a quarter of the surplus at a time. The first backlog brings all of them back at once.
+A low offered load looks like a bad setting if only the throughput is watched (dotnet/runtime #33669: pools grew because work
+ran out). So nothing is concluded from it, and workers are given back for their memory and handles alone: after `IDLE_MIN` such
+intervals, a quarter of the surplus at a time. The first backlog brings all of them back at once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from .sample import Sample
 
 #: Idle intervals before the first worker goes, and between two steps.
 IDLE_MIN, STEP_EVERY = 30, 10
-#: Workers kept for each that was busy: arrivals come in bursts.
+#: Workers kept for each busy one: arrivals come in bursts.
 SPARE = 1.5
 
 
 class Idle:
-    """The idle intervals in a row, and what was given back in them."""
+    """The idle intervals in a row, and the workers given back in them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -27,7 +27,7 @@ class Idle:
 
     @property
     def is_long(self) -> bool:
-        """Whether nothing is to be learned for a while."""
+        """Whether no measurement is to be expected for a while."""
         return self.count >= IDLE_MIN
 
     @property
@@ -36,11 +36,11 @@ class Idle:
         return self._full is not None
 
     def ended(self) -> None:
-        """There was enough to do in this interval."""
+        """There was enough work in this interval: count anew."""
         self.count, self._busy_most = 0, 0.0
 
     def rest(self, sample: Sample, workers: int, least: int) -> int | None:
-        """An idle interval: the fewer workers to go on with, or None."""
+        """Count an idle interval. Returns a lower worker count to go on with, or None."""
         self.count += 1
         self._busy_most = max(self._busy_most, sample.busy_workers, sample.executing_count)
         if self.count < IDLE_MIN or (self.count - IDLE_MIN) % STEP_EVERY:

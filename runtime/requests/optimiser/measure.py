@@ -1,7 +1,7 @@
-"""Measure: which intervals say something about the setting, and what: the level, the logarithm of the throughput.
+"""Measure: selects intervals that tell about the setting, and measures their level: the logarithm of the throughput.
 
-Not those without backlog at both ends (the throughput was what was offered), nor those in which requests of the setting
-before still ran for a good part. Where few requests end in an interval, several intervals make one look.
+Intervals without backlog at both ends are left out: their throughput is the offered load. So are those in which requests of
+the setting before ran for a good part. Where few requests end in an interval, several intervals make one measurement.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import math
 
 from .sample import Sample
 
-#: A look is at so many ended requests, or at `SPAN_MAX` intervals: fewer vary by more than a quarter by chance.
+#: A measurement takes so many ended requests, or `SPAN_MAX` intervals: fewer vary by more than a quarter by chance.
 ENOUGH, SPAN_MAX = 16, 4
-#: Workers are busy from here on, though nothing waits at the ends of the interval: the throughput then is the setting's.
+#: Busy share from which the throughput is the setting's, even if nothing waits at the ends of the interval.
 BUSY = 0.85
-#: After a change of workers, what ended in an interval began before it, for as long as a request runs. Intervals are dropped
+#: After a change of workers, intervals end requests that began before it, for as long as a request runs. Intervals are dropped
 #: until that is less than this share of one: it hides an eighth of a doubling, which is still a doubling.
 UNSETTLED = 0.25
 
 
 class Measure:
-    """The look under way."""
+    """The measurement under way, of one or several intervals."""
 
     def __init__(self) -> None:
         self._was_pressed = False
@@ -28,7 +28,7 @@ class Measure:
         self._ended_count = self._span = self._span_ns = 0
 
     def restart(self, unsettled_ns: int) -> None:
-        """The setting has changed; requests begun before run so long."""
+        """The setting has changed; requests begun before run for this time."""
         self._unsettled_ns = unsettled_ns
         self._ended_count = self._span = self._span_ns = 0
 
@@ -38,7 +38,7 @@ class Measure:
         return (was_pressed and sample.is_pressed) or sample.busy_workers >= BUSY * sample.workers
 
     def level(self, sample: Sample) -> float | None:
-        """The level, once enough was seen since the last."""
+        """The level, once there was enough to measure since the last one."""
         if self._unsettled_ns > UNSETTLED * sample.interval_ns:
             self._unsettled_ns -= sample.interval_ns
             return None

@@ -1,9 +1,9 @@
 """Optimiser: from one sample an interval to the next setting, or to none.
 
-It searches (search.py) until the top of throughput over workers is known, holds it (hold.py), and searches again from where
-it stands when the load has changed. An interval without backlog says nothing about the setting, because the throughput was
-what was offered: it is not looked at (idle.py). An interval says nothing either while workers that were asked for are not
-there yet, or while many requests begun under the old setting still run (measure.py).
+It searches (search.py) until the top of throughput over workers is known, holds it (hold.py), and searches again from there
+when the load has changed. An interval without backlog says nothing about the setting, because its throughput is the offered
+load: it is left out (idle.py). So is an interval in which workers asked for are not up yet, or in which many requests begun
+under the old setting still run (measure.py).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .sample import Move, Sample, Setting
 from .search import chosen, next_look, percent
 from .taking import Taking
 
-#: Looks of one search at most: with the change noticed and the way back, it is over within 20 intervals.
+#: Measurements of one search at most: with noticing the change and the way back, it is over within 20 intervals.
 LOOKS_MAX = 16
 #: Intervals that workers may take to come or go; then the optimiser goes on with those that are there.
 LATE_MAX = 6
-#: A search that ends this near (a ratio) to where it began was for nothing: the next alarm takes twice as much to believe,
-#: and at most so many times as much.
+#: A search that ends this near (a ratio) to its start was for nothing: the next alarm takes twice as much to believe, and at
+#: most so many times as much.
 SAME, PATIENCE_MAX = 1.3, 4.0
-#: Samples whose blocked workers count: requests that wait for sub-requests hold a worker each, and one must be left to go on.
+#: Samples whose blocked workers count: a request that waits for sub-requests holds a worker, and one must be left for those.
 BLOCKED_MEMORY = 30
 
 #: Workers to go on with, and why.
@@ -38,7 +38,7 @@ class Optimiser:
     """The controller of one kernel."""
 
     def __init__(self, policy: OptimiserPolicy, setting: Setting) -> None:
-        """Starts from the setting in force, moved into the policy's bounds: `setting` is to be applied."""
+        """Starts from the setting in force, moved into the policy's bounds. The caller is to apply `setting`."""
         self.policy = policy
         self.setting = policy.within(setting)
         self._least, self._most = policy.workers_min, policy.workers_max
@@ -52,16 +52,16 @@ class Optimiser:
 
     @property
     def is_searching(self) -> bool:
-        """Whether it is looking for the top, and not holding it."""
+        """Whether it searches for the top, instead of holding it."""
         return self._hold is None
 
     @property
     def workers_held(self) -> int:
-        """The workers that are held, also while it looks aside or has given some back; searching: those of now."""
+        """Workers that are held, also during a probe, or after some were given back; in a search, the present ones."""
         return self._hold.workers if self._hold else self.setting.workers
 
     def review(self, policy: OptimiserPolicy) -> Move | None:
-        """Other bounds from now on; the top is looked for again within them."""
+        """Apply other bounds, and search for the top again. Returns the move into the bounds, if one is needed."""
         self.policy = policy
         setting = policy.within(self.setting)
         is_moved, self.setting = setting != self.setting, setting
@@ -76,12 +76,12 @@ class Optimiser:
         self._search_again()
 
     def go_on(self) -> None:
-        """There were intervals of which it is told nothing: the next does not follow on the last."""
+        """Intervals have passed without samples: the next one does not follow on the last."""
         self._measure = Measure()
         self._taking.restart()
 
     def observe(self, sample: Sample) -> Move | None:
-        """One interval has passed. The setting to apply now, and why; None: leave everything as it is."""
+        """Take one interval's sample. Returns the setting to apply now, and why; None: leave everything as it is."""
         is_telling = self._measure.is_telling(sample)
         self._blocked.append(sample.blocked_count)
         is_late = self._is_late(sample)
@@ -111,13 +111,13 @@ class Optimiser:
         return pools.is_dry(sample, self.setting) and self.setting.ready < self.policy.ready_max
 
     def _freed(self, sample: Sample) -> Step:
-        """All workers wait for requests that none is left to execute."""
+        """All workers wait for requests that none is left to execute: double their number."""
         workers = min(2 * self.setting.workers, self._most)
         self._search_again()
         return workers, f"all {sample.workers} workers were blocked while {sample.ready_count} requests were ready"
 
     def _moved(self, step: Step | None, sample: Sample, *, is_telling: bool, tries_rejoin: bool) -> Move | None:
-        """The step, and larger pools where they are needed."""
+        """The move of this step, with larger pools where they are needed."""
         workers, why = step or (self.setting.workers, "")
         setting = Setting(workers, self.setting.ready, self.setting.rejoin)
         if is_telling and (larger := pools.grown(sample, setting, self.policy, tries_rejoin=tries_rejoin)):
@@ -132,7 +132,7 @@ class Optimiser:
         return Move(setting, why)
 
     def _searched(self, level: float) -> Step | None:
-        """One look of the search; the next, or the end of it."""
+        """Take one measurement of the search. Returns the next step, which may be its end."""
         self._curve.add(self.setting.workers, level)
         points, tolerance = self._curve.points(), self.policy.significance
         look = next_look(points, self._fewest(), self._most, tolerance)
@@ -141,7 +141,7 @@ class Optimiser:
         return self._hold_best()
 
     def _hold_best(self) -> Step:
-        """The search is over."""
+        """End the search, and hold its result."""
         best = chosen(self._curve.points(), self.policy.significance)
         workers = max(best.workers, self._fewest())
         is_same = 1 / SAME < workers / self._began < SAME
@@ -150,7 +150,7 @@ class Optimiser:
         return workers, f"the fewest that do as much as the best of {self._curve.look_count} looks"
 
     def _held(self, hold: Hold, level: float) -> Step | None:
-        """One look while the setting is held, or one aside."""
+        """Take one measurement, or a probe, while the setting is held."""
         aside = self.setting.workers - hold.workers
         if aside:
             hold.look_aside(aside, level)
@@ -170,7 +170,7 @@ class Optimiser:
         return (hold.workers + step_aside, "a look aside: has the top moved?") if step_aside else None
 
     def _rest(self, sample: Sample) -> Step | None:
-        """An interval without backlog."""
+        """Take an interval without backlog."""
         hold = self._hold
         if hold is None and self._idle.is_long and self._curve.look_count:
             return self._hold_best()
@@ -180,7 +180,7 @@ class Optimiser:
         return (fewer, f"{self._idle.count} intervals without backlog: fewer are enough") if fewer else None
 
     def _search_again(self) -> None:
-        """Nothing that was seen counts any more."""
+        """Forget all measurements, and search from the present setting."""
         self._least, self._most = self.policy.workers_min, self.policy.workers_max
         self._curve, self._hold = Curve(), None
         self._began = self.setting.workers
@@ -189,7 +189,7 @@ class Optimiser:
         self._measure.restart(0)
 
     def _is_late(self, sample: Sample) -> bool:
-        """Whether workers that were asked for are still to come or to go; after `LATE_MAX` intervals they never will."""
+        """Whether workers asked to come or go have not done so yet; after `LATE_MAX` intervals they never will."""
         if sample.workers == self.setting.workers:
             self._late_count = 0
             return False

@@ -1,6 +1,6 @@
-"""The optimiser's policy: how far it may go, and what counts as a difference.
+"""The optimiser's policy: its bounds, and the least difference that counts.
 
-Checked as a whole when it is made, so that a wrong number is refused at start and not met an hour later.
+Validated as a whole when it is made, so that a wrong number is refused at start and not met an hour later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .sample import Setting
 class OptimiserPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bounds. Raises `ValueError` that names the setting and the remedy.
 
-    `ready_max` and `rejoin_max` bound growth: a pool that somebody has made larger stays so, because his requests may need it.
+    `ready_max` and `rejoin_max` bound growth: a pool that somebody has made larger stays so, because requests may need it.
     """
 
     workers_min: int = 1
@@ -22,8 +22,8 @@ class OptimiserPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ready_max: int = 10_000
     rejoin_min: int = 16
     rejoin_max: int = 20_000
-    #: What counts as a difference: settings whose throughput is within this share of the best are as good as the best, and
-    #: the smallest of them is taken. Below 0.01 noise decides; above 0.2 no step would be one.
+    #: Least difference that counts: settings whose throughput is within this share of the best are as good as the best, and
+    #: the smallest of them is taken. Below 0.01 noise decides; above 0.2 no step would count.
     significance: float = 0.03
 
     def __post_init__(self) -> None:

@@ -1,9 +1,9 @@
 """Pools: how many places the ready pool and the rejoin pool need so that they cost no throughput.
 
 The ready pool bridges the time that a poster takes to fill a place again (Little's law: rate x time), and a few requests a
-worker; it grows beyond that when workers were idle while posters waited. Whatever was admitted may end before its owner looks,
-so the rejoin pool holds the ready pool and the workers, and grows beyond that where it helps (taking.py). Neither shrinks: a
-larger pool costs memory alone, and a smaller one may stop a hierarchy whose requests post and join each other.
+worker; it grows beyond that when workers were idle while posters waited. All admitted requests may end before their owner
+rejoins any. So the rejoin pool holds the ready pool and the workers; it grows beyond that where it helps (taking.py). Neither
+shrinks: a larger pool costs memory alone, and a smaller one may stop a hierarchy whose requests post and join each other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .taking import is_behind
 
 #: How long posters may take to fill a free place again: ten turns of a busy interpreter (the switch interval is 5 ms).
 REFILL_NS = 50_000_000
-#: Requests that wait behind each worker, or lanes and priorities have nothing to choose from.
+#: Requests that wait behind each worker: with fewer, lanes and priorities have nothing to choose from.
 READY_PER_WORKER = 4
 #: Growth is by half at least, so that a rate that creeps up does not make a move each interval.
 GROWTH = 1.5

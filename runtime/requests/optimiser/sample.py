@@ -1,6 +1,6 @@
-"""What the optimiser is told each interval, and what it answers.
+"""Sample, setting and move: the optimiser's input at each interval, and its answer.
 
-Counts and integers of nanoseconds, as the kernel's ledger has them; whoever feeds it does the subtraction of totals.
+Counts, and integers of nanoseconds, as in the kernel's ledger; the caller subtracts the totals of two moments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     posting_count: int
     #: Ended requests that their owners have not rejoined yet.
     rejoinable_count: int
-    #: Workers that there are (after a resize, not yet those that were asked for).
+    #: Workers that are up (after a resize, not yet those that were asked for).
     workers: int
     #: Workers that hold a request: at work, or blocked in a post or a rejoin (these are in both counts).
     executing_count: int
@@ -30,7 +30,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_pressed(self) -> bool:
-        """Whether there was more work at its end than workers for it."""
+        """Whether at the interval's end there was enough work for all workers."""
         return self.ready_count > 0 or self.posting_count > 0 or self.executing_count >= self.workers
 
     @property
@@ -40,7 +40,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What the optimiser decides: workers, and places in the two pools."""
+    """The values that the optimiser chooses: workers, and places in the two pools."""
 
     workers: int
     ready: int

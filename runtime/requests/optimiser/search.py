@@ -1,8 +1,8 @@
-"""Search: which worker count to look at next, from what was seen so far. A table of questions; the first that stands is asked.
+"""Search: the worker count to measure next. A list of questions about the results so far; the first open one is asked.
 
-Doubling and halving find the region in as many looks as the range has bits; then the widest gap beside the top is split
-until what could hide in it does not matter. The curve is fitted to all looks together (curve.py), so that one lucky look
-does not lead the way; and no direction is given up, and no top believed, on one look alone.
+Doubling and halving find the region in as many measurements as the range has bits. Then the widest gap beside the top is split
+until any top left in it would not matter. The curve is fitted to all measurements together (curve.py), so that one lucky one
+does not lead the way. No direction is given up, and no top believed, on one measurement alone.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from typing import NamedTuple
 from .curve import Point
 
 #: Neighbours of the top that are this near (a ratio) are near enough: a curve that rises in proportion loses 11 % at most
-#: midway, and seldom 5 %. Finer steps are below what a few noisy looks can tell apart.
+#: midway, and seldom 5 %. A few noisy measurements cannot tell finer steps apart.
 NEAR = 1.25
-#: A single look that is worse by less than this (20 %) may be noise: it is looked at again before its direction is given up.
+#: A single measurement worse by less than this (20 %) may be noise: it is repeated before its direction is given up.
 DOUBT = math.log(1.25)
 
-#: Looks at each of the best before one of them is chosen.
+#: Measurements of each of the best before one of them is chosen.
 SURE = 3
 
 
 class Look(NamedTuple):
-    """A worker count to look at, and why."""
+    """A worker count to measure, and why."""
 
     workers: int
     why: str
 
 
 def chosen(points: Sequence[Point], tolerance: float) -> Point:
-    """The fewest workers that are as good as the best."""
+    """The fewest workers that are as good as the best, within the tolerance."""
     top = max(point.level for point in points)
     return next(point for point in points if point.level >= top - tolerance)
 
 
 def next_look(points: Sequence[Point], least: int, most: int, tolerance: float) -> Look | None:
-    """The next look; None when the top is known well enough. `points` are a fitted curve, and not empty."""
+    """The next measurement; None: the top is known well enough. `points`: a fitted curve, not empty."""
     return (
         more(points, most, tolerance) or fewer(points, least, tolerance) or between(points, tolerance) or again(points)
     )
 
 
 def more(points: Sequence[Point], most: int, tolerance: float) -> Look | None:
-    """Twice the most that was looked at, as long as the throughput still rises there."""
+    """Twice the highest count measured, as long as the throughput still rises there."""
     last, top = points[-1], max(point.level for point in points)
     if last.workers >= most:
         return None
@@ -59,7 +59,7 @@ def more(points: Sequence[Point], most: int, tolerance: float) -> Look | None:
 
 
 def fewer(points: Sequence[Point], least: int, tolerance: float) -> Look | None:
-    """Half the fewest that were looked at, as long as nothing is lost by it."""
+    """Half the lowest count measured, as long as nothing is lost by it."""
     first, top = points[0], max(point.level for point in points)
     if first.workers <= least:
         return None
@@ -83,7 +83,7 @@ def between(points: Sequence[Point], tolerance: float) -> Look | None:
         middle = round(math.sqrt(low.workers * high.workers))
         if not is_beside or ratio <= widest or not low.workers < middle < high.workers:
             continue
-        # A worker does at most as much as it does where there are fewer of them: so much could hide in the gap.
+        # A worker does at most as much as it does among fewer of them: that bounds the throughput that could hide in the gap.
         if low.level + math.log(ratio) <= top + tolerance or is_flat(points, index, top - tolerance):
             continue
         widest, found = ratio, Look(middle, f"the top may be between {low.workers} and {high.workers} workers")
@@ -91,14 +91,14 @@ def between(points: Sequence[Point], tolerance: float) -> Look | None:
 
 
 def is_flat(points: Sequence[Point], index: int, level: float) -> bool:
-    """Whether the gap after this point and one beside it are all on the top: three in a row hide nothing between them."""
+    """Whether the points around this gap are all on the top: three in a row hide nothing between them."""
     near = points[max(0, index - 1) : index + 3]
     runs = [all(p.level >= level for p in three) for three in (near[:3], near[-3:]) if len(three) == 3]
     return any(runs)
 
 
 def again(points: Sequence[Point]) -> Look | None:
-    """The top and what is as good by a look's noise, until each was looked at `SURE` times: the best of many is a lucky one."""
+    """The top, or a point as good but for noise, until each was measured `SURE` times: the best of many is a lucky one."""
     top = max(point.level for point in points)
     near = [point for point in points if point.level >= top - DOUBT / 2 and point.look_count < SURE]
     if not near:
@@ -108,5 +108,5 @@ def again(points: Sequence[Point]) -> Look | None:
 
 
 def percent(step: float) -> str:
-    """A step of the level as people say it: `+12 %`."""
+    """A step of the level in per cent: `+12 %`."""
     return f"{100 * math.expm1(step):+.0f} %"

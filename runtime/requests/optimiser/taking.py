@@ -1,8 +1,8 @@
-"""Taking: whether owners would take results faster if more of them could wait to be taken.
+"""Taking: whether owners would take results faster if the rejoin pool were larger.
 
-A full rejoin pool that is larger holds more results, and is as full, where owners are slower than workers; it bridges the
-time where they take many at once, now and then. Which of the two it is shows by trying: the pool is doubled, and again as
-long as each step raised what was taken. The first that did not is the last: somebody bounded his memory by it.
+If owners are slower than workers, a larger pool holds more results and is as full. If owners take many results at once, now
+and then, a larger pool bridges the time between. A trial tells which: the pool is doubled, and again as long as each step
+raised the rate of taking. The first step that did not is the last: the pool's size is somebody's bound on memory.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from collections import deque
 
 from .sample import Sample, Setting
 
-#: A rejoin pool is full from here on: the last places go within one interval.
+#: Share of its places from which a rejoin pool counts as full: the last places go within one interval.
 FULL = 0.9
-#: Intervals before and after a step that are compared: some more than from one time that owners take to the next, or one such
-#: time more or fewer would count for more than the step.
+#: Intervals compared before and after a step: more than between two takings by owners, or one taking more or fewer would count
+#: for more than the step.
 SPAN = 12
-#: What a step that helps raises: one of many nearly doubles what is taken. Noise of 12 % an interval does so by chance never.
+#: Least gain of a step that helps: where many are needed, each nearly doubles the rate. Noise of 12 % an interval never does.
 GAIN = 1.2
 
 
 class Taking:
-    """Of one kernel, since somebody last chose the size of its rejoin pool."""
+    """Watches the rejoin pool of one kernel, from when somebody last chose its size."""
 
     def __init__(self) -> None:
-        self._rejoinable_count: int | None = None  # at the last look
+        self._rejoinable_count: int | None = None  # at the last sample
         self._was_behind = False
-        self._recent: deque[tuple[int, int]] = deque(maxlen=SPAN)  # what was taken, in ns, since the last step
-        self._rate = 0.0  # before it
-        self._is_known = False  # that more room does nothing
-        #: Whether owners had not taken what posters waited for, at either end of the last interval: what ended in it says
-        #: how fast they are, and nothing about the workers.
+        self._recent: deque[tuple[int, int]] = deque(maxlen=SPAN)  # (results taken, ns), since the last step
+        self._rate = 0.0  # before that step
+        self._is_known = False  # whether more room is known to do nothing
+        #: Whether posters waited because owners had not taken results, at either end of the last interval: its throughput then
+        #: shows the speed of owners, and nothing about workers.
         self.is_bound = False
 
     def restart(self) -> None:
-        """The next interval does not follow on the last."""
+        """Forget the last sample: the next interval does not follow on it."""
         self._rejoinable_count, self._was_behind = None, False
 
     def observe(self, sample: Sample, setting: Setting, *, is_telling: bool) -> bool:
-        """One interval has passed. Whether to try a larger rejoin pool."""
+        """Take one interval's sample. Returns whether to try a larger rejoin pool."""
         is_behind_now = is_behind(sample, setting)
         self.is_bound = is_behind_now or self._was_behind
         before_count, self._rejoinable_count = self._rejoinable_count, sample.rejoinable_count
