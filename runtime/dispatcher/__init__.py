@@ -3,7 +3,7 @@
 Handlers are plain functions. Their shared data are under protectors and reach them as arguments, locked. No delivery waits
 for a lock while it holds one of higher rank. This package has no threads for handlers and no queue beside the scheduler's;
 only eavesdroppers have both, because no message waits for them (`eavesdroppers.py`).
-Read `message.py` and `protectors.py` first (what users write), then `registration.py`, `delivery.py` (one message's way) and
+Read `message.py` and `protectors.py` first (for users), then `registration.py`, `delivery.py` (one message's way) and
 `locking.py` (the proof; `holding.py` does what it decides).
 """
 

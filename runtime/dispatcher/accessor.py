@@ -1,9 +1,9 @@
 """Accessor: locks a further datum inside a handler, when only the handler knows which one, or whether (seed 003, 4.2).
 
 `lock()` first releases held locks of higher rank and takes them again with the new one (figure 6); otherwise two handlers
-could wait for each other. So others may have changed those data meanwhile, and `disturbed` names them. Construct registered
-data early, and data for accessors late: then few locks are released. The end of the block waits for nothing and releases
-nothing else. A handler may lock a datum again that it already holds in any way.
+could wait for each other. So others may have changed those data meanwhile, and `disturbed` names the changed ones. Construct
+registered data early, and data for accessors late: then few locks are released. The end of the block waits for nothing and
+releases nothing else. A handler may lock a datum again that it already holds in any way.
 An accessor is a parameter like any other: a test gives a handler `Accessor.of(datum)`.
 """
 
@@ -25,7 +25,7 @@ K_contra = TypeVar("K_contra", contravariant=True)
 
 
 class Reach(Protocol):
-    """Locks and releases for accessors: the delivery whose handler runs (delivery.py)."""
+    """The methods of a delivery by which the accessors of its handler lock and release (delivery.py)."""
 
     def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[Claim, tuple[str, ...]]:
         """Hold this lock, too. Waits. Returns the claim for `let_go`, and the names of held data that others changed."""

@@ -85,7 +85,7 @@ class Delivery(Holding):
         if entries is None:
             served = self.served
             entries = self.entries = served.entries
-            # If claims are kept already: a place ranks first, so its source's lock would have to be released for it.
+            # Not if claims are kept already: a place ranks first, so the source's lock would have to be released for it.
             if served.has_accessor and not self.kept:
                 self.kept = self._to_keep()
             if served.is_eavesdropped:
@@ -236,7 +236,7 @@ class Delivery(Holding):
                 self.changed[lock] = before | self.changed.get(lock, {})
 
     def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
-        """The first error goes to the caller. Each is logged, except a `BackplaneError` if there is a caller."""
+        """The first error goes to the caller. Each is logged, but a handler's `BackplaneError` only without a caller."""
         if isinstance(error, BackplaneError):
             told: BackplaneError = error
         else:

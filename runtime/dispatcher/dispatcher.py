@@ -93,7 +93,7 @@ class Dispatcher(Registrar, Component):
         self._sources = Attached(self)
         return self
 
-    # -- what users call ----------------------------------------------------------------------------------------------
+    # -- for users ----------------------------------------------------------------------------------------------------
 
     def eavesdrop(self, function: Callable[[Any], object], *, category: int) -> Eavesdropper:
         """Call `function` with each message of a category, one after the other, in a thread of its own. In `setup`.

@@ -31,7 +31,7 @@ from .sources.block_memory import MAPPINGS
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
 
-#: Messages that wait for one eavesdropper. It bridges a disk that stalls for a tenth of a second at 10,000 messages/s; more
+#: Messages that wait for one eavesdropper. They bridge a disk that stalls for a tenth of a second at 10,000 messages/s; more
 #: would only spend memory on an eavesdropper that is too slow in any case.
 QUEUE_MAX: Final = 1_000
 #: Bytes of shared memory that stay mapped for messages that wait for one eavesdropper. If none are mapped, a

@@ -46,7 +46,7 @@ class Holding(ParkableAction):
         self.left = NOBODY
 
     def take(self, claims: Sequence[Claim], gate: threading.Lock | None = None) -> bool:
-        """Hold exactly these. False: not yet; then the action is to be parked, or its thread waits at the closed `gate`."""
+        """Hold exactly `claims`. False: not yet; then the action is to be parked, or its thread waits at the closed `gate`."""
         dispatcher = self.dispatcher
         is_free, others = False, NOBODY
         with dispatcher._mutex:
@@ -62,7 +62,7 @@ class Holding(ParkableAction):
         return is_free
 
     def wait_for(self, claims: Sequence[Claim]) -> None:
-        """Hold exactly these; blocks its thread if it has to."""
+        """Hold exactly `claims`; blocks its thread if it has to."""
         gate = threading.Lock()
         gate.acquire()
         if self.take(claims, gate):

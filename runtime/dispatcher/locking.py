@@ -37,7 +37,7 @@ class Holder(Protocol):
     waits_on: Lock | None
 
 
-#: Before all others: a holder that waits for this lock holds no other.
+#: Ranks before all others: a holder that waits for this lock holds no other.
 FIRST: Final[Rank] = (-(1 << 80), 0, 0)
 #: No bound on readers.
 MANY: Final = 1 << 60
@@ -71,9 +71,9 @@ class Lock:
         #: Heap of (priority, arrival number, waiter): one entry per waiter.
         self.waiting: list[tuple[int, int, Holder]] = []
         self.arrived_count = 0
-        #: The least urgent priority (highest number) of all waiters since there were none.
+        #: The least urgent priority (highest number) of all waiters since the queue was last empty.
         self.lowest = 0
-        #: How many have overtaken the oldest waiter since one was let in that overtook none.
+        #: Overtakings in a row: reset when a waiter is let in that overtakes none.
         self.passed_count = 0
         #: Number of exclusive acquisitions.
         self.written_count = 0
@@ -261,7 +261,7 @@ def _hand_on(lock: Lock, others: Others) -> None:
 
 
 def _passes(entry: tuple[int, int, Holder], lock: Lock) -> bool:
-    """Whether this waiter overtakes an older one. Equals enter by age, so only the least urgent never can."""
+    """Whether this waiter overtakes an older one. Equals enter by age, so the least urgent never overtake."""
     return entry[0] < lock.lowest and any(each[1] < entry[1] for each in lock.waiting)
 
 

@@ -112,7 +112,7 @@ class DataProtector(Protector[T]):
         return self.__datum is datum
 
     def _all(self) -> list[tuple[Lock, T]]:
-        """Its lock and datum: sources among protected data are attached by this."""
+        """Its lock and datum, for attaching a protected source."""
         return [(self.__lock, self.__datum)]
 
 
@@ -223,7 +223,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         return self._of(getattr(message, self._field or message.__message__.key or ""))
 
     def _all(self) -> list[tuple[Lock, T]]:
-        """Locks and data that exist so far: sources among protected data are attached by this."""
+        """The locks and data that exist so far, for attaching protected sources."""
         return list(self.__by_key.values())
 
     def _of(self, key: K) -> tuple[Lock, T]:
@@ -302,7 +302,7 @@ class Choice(Given[T]):
 
 
 def protector_behind(argument: object) -> Protector[Any] | None:
-    """The protector that is, or is behind, a registered argument; None: there is none."""
+    """The protector of a registered argument: itself, or behind an accessor or a choice; None: there is none."""
     found = getattr(argument, "protector", argument)
     return found if isinstance(found, Protector) else None
 

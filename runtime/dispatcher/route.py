@@ -44,7 +44,7 @@ class MessageEndpoint(Endpoint):
         self._make = _maker(spec.type)
 
     def create_action(self, request: Request) -> Action | None:
-        """The delivery, or the forward to its shard; None: published, and for another shard. Raises `InvalidArgument`."""
+        """The delivery, or the forward to its shard; None: a published one of another shard. Raises `InvalidArgument`."""
         values = self._binding.bind(request.body, request.route)
         try:
             message = self._make(*values)

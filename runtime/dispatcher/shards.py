@@ -144,7 +144,7 @@ class Shards:
         return home(places, key)
 
     def _let_go(self, places: Sequence[str]) -> None:
-        """Shards have come or gone: drop data now at home elsewhere, or their keys, on return, would find them outdated."""
+        """Shards have come or gone: drop data whose home is elsewhere now; they would be outdated if their key returned."""
         here = self._here
         for protector in self._spread:
             count = protector._keep(lambda key: home(tuple(places), str(key)) == here)

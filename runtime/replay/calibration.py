@@ -150,11 +150,11 @@ def _tried(load: Load, told: Prediction, setting: Setting, costs: Costs) -> _Tri
 
 
 def _best(tried: list[_Tried]) -> tuple[Setting, Costs]:
-    """The guess that fits best; but a guess of the kernel as enforcer is preferred if it fits well. With the scheduler as
-    enforcer, a run that the kernel stretched passes for blocked, and fits just as well: for another limit that is nonsense.
+    """The guess that fits best; but one with the kernel as enforcer is preferred if it fits well. With the scheduler as
+    enforcer, runs that the kernel stretched pass for blocked and fit just as well, but predict nonsense for other limits.
 
-    So is a guess that leaves actions too much of the kernel's limit. Of the guesses that fit well, the one that has to believe
-    least is taken, compared in steps of a tenth.
+    The same is true of a guess that leaves actions too much of the kernel's limit. So of the guesses that fit well, the one
+    that has to believe least is taken, compared in steps of a tenth.
     """
     best = min(tried, key=lambda each: each.error)
     kernels = [each for each in tried if each.setting.is_limited_by_kernel]
@@ -210,7 +210,7 @@ def _at_least(load: Load) -> dict[int, float]:
 
 
 def _believing(load: Load, believed: dict[int, float], replayed: Replayed | None) -> Load:
-    """The load with these shares of its blocked time. A queue in the middle of an action moves its arrival by as much."""
+    """The load with these shares of its blocked time. Queueing in the middle of an action moves its arrival by as much."""
     columns = zip(load.operation, load.run, load.cpu, strict=True)
     run = [cpu + int((run - cpu) * believed[operation]) for operation, run, cpu in columns]
     if replayed is None or not any(replayed.wait_later):

@@ -18,7 +18,7 @@ NEVER_NS = float("inf")
 
 
 class Interpreter:
-    """The jobs that compute now. Times are floats of ns since the load began, since rounding errors of ns would add up."""
+    """The jobs that compute now. Times are floats of ns since the load began: rounding to whole ns would add up."""
 
     __slots__ = ("_at_ns", "_jobs", "_number", "_served", "_share", "_tokens", "used_ns")
 

@@ -4,7 +4,7 @@
 |---|---|
 | an action | computes for `cpu` (interpreter.py), then is blocked for `run - cpu`, while others may compute |
 | one that awaits | runs for half of `run`; awaits in the wait queue, without a worker; runs for the other half |
-| between two actions | a worker is busy for `Costs.between_ns` more: it takes in messages, replies, books |
+| between two actions | a worker is busy for `Costs.between_ns` more: it receives messages, replies, keeps accounts |
 | an overrun | one or two relief workers for more urgent work (execution/watch.py), after the quantum, or at once if foreseen |
 | a CPU limit | enforced by the kernel: a slower interpreter; by the scheduler: its own budget, with its ticks |
 | a lane | an action beyond its limit waits for one of the lane to end; its object waits with it, in order |

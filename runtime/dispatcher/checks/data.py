@@ -39,7 +39,7 @@ _mutex = threading.Lock()
 
 
 def check_datum(datum: object, where: str) -> None:
-    """Raises `DeclarationError` if the object cannot be a datum. `where`: begin of the error, `DataProtector(…)`."""
+    """Raises `DeclarationError` if the object cannot be a datum. `where`: start of its text, `DataProtector(…)`."""
     if isinstance(datum, type):
         raise DeclarationError(f"{where} is a class: construct the datum in the call, {datum.__name__}()")
     if isinstance(datum, Given):

@@ -55,7 +55,7 @@ class BlockHandle(Handle):
     def release(self) -> None:
         """Unmap the blocks, and notify their owners.
 
-        Owners are not notified if no handler has begun: the message may be sent again, or be forwarded. The lease ends then.
+        Owners are not notified if no handler has begun: the message may be sent again, or be forwarded. Then the lease ends it.
         """
         blocks, self._blocks = self._blocks, []
         for block in blocks:

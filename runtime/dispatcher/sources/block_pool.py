@@ -83,7 +83,7 @@ class BlockPool(Source):
         #: Blocks whose lease ended first: their receivers were not done, or could not report it.
         self.expired_count = 0
 
-    # -- what handlers call -------------------------------------------------------------------------------------------
+    # -- for handlers -------------------------------------------------------------------------------------------------
 
     def put(self, data: bytes | bytearray | memoryview, *, receivers: int | None = 1) -> Block:
         """A block with these bytes, which are copied once. Parameters and errors as for `make`."""

@@ -37,7 +37,7 @@ class Begun(NamedTuple):
 
 
 class TimerSource(Source):
-    """Timers for handlers. To cancel while holding a datum that the message's handler shares ensures that it does not run.
+    """Timers for handlers. Cancelling while holding a datum that the message's handler shares ensures that it does not run.
 
     >>> def ask(question: Question, open: Open, timers: TimerSource) -> None:
     ...     open[question.server] = timers.begin(2.0, TimedOut(question.server))

@@ -89,7 +89,7 @@ class SocketSource(Source):
         self._io = IoThread("sockets")
         self._stopped: IoThread | None = None
 
-    # -- what handlers call -------------------------------------------------------------------------------------------
+    # -- for handlers -------------------------------------------------------------------------------------------------
 
     def begin_listen(self, address: tuple[str, int] | str, *, framing: FramingMaker = None) -> int:
         """Accept peers at `address`, until `cancel`. Reports `Listening` or `Failed`; then `Accepted` for each peer.
@@ -114,7 +114,7 @@ class SocketSource(Source):
         return self._begin(operation, listen, "listen", address)
 
     def begin_connect(self, address: tuple[str, int] | str, *, framing: FramingMaker = None) -> int:
-        """Reports `Connected` or `Failed`. The kernel decides how long it tries: bound that by a timer and `cancel`."""
+        """Connect. Reports `Connected` or `Failed`. The kernel decides how long it tries; bound it by a timer and `cancel`."""
         where, operation = Address(address), Operation(next_transaction())
         _check_framing(framing)
 
@@ -134,7 +134,7 @@ class SocketSource(Source):
         return self._begin(operation, connect, "connect", address)
 
     def begin_read(self, connection: int, *, bytes_max: int = CHUNK_BYTES) -> int:
-        """Reports `Received`, with the bytes that have come when it is handled, `bytes_max` at most; or `Failed`.
+        """Read bytes. Reports `Received`, with the bytes that have come when it is handled, at most `bytes_max`; or `Failed`.
 
         One at a time: the handler may begin the next. Raises `NotFound` if the connection has ended.
         """
@@ -162,7 +162,7 @@ class SocketSource(Source):
         return read.id
 
     def begin_write(self, connection: int, data: bytes | Message) -> int:
-        """Reports `Written`, or `Failed`. A message is encoded by the connection's framing.
+        """Send bytes. Reports `Written`, or `Failed`. A message is encoded by the connection's framing.
 
         Raises `Busy` at `UNSENT_BYTES_MAX` not sent or `WRITES_MAX` not ended, `NotFound` if the connection is closed.
         """

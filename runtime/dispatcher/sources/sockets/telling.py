@@ -77,7 +77,7 @@ class Telling:
         self.queue.append(told)
 
     def add_ready(self, ready: type[Message], operation: Operation | None = None, **facts: Any) -> None:
-        """`add` a ready-made message. A `Failed` without a socket or a handler is logged."""
+        """`add` a ready-made message. A `Failed` without a connection is logged if it has no handler."""
         if ready is Failed and not facts["connection"] and not (operation is not None and operation.is_over):
             dispatcher = self._source._dispatcher
             assert dispatcher is not None
