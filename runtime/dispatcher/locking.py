@@ -125,7 +125,7 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     kept: list[Claim] = []
     for claim in reversed(held):
         wish = wanted.get(claim.lock)
-        if wish is None or (new is not None and _must_be_released(claim, new)):  # also a shared claim on `new`
+        if wish is None or (new is not None and _must_be_released(claim, new)):  # also the shared claim of an upgrade
             _free(holder, claim)
         else:
             kept.append(wanted.pop(claim.lock))

@@ -33,7 +33,7 @@ class Listener:
     def __init__(
         self, source: SocketSource, io: IoThread, operation: Operation, address: Address, framing: FramingMaker
     ) -> None:
-        """Raises OSError if no descriptors are left."""
+        """Make the socket. Raises OSError, as when no descriptors are left."""
         self.source, self.io, self.operation, self.address, self.framing = source, io, operation, address, framing
         self.socket = address.socket()
         self.telling = Telling(source, io, self)
