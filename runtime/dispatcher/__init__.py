@@ -1,9 +1,9 @@
-"""Dispatcher: messages to handlers, with protected data and without deadlock (seed 003), on top of the scheduler.
+"""Dispatcher: delivers messages to handlers, with protected data and without deadlock (seed 003), on top of the scheduler.
 
-Handlers are plain functions. What they share is under protectors, and reaches them as arguments, locked; nothing here waits
-for a lock while it holds one of higher rank. Never here: threads of its own for handlers, a queue beside the scheduler's;
-only eavesdroppers, for whom no message waits, have both (`eavesdroppers.py`).
-Read `message.py` and `protectors.py` first (what users write), then `registration.py`, `delivery.py` (one message's way) and
+Handlers are plain functions. Their shared data are under protectors and reach them as arguments, locked. No delivery waits
+for a lock while it holds one of higher rank. This package has no threads for handlers and no queue beside the scheduler's;
+only eavesdroppers have both, because no message waits for them (`eavesdroppers.py`).
+Read `message.py` and `protectors.py` first (for users), then `registration.py`, `delivery.py` (one message's way) and
 `locking.py` (the proof; `holding.py` does what it decides).
 """
 

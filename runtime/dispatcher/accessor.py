@@ -1,9 +1,9 @@
-"""Accessor: to lock a further datum inside a handler, when only there it is known which, or whether (seed 003, 4.2).
+"""Accessor: locks a further datum inside a handler, when only the handler knows which one, or whether (seed 003, 4.2).
 
-What is held of higher rank is released first and taken again with it (figure 6), or two handlers could wait for each other.
-So after `lock()` what the handler was given may have been changed by others meanwhile, as far as its rank is higher, and
-`disturbed` says whether it was: construct early what handlers are registered with, and late what they reach for. The end of
-the block waits for nothing and releases nothing else. What a handler has already, in whatever way, it may lock again.
+`lock()` first releases held locks of higher rank and takes them again with the new one (figure 6); otherwise two handlers
+could wait for each other. So others may have changed those data meanwhile, and `disturbed` names the changed ones. Construct
+registered data early, and data for accessors late: then few locks are released. The end of the block waits for nothing and
+releases nothing else. A handler may lock a datum again that it already holds in any way.
 An accessor is a parameter like any other: a test gives a handler `Accessor.of(datum)`.
 """
 
@@ -25,29 +25,29 @@ K_contra = TypeVar("K_contra", contravariant=True)
 
 
 class Reach(Protocol):
-    """By which accessors lock and let go: the delivery whose handler runs (delivery.py)."""
+    """The methods of a delivery by which the accessors of its handler lock and release (delivery.py)."""
 
     def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[Claim, tuple[str, ...]]:
-        """Hold this one, too. Waits. What `let_go` wants, and the names of what others have changed meanwhile."""
+        """Hold this lock, too. Waits. Returns the claim for `let_go`, and the names of held data that others changed."""
 
     def let_go(self, claim: Claim) -> None:
-        """Hold it no longer, if nothing else wants it. Does not wait."""
+        """Release the claim, unless the handler holds its lock otherwise, too. Does not wait."""
 
 
 class Reaching:
-    """What both kinds of accessors have."""
+    """Base of both kinds of accessor."""
 
     __slots__ = ("_is_shared", "_name", "_reach", "disturbed")
 
     def __init__(self, name: str, reach: Reach | None, is_shared: bool, disturbed: Sequence[str] = ()) -> None:
         self._name, self._reach, self._is_shared = name, reach, is_shared
-        #: Of what the handler held already, the names of what others may have changed while the latest `lock` waited:
-        #: what was read of it before is to be read again. Empty: all is as it was.
+        #: Names of data held already that others may have changed while the latest `lock` waited: read them again.
+        #: Empty: none was changed.
         self.disturbed: tuple[str, ...] = tuple(disturbed)
 
 
 class Accessor(Reaching, Generic[T_co]):
-    """One datum, within reach."""
+    """One datum that a handler can lock when it needs it."""
 
     __slots__ = ("_find",)
 
@@ -60,16 +60,16 @@ class Accessor(Reaching, Generic[T_co]):
 
     @classmethod
     def of(cls, datum: T, *, disturbed: Sequence[str] = ()) -> Accessor[T]:
-        """For tests of handlers: nothing is locked. `disturbed`: what `lock` is to find changed by others."""
+        """For tests of handlers: locks nothing. `disturbed`: the names that are reported as changed by others."""
         return Accessor(type(datum).__name__, None, lambda: (None, datum), False, disturbed)
 
     def lock(self) -> AbstractContextManager[T_co]:
-        """The datum, locked inside the block: `with room.lock() as found:`."""
+        """The datum, locked inside the block: `with room.lock() as found:`. `FailedPrecondition` outside of its handler."""
         return _locked(self, *self._find())
 
 
 class SelectiveAccessor(Reaching, Generic[K_contra, T_co]):
-    """Many data, within reach by their keys."""
+    """Many data, each of which a handler can lock by its key."""
 
     __slots__ = ("_find",)
 
@@ -82,11 +82,11 @@ class SelectiveAccessor(Reaching, Generic[K_contra, T_co]):
 
     @classmethod
     def of(cls, data: Mapping[K, T], *, disturbed: Sequence[str] = ()) -> SelectiveAccessor[K, T]:
-        """For tests of handlers: nothing is locked. `disturbed`: what `lock` is to find changed by others."""
+        """For tests of handlers: locks nothing. `disturbed`: the names that are reported as changed by others."""
         return SelectiveAccessor("data", None, lambda key: (None, data[key]), False, disturbed)
 
     def lock(self, key: K_contra) -> AbstractContextManager[T_co]:
-        """The datum of `key`, locked inside the block. Raises `NotFound`."""
+        """The datum of `key`, locked inside the block. Raises `NotFound`, and `FailedPrecondition` outside of its handler."""
         return _locked(self, *self._find(key))
 
 
@@ -104,7 +104,7 @@ def _locked(accessor: Reaching, lock: Lock | None, datum: T) -> Iterator[T]:
 
 
 class Protected(Protocol[T_co]):
-    """What an accessor needs of a `DataProtector`."""
+    """The part of a `DataProtector` that an accessor uses."""
 
     name: str
 
@@ -112,7 +112,7 @@ class Protected(Protocol[T_co]):
 
 
 class Selection(Protocol[K_contra, T_co]):
-    """What an accessor needs of a `SelectiveProtector`."""
+    """The part of a `SelectiveProtector` that an accessor uses."""
 
     name: str
 
@@ -120,7 +120,7 @@ class Selection(Protocol[K_contra, T_co]):
 
 
 class AccessorOf(Given[Accessor[T]]):
-    """What is registered for a parameter that is an `Accessor`."""
+    """The argument registered for a parameter of type `Accessor`."""
 
     __slots__ = ("protector",)
 
@@ -133,7 +133,7 @@ class AccessorOf(Given[Accessor[T]]):
 
 
 class SelectiveAccessorOf(Given[SelectiveAccessor[K, T]]):
-    """What is registered for a parameter that is a `SelectiveAccessor`."""
+    """The argument registered for a parameter of type `SelectiveAccessor`."""
 
     __slots__ = ("protector",)
 
@@ -145,7 +145,7 @@ class SelectiveAccessorOf(Given[SelectiveAccessor[K, T]]):
 
 
 def finished(who: str) -> FailedPrecondition:
-    """An accessor was kept."""
+    """Error for an accessor used after its handler, or in another thread."""
     return FailedPrecondition(
         f"the accessor of {who} was used after its handler had returned, or in another thread: it ends with the handler"
     )

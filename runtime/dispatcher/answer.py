@@ -1,8 +1,8 @@
-"""Answer: what a handler returns, as it was while the handler held its data.
+"""Answer: a handler's result, copied while the handler still holds its data.
 
-It is packed for its caller when the locks have gone back; what is still part of a datum would be read there while another
-handler changes it. So all that can be changed is copied, in the plain form in which it travels anyway: a microsecond for what
-is small.
+The result is packed for its caller only after the locks are released. A part of a datum in it would then be read while another
+handler changes it. So everything mutable is copied, into the plain form in which it travels anyway. Costs a microsecond for a
+small result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FIXED: Final = (type(None), bool, int, float, str, bytes)
 
 
 def detached(result: Any) -> Any:
-    """The result, without anything that others may change. Raises TypeError for what cannot travel: the handler's mistake."""
+    """The result without anything that others may change. Raises TypeError if it cannot travel: the handler's mistake."""
     if type(result) in _FIXED:
         return result
     try:

@@ -1,8 +1,8 @@
-"""Argument: what may be registered for a parameter of a handler. Under what name it comes is the parameter's business.
+"""Argument: the objects that may be registered for the parameters of a handler, matched by position.
 
-Type checkers compare the T of each with the parameter (registrar.py), registration does the same at run time. What is under
-a lock says its T by what it derives from; an active object is given as it is, so that its T is its own class: hence a
-protocol, since no class can be named a base of itself.
+Type checkers compare the T of each argument with the parameter (registrar.py); registration does the same at run time. A
+protector names its T in its base class. An active object is passed as it is, so its T is its own class. `Argument` is a
+protocol because no class can be the type argument of its own base.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Argument(Protocol[T_co]):
-    """What may be registered for a parameter of type T: nothing but a type, for annotations."""
+    """An object that may be registered for a parameter of type T. For annotations only."""
 
     __slots__ = ()
 
@@ -23,9 +23,9 @@ class Argument(Protocol[T_co]):
 
 
 class Given(Argument[T_co]):
-    """What stands for data under locks: protectors, and what is made of them.
+    """Base of all arguments for data under locks: protectors, their accessors and their choices.
 
-    Who looks for a datum in it is told where that is; type checkers say so by themselves, and do not see these methods.
+    Using one like its datum raises an error that says how to reach the datum. Type checkers report such a use by themselves.
     """
 
     __slots__ = ("__weakref__",)
@@ -41,7 +41,7 @@ class Given(Argument[T_co]):
     else:
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("__"):  # Python itself asks for those
+            if name.startswith("__"):  # Python itself probes for these
                 raise AttributeError(name)
             raise AttributeError(_outside(self, f"has no {name!r}"))
 
@@ -79,9 +79,9 @@ class Given(Argument[T_co]):
 
 
 class ActiveObject:
-    """What handlers may share without a lock: it is safe for threads by itself, and nothing it does ever waits.
+    """An object that handlers share without a lock: it is thread-safe by itself, and none of its methods ever waits.
 
-    Subclass it; registered, it is given to handlers as it is (seed 003, section 5: "Monitor like behavior by providing
+    Subclass it. Handlers get the registered object itself (seed 003, section 5: "Monitor like behavior by providing
     non-blocking self-synchronization").
     """
 
@@ -93,7 +93,7 @@ class ActiveObject:
 
 
 def _name_of(given: object) -> str:
-    """`DataProtector of Room`; without asking it for what it may not have yet."""
+    """`DataProtector of Room`. Bypasses `__getattr__`: the constructor may not have set the name yet."""
     for path in ("name", "protector"):
         try:
             found = object.__getattribute__(given, path)

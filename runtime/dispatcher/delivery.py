@@ -1,8 +1,8 @@
 """Delivery: a message on its way through its handlers. One action, which waits for locks in the scheduler's wait queue.
 
-For each handler (seed 003, section 3.1): what it is given is worked out from the message, the locks are taken in the order of
-their rank, it is called, the locks go back. How it waits for them is in holding.py; what is here is whose turn it is, and what
-becomes of what a handler has returned, raised, or changed.
+For each handler (seed 003, section 3.1): its arguments are selected by the message, the locks are taken in the order of their
+rank, the handler is called, the locks are released. Waiting for locks is in holding.py. This file decides which handler is
+next, and processes the result, error or changes of each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Delivery(Holding):
-    """Made by the dispatcher (dispatcher.py)."""
+    """One message as an action. Made by the dispatcher (`_action_of`)."""
 
     __slots__ = (
         "changed", "claims", "entries", "handle", "index", "is_calling", "kept", "message", "reached", "served", "thread",
@@ -45,32 +45,32 @@ class Delivery(Holding):
     ) -> None:  # fmt: skip
         Holding.__init__(self, lane, served.route, priority, deadline_ns, dispatcher)
         self.served = served
-        #: What holds for it once its turn has come.
+        #: Its handlers, read when its turn has come; None: not yet.
         self.entries: Sequence[Entry] | None = None
-        #: None: the message is there already.
+        #: None: the message was given itself.
         self.handle = handle
         self.message = message
-        #: The handler it has come to.
+        #: Index of the current handler.
         self.index = 0
-        #: What it holds for all its handlers.
+        #: Claims that it holds through all its handlers.
         self.kept: Sequence[Claim] = ()
-        #: What this one is given; None: not worked out yet.
+        #: Arguments of the current handler; None: not selected yet.
         self.values: tuple[Any, ...] | None = None
-        #: What its handler is registered for, what that one has reached for besides, and in which thread it runs.
+        #: Claims of the current handler, claims that its accessors add, and the thread in which it runs.
         self.claims: Sequence[Claim] = ()
         self.reached: list[Claim] = []
         self.thread = 0
         self.is_calling = False
-        #: What the handler has changed so far in data that it had to let go for a while: what it was before.
+        #: Old values of fields that the handler changed in data it had to release for a while.
         self.changed: dict[Lock, dict[str, Any]] | None = None
 
     @property
     def has_begun(self) -> bool:
-        """Whether a handler has seen it."""
+        """Whether it has been through a handler; False while the first one runs."""
         return self.index > 0
 
     def run(self) -> Outcome:  # hot: scripts/bench dispatcher_overhead
-        """Go on: from the beginning, or with the locks it waited for."""
+        """Start, or continue with the locks it waited for."""
         assert self.waits_on is None, "resumed without what it waits for"
         if self.message is None:
             assert self.handle is not None
@@ -78,14 +78,14 @@ class Delivery(Holding):
                 self.kept = self._to_keep()
                 if not self.take(self.kept):
                     return WAITING
-            self.waited_from_ns = 0  # no handler's
+            self.waited_from_ns = 0  # the wait for its source's lock is booked to no handler
             if not self._resolve():
                 return DONE
         entries = self.entries
         if entries is None:
             served = self.served
             entries = self.entries = served.entries
-            # Not asked again: for a place among accessors, which comes first, the lock of its source would have to go back.
+            # Not if claims are kept already: a place ranks first, so the source's lock would have to be released for it.
             if served.has_accessor and not self.kept:
                 self.kept = self._to_keep()
             if served.is_eavesdropped:
@@ -102,11 +102,11 @@ class Delivery(Holding):
                     if self.kept:
                         claims = locking.ordered([*claims, *self.kept])
                     self.claims = claims
-                except BaseException as error:  # the edge: what chooses data is a user's, and may not know the key
+                except BaseException as error:  # the edge: the selector is user code, and may not know the key
                     self._failed(entry, error, is_chosen=False)
                     self.index += 1
                     continue
-                # What it has already it has as long as it wants: nobody takes that away, so it need not be guarded.
+                # `held` is compared without the mutex: no other thread takes a held lock away.
                 if self.held != [*claims] and not self.take(claims):
                     self.values = values
                     return WAITING
@@ -123,7 +123,7 @@ class Delivery(Holding):
         return DONE
 
     def refuse(self, error: BackplaneError) -> None:
-        """It is not to be handled (any more)."""
+        """It will not be handled (further): release its handle and its locks."""
         super().refuse(error)
         try:
             if self.handle is not None:
@@ -134,7 +134,7 @@ class Delivery(Holding):
     # -- a handler's turn ---------------------------------------------------------------------------------------------
 
     def _to_keep(self) -> list[Claim]:
-        """In ascending rank: its place among those whose handlers may wait in their threads, and the lock of its source."""
+        """In ascending rank: a place among messages whose handlers may block their threads, and the lock of its source."""
         kept = [Claim(self.dispatcher._places, True)] if self.served.has_accessor else []
         if self.handle is not None and self.handle.lock is not None:
             kept.append(Claim(self.handle.lock, False))
@@ -153,10 +153,10 @@ class Delivery(Holding):
                         f"{self.served.spec.type.__name__}, or None"
                     )
                 is_here = self.dispatcher._shards is None or self.dispatcher._shards.is_here(message)
-        except BaseException as error:  # the edge: a handle is a user's, and so is the key of what it gives
+        except BaseException as error:  # the edge: the handle is user code, and so is the key of its message
             self.error = error
             message = None
-            if self.peer is None and isinstance(error, BackplaneError):  # all else is reported by who ran it
+            if self.peer is None and isinstance(error, BackplaneError):  # its worker reports all others
                 self.dispatcher._report(self, error)
         if message is None:
             self.dispatcher.vanished_count += 1
@@ -170,7 +170,7 @@ class Delivery(Holding):
         return True
 
     def _pass_on(self, message: Message) -> bool:
-        """It has turned out to be another shard's."""
+        """The resolved message belongs to another shard: dispatch it again."""
         try:
             self.dispatcher.dispatch(message, priority=self.priority)
         except BackplaneError as error:
@@ -202,17 +202,17 @@ class Delivery(Holding):
         finally:
             self.is_calling = False
             if self.reached:
-                self.reached.clear()  # by blocks that it has not left
+                self.reached.clear()  # of `with` blocks that it has not left
         if entry.may_observe:
             for lock, is_shared in self.held:
                 if lock.observed is not None and not is_shared:
                     self._tell_changes(entry, lock, lock.observed)
         took_ns = now_ns() - started_ns
-        entry.calls_count += 1  # nothing is called between reading and writing, so that no other thread comes between
+        entry.calls_count += 1  # no call between read and write, so no other thread interleaves
         entry.run_ns += took_ns
 
     def _tell_changes(self, entry: Entry, lock: Lock, datum: Observed) -> None:
-        """While it is locked, so that what is told of it is told in the order in which it happened."""
+        """Post the messages for its changes, while it is locked: so they are posted in the order of the changes."""
         before = taken(datum)
         if self.changed is not None:
             before |= self.changed.pop(lock, {})
@@ -224,11 +224,11 @@ class Delivery(Holding):
         except Busy as error:
             given_back(datum, before)
             self._failed(entry, error)
-        except BaseException as error:  # the edge: `@on_change` is a user's, and so is what compares values
+        except BaseException as error:  # the edge: `@on_change` is user code, and so is `==` of values
             self._failed(entry, error)
 
     def _keep_changes(self) -> None:
-        """Its data may be others' for a while: what they change then is theirs."""
+        """Its data may be released for a while: set its own changes apart from those that others make then."""
         for lock, is_shared in self.held:
             if lock.observed is not None and not is_shared and (before := taken(lock.observed)):
                 if self.changed is None:
@@ -236,7 +236,7 @@ class Delivery(Holding):
                 self.changed[lock] = before | self.changed.get(lock, {})
 
     def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
-        """The first failure is what the caller is told; each is reported."""
+        """The first error goes to the caller. Each is logged, but a handler's `BackplaneError` only without a caller."""
         if isinstance(error, BackplaneError):
             told: BackplaneError = error
         else:
@@ -256,13 +256,13 @@ class Delivery(Holding):
             return
         try:
             handle.release()
-        except BaseException as error:  # the edge: a handle is a user's; what its message has done is done
+        except BaseException as error:  # the edge: the handle is user code; its message stays handled
             self.dispatcher._report(self, error)
 
     # -- for accessors ------------------------------------------------------------------------------------------------
 
     def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[Claim, tuple[str, ...]]:
-        """For an accessor: hold this one, too. What `let_go` wants, and which of what it held others have changed meanwhile."""
+        """For an accessor: hold this lock, too. Returns the claim for `let_go`, and the names of data that others changed."""
         if not self.is_calling or self.thread != threading.get_ident():
             raise finished(who)
         self._keep_changes()
@@ -270,7 +270,7 @@ class Delivery(Holding):
         claim = Claim(lock, is_shared)
         self.reached.append(claim)
         self.wait_for(locking.ordered([*self.claims, *self.reached]))
-        # What was taken again to write has been counted once more for it.
+        # Taking a lock again to write has itself counted once.
         disturbed = [
             each.name
             for each, is_read in self.held
@@ -279,7 +279,7 @@ class Delivery(Holding):
         return claim, tuple(disturbed)
 
     def let_go(self, claim: Claim) -> None:
-        """For an accessor: hold it no longer, unless somebody else wants it: the handler, or another accessor. Never waits."""
+        """For an accessor: release the claim, unless the handler or another accessor needs its lock. Never waits."""
         at = next((at for at, each in enumerate(self.reached) if each is claim), None)
         if at is None or not self.is_calling or self.thread != threading.get_ident():
             return
@@ -289,23 +289,23 @@ class Delivery(Holding):
         if lock.observed is not None and self._holds(lock) and not any(each.lock is lock for each in wanted):
             assert self.entries is not None
             self._tell_changes(self.entries[self.index], lock, lock.observed)
-        self.wait_for(wanted)  # which it has
+        self.wait_for(wanted)  # it holds them: returns at once
 
     def _holds(self, lock: Lock) -> bool:
         return any(claim.lock is lock and not claim.is_shared for claim in self.held)
 
-    # -- as what may be parked ----------------------------------------------------------------------------------------
+    # -- as a parkable action -----------------------------------------------------------------------------------------
 
     def book_wait(self) -> None:
-        """With the handler that it waited for."""
+        """Book the wait to the handler for which it waited."""
         if self.entries is not None:
             waited_ns = self.dispatcher._now_ns() - self.waited_from_ns
             self.entries[self.index].wait_ns += waited_ns
         self.waited_from_ns = 0
 
     def doing(self) -> str:
-        """The handler, and the data that it keeps from others."""
-        entries, index = self.entries, self.index  # of a running action: each is read once
+        """For reports: the current handler, and the data that it has locked."""
+        entries, index = self.entries, self.index  # another thread runs it: each is read once
         if entries is None or index >= len(entries):
             return ""
         with self.dispatcher._mutex:

@@ -1,9 +1,9 @@
-"""Dispatcher: messages in, handlers called, data protected, no deadlock. A component like any other.
+"""Dispatcher: takes messages and calls their handlers with protected data, free of deadlock. A component like any other.
 
-The Multi-Threaded Message Dispatcher of Marginean and Lu (seed 003) on top of the scheduler: a message is an action
-(delivery.py) on an object of its own, so that it is run by priority, quota and budget like all work, by as many workers as
-the backplane has. Messages with one key share an object, and so keep their order (law 1). Handlers are plain functions that
-get their data as arguments; what they are given, and in which order it is locked, is settled when they are registered.
+The Multi-Threaded Message Dispatcher of Marginean and Lu (seed 003) on top of the scheduler. A message is an action
+(delivery.py) on an object of its own, so it runs by priority, quota and budget like all work, on all workers of the
+backplane. Messages with one key share an object, and so keep their order (law 1). Handlers are plain functions that get
+their data as arguments; the arguments and their locking order are fixed at registration.
 """
 
 from __future__ import annotations
@@ -44,37 +44,37 @@ Inner = TypeVar("Inner", bound=AppObject)
 S = TypeVar("S", bound=Source | Protector[Any])
 
 
-#: Messages at a time that have a handler with an accessor. Each may wait in its thread, and the backplane then has a spare
-#: thread in its place: without a bound, as many as there are messages. Fewer, and one datum that all reach for keeps those
-#: waiting that reach for another; a backplane has 256 threads at most.
+#: Messages at a time that have a handler with an accessor. Each may block its thread, and the backplane then has a spare
+#: thread in its place: without a bound, one thread per message. Lower: a datum that many handlers reach for delays handlers
+#: that reach for another. A backplane has 256 threads at most.
 REACHING_MAX: Final = 32
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class Dispatcher(Registrar, Component):
-    """Subclass it, and register handlers in `setup`. Routes: `COMPONENT.MESSAGE`, for each message that has a handler."""
+    """Subclass it, and register handlers in `setup`. Route of each message, unless it is internal: `COMPONENT.MESSAGE`."""
 
-    #: Whether registrations may never change once it runs, as rules for safety demand (seed 003, section 6).
+    #: Whether registrations are fixed once it runs, as safety rules demand (seed 003, section 6).
     frozen: ClassVar[bool] = False
-    #: "declared", by `@message(priority=…)`; or "rate_monotonic", by `@message(rate=…)`.
+    #: "declared": from `@message(priority=…)`; "rate_monotonic": from `@message(rate=…)`.
     priorities: ClassVar[str] = "declared"
-    #: Whether its data are spread by key over the backplanes that have it, its replicas (shards.py).
+    #: Whether its data are distributed by key over its replicas, the backplanes that have it (shards.py).
     sharded: ClassVar[bool] = False
 
-    # What deliveries, shards and sources use, in other files, has an underscore: all other names are the subclass's.
+    # Members for deliveries, shards and sources (other files) have an underscore: all other names belong to the subclass.
 
-    #: Guards locks, lanes and registrations. Held for a few steps; nobody takes the lead while he holds it.
+    #: Guards locks, lanes and registrations. Held for a few steps; never take the lead while holding it.
     _mutex: threading.Lock
-    #: Handles that resolved to nothing.
+    #: Handles that resolved to no message, or failed to.
     vanished_count: int
     _eavesdropping: Eavesdropping
     _lanes: Lanes
-    #: Held by each message that has a handler with an accessor: so many of them at a time.
+    #: `REACHING_MAX` places: each message that has a handler with an accessor holds one.
     _places: Lock
     _shards: Shards | None
     _served: dict[type[Message], Served]
-    #: `_ended`, bound once and not for each message.
+    #: `_ended`, bound once instead of per message.
     _on_end: Callable[[Action], None]
     _registrations: DataProtector[Registrations] | None
     _sources: Attached
@@ -93,34 +93,34 @@ class Dispatcher(Registrar, Component):
         self._sources = Attached(self)
         return self
 
-    # -- what users call ----------------------------------------------------------------------------------------------
+    # -- for users ----------------------------------------------------------------------------------------------------
 
     def eavesdrop(self, function: Callable[[Any], object], *, category: int) -> Eavesdropper:
-        """Have `function` hear each message of a category, one after the other, in a thread of its own. In `setup`.
+        """Call `function` with each message of a category, one after the other, in a thread of its own. In `setup`.
 
-        It gets the message alone, holds no locks, and cannot change it. 1,000 messages wait for it; what comes then is lost
-        to it, counted and reported. If it raises, it is cut off and reported. Raises `RegistrationError`.
+        It gets only the message, holds no locks, and cannot change the message. Up to 1,000 messages wait for it; further
+        ones are lost to it, counted and reported. If it raises, it is cut off and reported. Raises `RegistrationError`.
         """
         return self._eavesdropping.add(function, category)
 
     def attach(self, source: S) -> S:
-        """Have a source, or what protects it, emit its messages here; it starts and stops with this component.
+        """Let a source, or the sources in a protector, emit messages here; they start and stop with this component.
 
-        What is registered for a handler is attached by that. Raises `DeclarationError`, `FailedPrecondition`.
+        Registering them for a handler attaches them, too. Raises `DeclarationError`, `FailedPrecondition`.
         """
         self._sources.attach(source)
         return source
 
     @property
     def registrations(self) -> DataProtector[Registrations]:
-        """The table of handlers, as data for a handler that changes it. Raises `RegistrationError` where it is `frozen`."""
+        """The handler table, as data for a handler that changes it. Raises `RegistrationError` if the class is `frozen`."""
         self._check_changeable()
         if self._registrations is None:
             self._registrations = DataProtector(Registrations(self), name="registrations", order=0, per_shard=True)
         return self._registrations
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
-        """Have a message handled, from any thread; not in `setup` yet. Raises `NoHandler`, and `Busy` at `max_posted`."""
+        """Queue a message for its handlers; any thread, but not in `setup`. Raises `NoHandler`, and `Busy` at `max_posted`."""
         if type(message) not in self._served and (
             not isinstance(message, (Message, Handle)) or type(message) is Message
         ):
@@ -137,13 +137,13 @@ class Dispatcher(Registrar, Component):
             else:
                 host.post(action)
         except BaseException:
-            self._ended(action)  # it has a place on its lane
+            self._ended(action)  # gives its lane back
             if isinstance(message, Handle):
                 message.is_dispatched = False
             raise
 
     def home_of(self, message: Message) -> str | None:
-        """The backplane in which a message is handled: that of its shard. None: wherever it comes."""
+        """Name of the backplane that handles a message: its shard. None: the one that receives it."""
         return None if self._shards is None else self._shards.home_of(message)
 
     @operation(priority=0, idempotent=True)
@@ -173,7 +173,7 @@ class Dispatcher(Registrar, Component):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All registered handlers, by message, in the order in which they are called."""
+        """All registered handlers, by message, in calling order."""
         return tuple(each for served in self._served.values() for each in served.entries)
 
     def _set_up(self, priorities: int) -> None:
@@ -210,7 +210,7 @@ class Dispatcher(Registrar, Component):
         self._enter(entry_of(handler, arguments, self))
 
     def _change_registrations(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
-        """For `Registrations`: one more, while it runs."""
+        """For `Registrations`: register one more handler while the dispatcher runs."""
         self._check_changeable()
         entry = entry_of(handler, arguments, self)
         if entry.spec.type not in self._served:
@@ -240,7 +240,7 @@ class Dispatcher(Registrar, Component):
             raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
 
     def _clash(self, entry: Entry) -> str | None:
-        """Whose route it would take, if anybody's."""
+        """Error text if another message or operation has its route; None: the route is free."""
         name, kind = entry.spec.name, entry.spec.type
         other = next((each for each in self._served if each is not kind and each.__message__.name == name), None)
         own = (spec.name for spec in type(self).__operations__.values() if spec.mark.kind == "operation")
@@ -250,7 +250,7 @@ class Dispatcher(Registrar, Component):
         return f"{entry.name}: {kind.__name__} would have the route of {whose}, {name!r}: declare @message(name=…)"
 
     def _take_out(self, entry: Entry) -> None:
-        """For `Registrations`: one less."""
+        """For `Registrations`: unregister one handler."""
         self._check_changeable()
         entry.is_registered = False
         with self._mutex:
@@ -262,7 +262,7 @@ class Dispatcher(Registrar, Component):
     def _action_of(
         self, message: Message | Handle, priority: int | None, deadline_ns: int | None, request: Request | None = None
     ) -> Action:
-        """What a message becomes: its delivery, or the way to its shard. Raises `NoHandler`; and as `Shards.away`."""
+        """The action for a message: its delivery, or the forward to its shard. Raises `NoHandler`, and as `Shards.away`."""
         given: Message | None = None
         handle: Handle | None = None
         if isinstance(message, Handle):
@@ -270,7 +270,7 @@ class Dispatcher(Registrar, Component):
         else:
             given, spec = message, type(message).__message__
         served = self._served.get(spec.type)
-        if served is None or not served.entries:  # or they have been taken out
+        if served is None or not served.entries:  # or all have been unregistered
             raise NoHandler(spec.type.__name__, self.name) if spec.name else undeclared(spec.type)
         if priority is None:
             priority = served.priority
@@ -292,7 +292,7 @@ class Dispatcher(Registrar, Component):
         return delivery
 
     def _is_heard(self, kind: type[Message]) -> bool:
-        """Whether there is a handler for it now."""
+        """Whether messages of this type have a handler now."""
         served = self._served.get(kind)
         return served is not None and bool(served.entries)
 
@@ -300,23 +300,23 @@ class Dispatcher(Registrar, Component):
 
     @property
     def _now_ns(self) -> Callable[[], int]:
-        """The clock."""
+        """The clock of its host: monotonic ns."""
         host = self._hosted_by
         assert host is not None
         return host.now_ns
 
     def _report(self, action: Action, error: BaseException) -> None:
-        """Say what went wrong, in the log."""
+        """Log the error of an action."""
         self._host.report(action, error)
 
     def _inner(self, object: Inner, name: str) -> Inner:
-        """Take in an object of the dispatcher's own, which serves no route."""
+        """Adopt an internal object of the dispatcher, which serves no route."""
         object._component, object._name = self, f"{self.name}.{name}"
         self._objects.append(object)
         return object
 
     def _ended(self, action: Action) -> None:
-        """It was on a lane, and is no more."""
+        """An action on a lane has ended: give the lane back, and notify waiters for its locks."""
         lane = action.object
         assert isinstance(lane, Lane)
         self._lanes.give_back(lane)
@@ -325,7 +325,7 @@ class Dispatcher(Registrar, Component):
 
 
 def _spec_of(handle: Handle) -> MessageSpec:
-    """Of what a user has made, perhaps without its constructor."""
+    """The spec of a user's handle, whose base constructor may not have run. Raises TypeError, and ValueError if used before."""
     spec = getattr(handle, "spec", None)
     if not isinstance(spec, MessageSpec):
         raise TypeError(

@@ -1,10 +1,10 @@
-"""Eavesdroppers: functions that hear all messages of a category: loggers, monitors, recorders.
+"""Eavesdroppers: functions that receive all messages of a category: loggers, monitors, recorders.
 
-Seed 003, section 4.3. They hold no locks and cannot change what they hear: messages are frozen, and one that has a list or a
-map in it is copied for them. Each has a thread and a bounded queue of its own, so that no message, no worker and no other
-eavesdropper ever waits for it, even if it never returns. What its queue has no room for is lost to it, counted and reported.
-One that raises is cut off and reported. A virtual backplane has no threads: there each hears a message before its handlers do.
-A message costs its worker a step of a queue for each eavesdropper, and a copy where it has a list or a map in it.
+Seed 003, section 4.3. They hold no locks and cannot change a message: messages are frozen, and one with a list or a map in it
+is copied for each of them. Each has a thread and a bounded queue of its own, so that no message, no worker and no other
+eavesdropper ever waits for it, even if it never returns. A message that finds the queue full is lost to it, counted and
+reported. An eavesdropper that raises is cut off and reported. A virtual backplane has no threads: there each gets a message
+before its handlers do. A worker pays one queue step per eavesdropper and message, and the copy if there is one.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ from .sources.block_memory import MAPPINGS
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
 
-#: Messages that wait to be heard by one eavesdropper. It bridges a disk that stands still for a tenth of a second at 10,000
-#: messages/s; more would be memory for an eavesdropper that is too slow in any case.
+#: Messages that wait for one eavesdropper. They bridge a disk that stalls for a tenth of a second at 10,000 messages/s; more
+#: would only spend memory on an eavesdropper that is too slow in any case.
 QUEUE_MAX: Final = 1_000
-#: Bytes of shared memory that stay mapped for messages with blocks which wait to be heard by one eavesdropper. One message is
-#: always taken, however large.
+#: Bytes of shared memory that stay mapped for messages that wait for one eavesdropper. If none are mapped, a
+#: message is taken, however large.
 BLOCK_BYTES_MAX: Final = 64 << 20
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class Told(NamedTuple):
-    """A message that is to be heard, and the blocks that are mapped until then."""
+    """A queued message, and the blocks that stay mapped until the function has had it."""
 
     message: Message
     blocks: Sequence[Block]
 
     @property
     def bytes(self) -> int:
-        """Of its blocks."""
+        """Total size of its blocks."""
         return sum(block.size for block in self.blocks)
 
 
 class Eavesdropper:
-    """One function that listens to a category, with its queue and its thread, which begins with the first message."""
+    """One function that listens to a category, with its queue, and its thread, which starts with the first message."""
 
     def __init__(self, dispatcher: Dispatcher, function: Callable[[Any], object], category: int) -> None:
         self._dispatcher, self.function, self.category = dispatcher, function, category
         self.name = str(getattr(function, "__qualname__", function))
-        #: Messages that it has heard, and that it never will.
+        #: Messages processed, and messages lost.
         self.heard_count = self.lost_count = 0
-        #: The error for which it hears no more; None: it listens.
+        #: The error for which it was cut off; None: it listens.
         self.cut_off: str | None = None
-        # Under `_changed`. Nobody takes another lock while holding it.
+        # Under `_changed`. Take no other lock while holding it.
         self._changed = threading.Condition(threading.Lock())
         self._queue: deque[Told] = deque()
         self._block_bytes = 0
@@ -73,15 +73,15 @@ class Eavesdropper:
 
     @property
     def waiting_count(self) -> int:
-        """Messages in its queue."""
+        """Messages in its queue, without the one that its thread processes."""
         return len(self._queue)
 
     def tell(self, message: Message, blocks: Sequence[Block]) -> None:
-        """Have it hear a message soon; it is lost where the queue is full. Never waits. Raises what copying it raises."""
+        """Queue a message for it; lost if the queue is full. Never waits. Raises the errors of copying it."""
         if self.cut_off is not None:
             return
         told = Told(message, blocks)
-        if not self._has_room(told):  # before the copy: also one that never returns is to cost little
+        if not self._has_room(told):  # before the copy: even one that never returns must cost little
             self._loses()
             return
         told = Told(_own(message), blocks)
@@ -104,22 +104,22 @@ class Eavesdropper:
             log.warning("%s: %s has no thread yet, and hears nothing: %s", self._dispatcher.name, self, problem)
 
     def hear(self, message: Message) -> None:
-        """Call the function."""
+        """Call the function; if it raises, the eavesdropper is cut off."""
         try:
             self.function(message)
-        except BaseException as error:  # the edge: sys.exit() in it ends it, and nothing else
+        except BaseException as error:  # the edge: sys.exit() in it ends only this eavesdropper
             self._cuts_off(error)
         else:
             self.heard_count += 1
 
     def end(self) -> None:
-        """It is to hear what waits, and then its thread ends."""
+        """Let its thread end once its queue is empty."""
         with self._changed:
             self._is_ending = True
             self._changed.notify()
 
     def wait_ended(self, limit_s: float) -> None:
-        """Wait so long for what it has not heard yet; report what it never will."""
+        """Wait at most `limit_s` for its queue to empty; log the number of messages that remain."""
         thread = self._thread
         if thread is not None:
             thread.join(limit_s)
@@ -141,7 +141,7 @@ class Eavesdropper:
                 _let_go(told)
 
     def _next(self) -> Told | None:
-        """The next message, once there is one; None: the thread is to end."""
+        """Wait for the next message; None: the thread is to end."""
         with self._changed:
             while not self._queue:
                 if self._is_ending or self.cut_off is not None:
@@ -160,7 +160,7 @@ class Eavesdropper:
             self.lost_count += len(unheard)
         for told in unheard:
             _let_go(told)
-        # Without a limit: it happens to each eavesdropper once.
+        # No rate limit: it happens once per eavesdropper.
         log.error(
             "%s: %s is cut off: %s; messages go on without it", self._dispatcher.name, self, because, exc_info=error
         )
@@ -173,7 +173,7 @@ class Eavesdropper:
         return not told.blocks or not self._block_bytes or self._block_bytes + told.bytes <= BLOCK_BYTES_MAX
 
     def _start(self) -> RuntimeError | None:
-        """Begin its thread; the error where there is none to be had. The next message tries again."""
+        """Start its thread; returns the error if the system refuses one. The next message tries again."""
         thread = threading.Thread(target=self._listen, name=f"eavesdropper-{self.name}", daemon=True)
         try:
             thread.start()
@@ -193,26 +193,26 @@ class Eavesdropper:
             )  # fmt: skip
 
     def _is_report_due(self) -> bool:
-        """At most one report an interval: a disk that stands still makes it lose every message."""
+        """At most one report per interval: a stalled disk makes it lose every message."""
         return self._reports.admit(self.name, self._dispatcher._now_ns()) is not None
 
 
 class Eavesdropping:
-    """The eavesdroppers of a dispatcher."""
+    """All eavesdroppers of one dispatcher, by category."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self.of_category: dict[int, tuple[Eavesdropper, ...]] = {}
-        #: Types of messages that could not be copied, of which the log has been told.
+        #: Message types that could not be copied, already logged.
         self._uncopied: set[type[Message]] = set()
 
     @property
     def all(self) -> list[Eavesdropper]:
-        """By category, in the order in which they were added."""
+        """All eavesdroppers, by category, in the order in which they were added."""
         return [each for listening in self.of_category.values() for each in listening]
 
     def add(self, function: Any, category: Any) -> Eavesdropper:
-        """Have a function listen. Raises `RegistrationError`."""
+        """Add a listening function. Raises `RegistrationError`; `FailedPrecondition` once the dispatcher runs."""
         where = f"eavesdrop({shortened(function)})"
         if self._dispatcher._hosted_by is not None:
             raise FailedPrecondition(f"{where}: {self._dispatcher.name} runs: eavesdrop in setup()")
@@ -227,8 +227,8 @@ class Eavesdropping:
         return added
 
     def tell(self, message: Message, *, has_blocks: bool) -> None:
-        """Have all hear a message whose category somebody listens to. Never waits, never fails."""
-        has_threads = self._dispatcher._host.stand_in is None  # a test of a virtual backplane has but its own
+        """Pass a message to the eavesdroppers of its category, which must have some. Never waits, never fails."""
+        has_threads = self._dispatcher._host.stand_in is None  # a virtual backplane has only the thread of its test
         try:
             blocks = blocks_in(message) if has_blocks else ()
             for each in self.of_category[message.__message__.category]:
@@ -236,11 +236,11 @@ class Eavesdropping:
                     each.tell(message, blocks)
                 elif each.cut_off is None:
                     each.hear(_own(message))
-        except Exception as error:  # nested too deep, or made in this process of what is not copied
+        except Exception as error:  # nested too deep, or with a value that cannot be copied
             self._not_copied(message, error)
 
     def end(self, limit_s: float) -> None:
-        """Nothing comes any more: wait so long, for all together, until everything has been heard."""
+        """No more messages come: wait at most `limit_s`, for all together, until all queues are empty."""
         now_ns = self._dispatcher._now_ns
         end_ns = now_ns() + round(limit_s * 1e9)
         for each in self.all:
@@ -249,7 +249,7 @@ class Eavesdropping:
             each.wait_ended(max(0.0, (end_ns - now_ns()) / 1e9))
 
     def figures(self) -> list[dict[str, Any]]:
-        """What each has heard, and what was lost to it."""
+        """For the operation `eavesdroppers`: counts of messages processed, waiting and lost, for each."""
         return [
             {
                 "eavesdropper": each.name,
@@ -273,7 +273,7 @@ class Eavesdropping:
 
 
 def _own(message: Message) -> Message:
-    """What an eavesdropper may do with as it likes."""
+    """The message, or a copy if anything in it can be changed."""
     return message if is_value(message) else copy.deepcopy(message)
 
 

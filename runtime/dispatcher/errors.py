@@ -1,4 +1,4 @@
-"""Errors of the dispatcher: what is wrong at registration, and what its users meet at run time."""
+"""Errors of the dispatcher: refused registrations, and failures that its users meet at run time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..objects.operation import DeclarationError
 
 
 class RegistrationError(DeclarationError):
-    """A handler and what it is registered with do not fit; says which parameter, and what to write instead."""
+    """A registration is refused, mostly because a handler and its arguments do not fit. Names the parameter and a remedy."""
 
 
 class NoHandler(FailedPrecondition):
-    """A message was posted for which nothing is registered."""
+    """A message was posted that has no registered handler."""
 
     def __init__(self, message: str, dispatcher: str) -> None:
         super().__init__(f"{message} has no handler in {dispatcher}: register one in setup()")

@@ -1,11 +1,11 @@
-"""Holding: an action that holds locks, waits for those that it lacks, and tells others what it has let go of.
+"""Holding: an action that holds locks, waits for those that it lacks, and notifies others of its releases.
 
-What becomes of locks is decided in locking.py, under the dispatcher's mutex; here it is done, without it. A busy lock costs no
-thread: the action is put aside (execution/parking.py), and whoever releases the lock hands it over. Meanwhile those that hold
-it inherit its priority (law 10).
+locking.py decides, under the dispatcher's mutex; this file acts on its decisions, without the mutex. A busy lock costs no
+thread: the action is parked (execution/parking.py), and the action that releases the lock hands it over. Meanwhile the
+holders of the lock inherit the waiter's priority (law 10).
 
-Only a handler that reaches for more (accessor.py) waits in its thread, because its stack cannot be put aside. Meanwhile the
-backplane has a spare thread in its place (execution/parking.py), so that whoever it waits for finds a thread to go on.
+Only a handler that uses an accessor (accessor.py) blocks its thread, because its stack cannot be parked. Meanwhile the
+backplane has a spare thread in its place (execution/parking.py), so that the holders it waits for find a thread to run in.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 
 class Holding(ParkableAction):
-    """A holder of locks (`locking.Holder`)."""
+    """An action as a holder of locks (`locking.Holder`)."""
 
     __slots__ = ("dispatcher", "gate", "held", "left", "waited_from_ns", "waits_on", "wanted")
 
     def __init__(
         self, lane: AppObject, name: str, priority: int, deadline_ns: int | None, dispatcher: Dispatcher
     ) -> None:
-        Action.__init__(self, lane, name, priority, deadline_ns)  # `super` thrice over costs 0.3 us, interpreted
+        Action.__init__(self, lane, name, priority, deadline_ns)  # three levels of `super` cost 0.3 us, interpreted
         self.is_resumed = False
         self.taken_back = None
         self.dispatcher = dispatcher
         self.held: list[Claim] = []
         self.wanted: Sequence[Claim] = ()
         self.waits_on: Lock | None = None
-        #: Since when it waits, or has waited until it runs again; 0: it does not.
+        #: When its wait for locks began, until the wait is booked; 0: it does not wait.
         self.waited_from_ns = 0
-        #: Where its thread waits for a lock, if it does.
+        #: Closed lock at which its thread blocks; None: it does not block.
         self.gate: threading.Lock | None = None
-        #: What became of others at its end; they go on once it has ended.
+        #: Effects of its last release on others, which continue once it has ended.
         self.left = NOBODY
 
     def take(self, claims: Sequence[Claim], gate: threading.Lock | None = None) -> bool:
-        """Hold exactly these. False: not yet; the action is parked then, or its thread waits at the `gate`, which is closed."""
+        """Hold exactly `claims`. False: not yet; then the action is to be parked, or its thread waits at the closed `gate`."""
         dispatcher = self.dispatcher
         is_free, others = False, NOBODY
         with dispatcher._mutex:
@@ -62,7 +62,7 @@ class Holding(ParkableAction):
         return is_free
 
     def wait_for(self, claims: Sequence[Claim]) -> None:
-        """Hold exactly these; waits in its thread, if it has to."""
+        """Hold exactly `claims`; blocks its thread if it has to."""
         gate = threading.Lock()
         gate.acquire()
         if self.take(claims, gate):
@@ -75,7 +75,7 @@ class Holding(ParkableAction):
         self.book_wait()
 
     def tell(self, others: Others) -> None:
-        """What has become of those that waited. Without the mutex."""
+        """Resume holders that have their locks, and pass priority on for those that still wait. Without the mutex."""
         for each in cast("list[Holding]", others.ready):
             if not each.try_open():
                 self.dispatcher._host.resume(each)
@@ -83,18 +83,18 @@ class Holding(ParkableAction):
             self.dispatcher._host.hurry(each)
 
     def try_open(self) -> bool:
-        """If it waited in a thread, that one may go on now; False: it did not."""
+        """Unblock the thread in which it waits. False: it does not wait in a thread."""
         if self.gate is None:
             return False
         self.gate.release()
         return True
 
     def book_wait(self) -> None:
-        """It waits no more."""
+        """Its wait has ended; `Delivery` adds it to a handler's statistics."""
         self.waited_from_ns = 0
 
     def release(self) -> None:
-        """Let go of everything, at its end. Who gets it goes on once this one has ended, unless a thread waits for it."""
+        """Release all locks, at its end. New holders continue once it has ended; those that block a thread, at once."""
         with self.dispatcher._mutex:
             others = locking.release(self)
         if others is not NOBODY:
@@ -102,32 +102,32 @@ class Holding(ParkableAction):
             self.left = Others(ready, others.moved)
 
     def tell_left(self) -> None:
-        """By who holds the lead, and runs what is resumed here himself: a thread that is woken for it costs 40 us."""
-        if self.held:  # what runs it has stopped it in the middle
+        """Notify the others of `release`. With the lead: this thread then runs them itself; waking another costs 40 us."""
+        if self.held:  # its worker stopped it in the middle
             self.release()
         left, self.left = self.left, NOBODY
         if left is not NOBODY:
             self.tell(left)
 
-    # -- as what may be parked ----------------------------------------------------------------------------------------
+    # -- as a parkable action -----------------------------------------------------------------------------------------
 
     def waits_for(self) -> Sequence[Action]:
-        """Who holds what it waits for."""
+        """The holders of the lock that it waits for."""
         with self.dispatcher._mutex:
             return [] if self.waits_on is None else cast("list[Action]", self.waits_on.holders)
 
     def urgency_behind(self) -> int | None:
-        """The most urgent of those that wait for a lock which it holds."""
+        """The most urgent priority waiting for one of its locks; None: nobody waits."""
         with self.dispatcher._mutex:
             return min((claim.lock.waiting[0][0] for claim in self.held if claim.lock.waiting), default=None)
 
     def waits_because(self) -> str:
-        """The lock."""
+        """For reports: the lock that it waits for."""
         with self.dispatcher._mutex:
             return "" if self.waits_on is None else f"the lock of {self.waits_on.name}"
 
     def boosted(self) -> None:
-        """It waits at a better place now."""
+        """Its priority has changed: move it in the wait queue of its lock."""
         with self.dispatcher._mutex:
             others = locking.boosted(self)
         if others is not NOBODY:

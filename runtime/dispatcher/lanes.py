@@ -1,8 +1,8 @@
-"""Lanes: the objects on which deliveries are queued: one each, or one for all that have something in common.
+"""Lanes: the objects on which deliveries are queued: one per delivery, or one for all that must keep their order.
 
-An object runs one action at a time, in the order in which they were posted. So messages of one key, of one source, or on their
-way to one shard share a lane (law 1), and all others run side by side, on lanes of their own. They are used again: there are
-as many as there were messages at once, and no message pays for an object of its own.
+An object runs one action at a time, in the order of posting. So messages of one key, of one handle lane, or forwarded for one
+key share a lane (law 1); all others run in parallel, each on a lane of its own. Lanes are reused: there are as many as there
+were concurrent messages, and no message pays for an object of its own.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 
 class Lane(AppObject):
-    """What a delivery is queued on."""
+    """The object that deliveries are queued on. `load`: their number, if it is shared."""
 
     __slots__ = ("load", "shared_by")
 
     load: int
-    #: What its messages have in common; None: it is one message's.
+    #: Ordering key of its messages; None: it serves a single message.
     shared_by: Hashable
 
 
 class Lanes:
-    """Those of one dispatcher; for any thread."""
+    """The lanes of one dispatcher; for any thread."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        # No lock over these: `append`, `pop` and `next` are one step each.
+        # No lock for these: `append`, `pop` and `next` are atomic.
         self._idle: list[Lane] = []
         self._numbers = itertools.count()
-        #: Those in use that messages share, under the dispatcher's mutex.
+        #: Shared lanes in use, by ordering key. Under the dispatcher's mutex.
         self.shared: dict[Hashable, Lane] = {}
 
     def take(self, shared_by: Hashable) -> Lane:
-        """The one for all that have this in common; None: one for nobody else. To be given back."""
+        """The lane of all messages with this ordering key; None: a lane for one message. Return it by `give_back`."""
         if shared_by is None:
             return self._free()
         with self._dispatcher._mutex:
@@ -56,7 +56,7 @@ class Lanes:
             return lane
 
     def give_back(self, lane: Lane) -> None:
-        """One that was on it is no more."""
+        """A message has left this lane; the last one frees it."""
         if lane.shared_by is None:
             self._idle.append(lane)
             return

@@ -1,12 +1,12 @@
-"""Locking: who may use which data now. Ordered acquisition, so that nobody ever waits in a circle.
+"""Locking: which delivery may use which data now. Locks are acquired in one order, so that no circular wait can arise.
 
-Dijkstra's partial order (seed 003, sections 3.1 and 4.2): every lock has a rank, and whoever waits for one holds only locks
-of lower rank. So the holder of the highest lock that anybody waits for waits for nobody, and a circle cannot close. To add a
-lock to what is held, all of higher rank are released and taken again (figure 6); to let one go, none. Readers share a lock; a
-free lock has nobody waiting for it, because whoever releases it hands it on: to the most urgent, of these to the oldest, and
-after `PASSED_MAX` of these to the oldest of all.
+Dijkstra's partial order (seed 003, sections 3.1 and 4.2): every lock has a rank, and a holder that waits for one holds only
+locks of lower rank. So the holder of the highest lock that has waiters is not waiting itself, and a circle cannot close. To
+add a lock, the holder releases all of higher rank and takes them again (figure 6); to release one, none. Readers share a lock.
+A free lock has no waiters, because its last holder hands it on: to the most urgent waiter, among equals to the oldest, and
+after `PASSED_MAX` overtakings to the oldest of all.
 
-Pure: the caller holds the dispatcher's mutex, and is told what has become of others; he tells them.
+Pure: the caller holds the dispatcher's mutex; it gets back the effects on other holders, and notifies them.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from .observed import Observed
 
-#: (given order or serial, serial, number among the data of one protector): all different, compared lexically.
+#: (given order or serial, serial, number among the data of one protector): unique, compared as tuples.
 Rank = tuple[int, int, int]
 
-#: How often others are let in before who has waited longest. The scheduler's quotas do not reach who waits for a lock: two
-#: workers with urgent handlers of one datum would keep all others from it for ever. More, and those wait longer where there is
-#: much to do; fewer, and an urgent one waits more often for one that is not: one in 65 times, for one handler.
+#: How often more urgent waiters overtake the oldest one. The scheduler's quotas do not reach waiters for a lock: two workers
+#: with urgent handlers of one datum would keep all others from it for ever. Higher: low-priority waiters wait longer under
+#: load. Lower: an urgent waiter is more often behind a low-priority one (now 1 in 65 times, for one handler).
 PASSED_MAX = 64
 
 
 class Holder(Protocol):
-    """Who holds and waits: a delivery. `held` is in ascending rank."""
+    """A delivery as holder of locks and as waiter. `held` is in ascending rank."""
 
     priority: int
     held: list[Claim]
-    #: What it has asked for and does not have yet, and the lock of these it waits for.
+    #: Claims that it lacks, in ascending rank, and the first of their locks: the one it waits for.
     wanted: Sequence[Claim]
     waits_on: Lock | None
 
 
-#: Before all others: whoever waits for it holds nothing.
+#: Ranks before all others: a holder that waits for this lock holds no other.
 FIRST: Final[Rank] = (-(1 << 80), 0, 0)
-#: No bound: any number of readers.
+#: No bound on readers.
 MANY: Final = 1 << 60
 
 
 class Lock:
-    """The right to use one datum; or one of `readers_max` places."""
+    """Read-write lock of one datum; or a semaphore of `readers_max` places."""
 
     __slots__ = (
         "arrived_count",
@@ -64,23 +64,23 @@ class Lock:
         self.rank = rank
         self.name = name
         self.readers_max = readers_max
-        #: The datum, if it tells what has changed in it (observed.py).
+        #: The datum, if it reports its changes (observed.py).
         self.observed: Observed | None = None
         self.writer: Holder | None = None
         self.readers: list[Holder] = []
-        #: Heap of (priority, the how-manieth it is, who): one entry each.
+        #: Heap of (priority, arrival number, waiter): one entry per waiter.
         self.waiting: list[tuple[int, int, Holder]] = []
         self.arrived_count = 0
-        #: The lowest priority of any who waits, or has waited since nobody did.
+        #: The least urgent priority (highest number) of all waiters since the queue was last empty.
         self.lowest = 0
-        #: Who was let in before the oldest of all, since that was let in.
+        #: Overtakings in a row: reset when a waiter is let in that overtakes none.
         self.passed_count = 0
-        #: How often somebody was given it to write.
+        #: Number of exclusive acquisitions.
         self.written_count = 0
 
     @property
     def holders(self) -> list[Holder]:
-        """Who stands in the way of those that wait."""
+        """The holders that block its waiters: the writer, or all readers."""
         return [self.writer] if self.writer is not None else [*self.readers]
 
     def __repr__(self) -> str:
@@ -88,30 +88,30 @@ class Lock:
 
 
 class Claim(NamedTuple):
-    """A lock, and how it is wanted."""
+    """A lock, and whether it is wanted shared or exclusive."""
 
     lock: Lock
     is_shared: bool
 
 
 class Others(NamedTuple):
-    """What a change means for others."""
+    """Effects of a change on other holders."""
 
-    #: They have all that they waited for.
+    #: Holders that now have all the locks they waited for.
     ready: list[Holder]
-    #: They wait for somebody else now, who is to inherit their priority.
+    #: Holders that now wait for another holder, which is to inherit their priority.
     moved: list[Holder]
 
 
-#: Nothing has changed for anybody: the usual case, which makes no lists.
+#: No other holder is affected: the usual case, which allocates no lists.
 NOBODY: Final = Others([], [])
 
 
 def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
-    """Have `holder` hold exactly `claims` (ascending, each lock once).
+    """Make `holder` hold exactly `claims` (ascending rank, each lock once).
 
-    True: it does; False: it waits, and will be among those that are `ready` after another's change. It never waits for what
-    it holds already, at least as strongly.
+    True: it holds them. False: it waits, and will be in `ready` of a later change by another holder. It never waits for a
+    lock that it already holds in the same or a stronger mode.
     """
     held = holder.held
     if not held:
@@ -125,13 +125,13 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     kept: list[Claim] = []
     for claim in reversed(held):
         wish = wanted.get(claim.lock)
-        if wish is None or (new is not None and _must_be_released(claim, new)):  # of what is new: what is too weak
+        if wish is None or (new is not None and _must_be_released(claim, new)):  # also the shared claim of an upgrade
             _free(holder, claim)
         else:
             kept.append(wanted.pop(claim.lock))
             if claim.is_shared or not wish.is_shared:
                 continue
-            claim.lock.writer = None  # others may look at it as well, from now on
+            claim.lock.writer = None  # a downgrade: others may read it, too
             claim.lock.readers.append(holder)
         _hand_on(claim.lock, others)
     holder.held = kept[::-1]
@@ -139,7 +139,7 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
 
 
 def take(holder: Holder, wanted: Sequence[Claim]) -> bool:  # hot: scripts/bench dispatcher_overhead
-    """Take further ones, which are above all that it holds, one after the other, as far as it goes; False: it waits."""
+    """Acquire further claims, all of higher rank than the held ones, in order. False: it waits for the first busy lock."""
     held = holder.held
     held_before = len(held)
     for claim in wanted:
@@ -171,17 +171,17 @@ def take(holder: Holder, wanted: Sequence[Claim]) -> bool:  # hot: scripts/bench
 
 
 def release(holder: Holder) -> Others:  # hot: scripts/bench dispatcher_overhead
-    """Let go of everything, also of what it waits for."""
+    """Release all locks, and stop waiting for others."""
     lock, held = holder.waits_on, holder.held
     others = None
     if lock is not None:
         holder.waits_on, holder.wanted = None, ()
         lock.waiting = [each for each in lock.waiting if each[2] is not holder]
         heapq.heapify(lock.waiting)
-        _hand_on(lock, others := Others([], []))  # the readers behind a writer that has gone
+        _hand_on(lock, others := Others([], []))  # readers that were queued behind this writer
     while held:
         lock, is_shared = held.pop()
-        if is_shared:  # `_free`, without the call
+        if is_shared:  # `_free`, inlined
             lock.readers.remove(holder)
         else:
             lock.writer = None
@@ -191,7 +191,7 @@ def release(holder: Holder) -> Others:  # hot: scripts/bench dispatcher_overhead
 
 
 def boosted(holder: Holder) -> Others:
-    """Its priority has changed while it waits, perhaps: it goes to where it belongs now."""
+    """Requeue a holder whose priority may have changed while it waits."""
     lock = holder.waits_on
     if lock is None:
         return NOBODY
@@ -199,12 +199,12 @@ def boosted(holder: Holder) -> Others:
     lock.lowest = max(lock.lowest, holder.priority)
     heapq.heapify(lock.waiting)
     others = Others([], [])
-    _hand_on(lock, others)  # a reader that is now before all writers joins those that read
+    _hand_on(lock, others)  # a reader now ahead of all writers joins the current readers
     return others
 
 
 def ordered(claims: Sequence[Claim]) -> list[Claim]:
-    """In ascending rank, each lock once, exclusive where it is wanted both ways."""
+    """The claims in ascending rank, each lock once; exclusive if it is wanted in both modes."""
     found: list[Claim] = []
     for claim in sorted(claims, key=_by_rank):
         if found and found[-1].lock is claim.lock:
@@ -219,12 +219,12 @@ def _by_rank(claim: Claim) -> Rank:
 
 
 def _must_be_released(held: Claim, new: Claim) -> bool:
-    """Whether who is about to wait for `new`, perhaps, may not hold this one meanwhile."""
+    """Whether `held` must be released before its holder may wait for `new`."""
     return held.lock.rank >= new.lock.rank
 
 
 def _free(holder: Holder, claim: Claim) -> None:
-    """It holds this one no more; whoever is next has not been let in yet."""
+    """Release one claim, without letting in the next waiter."""
     if claim.is_shared:
         claim.lock.readers.remove(holder)
     else:
@@ -232,7 +232,7 @@ def _free(holder: Holder, claim: Claim) -> None:
 
 
 def _hand_on(lock: Lock, others: Others) -> None:
-    """Let in those that wait, as far as they go together."""
+    """Let in the next waiters, as many as are compatible."""
     waiting = lock.waiting
     while waiting and lock.writer is None and len(lock.readers) < lock.readers_max:
         is_oldest_next = lock.passed_count >= PASSED_MAX
@@ -261,7 +261,7 @@ def _hand_on(lock: Lock, others: Others) -> None:
 
 
 def _passes(entry: tuple[int, int, Holder], lock: Lock) -> bool:
-    """Whether who is let in passes an older one: equals are let in by age, so only where priorities differ."""
+    """Whether this waiter overtakes an older one. Equals enter by age, so the least urgent never overtake."""
     return entry[0] < lock.lowest and any(each[1] < entry[1] for each in lock.waiting)
 
 

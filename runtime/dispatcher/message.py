@@ -1,9 +1,9 @@
-"""Message: what is dispatched. A frozen msgspec struct with an identity, (category, id), that no other message may have.
+"""Message: the unit of dispatch. A frozen msgspec struct with an identity, (category, id), that no other message may have.
 
 Seed 003, section 3.2: "a message is a class inheriting a specialization of template Messages with two integer parameters,
-CategoryID and MessageID". The category is what eavesdroppers listen to; the pair is how a foreign protocol names the message.
-Over our own wire it travels as what it is: a route `COMPONENT.NAME`, and its fields as the body. Frozen, because several
-handlers see the same one.
+CategoryID and MessageID". Eavesdroppers listen to a category; a foreign protocol names the message by the pair. Over our own
+wire it travels as a request: the route `COMPONENT.NAME`, with its fields as the body. Frozen, because several handlers see the
+same object.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     __message__: ClassVar[MessageSpec]
 
     def __init_subclass__(cls, **config: Any) -> None:
-        # What is derived from a message is another message, with no identity until it is given one.
+        # A subclass of a message is another message, with no identity until it is given one.
         super().__init_subclass__(**config)
         cls.__message__ = MessageSpec(type=cls, name="", category=-1, id=-1)
 
 
 class MessageSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What `@message` declared."""
+    """One declaration by `@message`."""
 
     type: type[Message]
-    #: Last word of its route; "": it has not been declared.
+    #: Last word of its route; "": not declared yet.
     name: str
     category: int
     id: int
-    #: The field whose value says what it is about: messages with one value are handled in order, one after the other.
+    #: The field that identifies its subject: messages with one value are handled in order, one after the other.
     key: str | None = None
-    #: 0 is highest; None: the dispatcher's business.
+    #: 0 is highest; None: the dispatcher decides (priorities.py).
     priority: int | None = None
-    #: How often it is expected, Hz; for rate-monotonic priorities.
+    #: Expected frequency, Hz; for rate-monotonic priorities.
     rate: float | None = None
-    #: The topic by which it arrives, besides its route.
+    #: A topic by which it also arrives, besides its route.
     topic: str | None = None
     #: Whether only the dispatcher's own sources and handlers send it: it has no route.
     internal: bool = False
@@ -66,15 +66,15 @@ M = TypeVar("M", bound=type[Message])
 
 
 class Messages:
-    """The identities there are: a message is found by its pair, and no two have one."""
+    """Registry of identities: finds a message by its pair, which no two share."""
 
     def __init__(self) -> None:
         self._by_identity: dict[tuple[int, int], MessageSpec] = {}
 
     def add(self, spec: MessageSpec) -> None:
-        """Take a message in. Raises `DeclarationError` when another has its identity.
+        """Register a message. Raises `DeclarationError` if another has its identity.
 
-        A class that is defined anew, in the same place, replaces the old one: modules are reloaded.
+        A class of the same module and name replaces the old one, because modules are reloaded.
         """
         taken = self._by_identity.get((spec.category, spec.id))
         if taken is not None and _place(taken.type) != _place(spec.type):
@@ -84,11 +84,11 @@ class Messages:
         self._by_identity[spec.category, spec.id] = spec
 
     def find(self, category: int, id: int) -> MessageSpec | None:
-        """The message of this identity."""
+        """The declaration with this identity; None: there is none."""
         return self._by_identity.get((category, id))
 
 
-#: Those of this process.
+#: The registry of this process.
 MESSAGES = Messages()
 
 
@@ -107,11 +107,11 @@ def message(
 ) -> Callable[[M], M]:
     """Give a `Message` its identity.
 
-    `key`: the field that says what it is about. Messages of one key are handled in the order in which they came (law 1),
-    a `SelectiveProtector` chooses by it, and shards are found by it. `priority`: 0 is highest. `rate`: how often it is
-    expected, Hz, for dispatchers with rate-monotonic priorities. `topic`: where it is heard, besides its route. `internal`: no
-    route leads to it, so that nobody but the dispatcher's own timers, sources and handlers can send it. `export`: other nodes
-    may send it. `name`: the last word of its route, default the class name in snake_case. Raises `DeclarationError`.
+    `key`: the field that identifies its subject. Messages of one key are handled in the order in which they came (law 1),
+    a `SelectiveProtector` selects by it, and shards are found by it. `priority`: 0 is highest. `rate`: expected frequency,
+    Hz, for dispatchers with rate-monotonic priorities. `topic`: a topic by which it arrives, besides its route. `internal`:
+    it has no route, so only the dispatcher's own timers, sources and handlers can send it. `export`: other nodes may send
+    it. `name`: the last word of its route, default the class name in snake_case. Raises `DeclarationError`.
     """
 
     def declare(cls: M) -> M:
@@ -129,13 +129,13 @@ def message(
 
 
 def spec_of(cls: Any) -> MessageSpec | None:
-    """What was declared of a class itself; None for what is no message."""
+    """The declaration of this very class; None: it has none, or is no message."""
     spec = vars(cls).get("__message__") if isinstance(cls, type) else None
     return spec if isinstance(spec, MessageSpec) and spec.name else None
 
 
 def declared(message: Message) -> MessageSpec:
-    """What was declared of a message's class. Raises `DeclarationError`."""
+    """The declaration of a message's class. Raises `DeclarationError` if it has none."""
     spec = spec_of(type(message))
     if spec is None:
         raise undeclared(type(message))
@@ -143,7 +143,7 @@ def declared(message: Message) -> MessageSpec:
 
 
 def undeclared(cls: type) -> DeclarationError:
-    """A message class without an identity of its own."""
+    """Error for a message class without an identity of its own."""
     return DeclarationError(f"{cls.__name__} has no identity: declare it with @message(category=…, id=…)")
 
 

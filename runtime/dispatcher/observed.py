@@ -1,9 +1,9 @@
-"""Observed: data that tell what a handler has changed (seed 003, sections 3.1 and 5), so that input, rules and output part.
+"""Observed: data that report changes by handlers as messages (seed 003, sections 3.1 and 5): so input, rules and output part.
 
-A handler sets fields; when it has returned, what was declared with `@on_change` for these fields is asked for a message, with
-the locks still held: once a handler, with the values as of then. Which fields were set is seen when they are set; what was
-changed inside (a list appended to) is not: give the field a new value, or say `touch("field")`. A field that has its old value
-again has not changed. Under a `Read` parameter, and outside of handlers, setting anything is an error.
+A handler sets fields. When it has returned, each `@on_change` method for these fields is asked for a message, with the locks
+still held: once per handler, with the values of that moment. Assignments to fields are seen; changes inside a value (an append
+to a list) are not: assign a new value, or call `touch("field")`. A field that has its old value again has not changed. Under a
+`Read` parameter, and outside of handlers, setting a field is an error.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _MARK: Final = "__on_change__"
 
 
 class Rule(NamedTuple):
-    """One `@on_change`."""
+    """One method with `@on_change`, and the fields that it reports."""
 
     name: str
     fields: frozenset[str]
 
 
 class ChangedUnlocked(AttributeError):
-    """A field was set by one who may not: a handler that only reads, or code outside of the handlers."""
+    """A field was set without its lock: by a handler that only reads, or by code outside of handlers."""
 
 
 def on_change(*fields: str) -> Callable[[F], F]:
-    """The method is asked for a message when a handler has changed one of these fields; None: there is nothing to say.
+    """Call this method after a handler has changed one of these fields; it returns a message, or None: nothing to report.
 
     >>> class Tank(Observed):
     ...     litres: float = 0.0
@@ -56,7 +56,7 @@ def on_change(*fields: str) -> Callable[[F], F]:
 
 
 class _ObservedType(type):
-    """So that what a constructor sets is no change, whatever constructor it is."""
+    """Begins to record changes after the constructor, so that its assignments are no changes."""
 
     if not TYPE_CHECKING:  # type checkers would take its result for that of every constructor
 
@@ -67,13 +67,13 @@ class _ObservedType(type):
 
 
 class Observed(metaclass=_ObservedType):
-    """Subclass it, with annotated fields (a dataclass is fine), and say with `@on_change` what is told of which."""
+    """Subclass it, with annotated fields (a dataclass is fine), and mark the methods that report them with `@on_change`."""
 
     __slots__ = ("__weakref__", "_before", "_lock")
 
-    #: What changed fields were before; None while it is being made.
+    #: Old values of changed fields; None during construction.
     _before: dict[str, Any] | None
-    #: Of its protector; None for one that a test made.
+    #: The lock of its protector; None: unprotected, as in a test.
     _lock: Lock | None
     _rules: ClassVar[tuple[Rule, ...]] = ()
     _watched: ClassVar[frozenset[str]] = frozenset()
@@ -106,7 +106,7 @@ class Observed(metaclass=_ObservedType):
         cls._watched = frozenset().union(*(rule.fields for rule in cls._rules))
 
     def touch(self, field: str) -> None:
-        """The field's value has been changed inside."""
+        """Report a field as changed, because its value was changed inside."""
         if field not in self._watched:
             raise DeclarationError(f"{type(self).__qualname__}.touch({field!r}): no @on_change names it")
         self._check(field)
@@ -129,7 +129,7 @@ class Observed(metaclass=_ObservedType):
         object.__delattr__(self, name)
 
     def _check(self, name: str) -> None:
-        # Without the mutex: whoever may set it holds the lock, and then nobody else changes what is read here.
+        # No mutex: a legitimate writer holds the lock exclusively, so no other thread changes the fields read here.
         lock = self._lock
         if lock is None or lock.writer is not None:
             return
@@ -143,7 +143,7 @@ class Observed(metaclass=_ObservedType):
 
 
 def changes_of(datum: Observed) -> list[Message]:
-    """What is told of its changes since this was last asked. For tests of handlers.
+    """The messages for its changes since the last call. For tests of handlers.
 
     >>> fill(Filled(120.0), tank)
     >>> changes_of(tank)
@@ -153,19 +153,19 @@ def changes_of(datum: Observed) -> list[Message]:
 
 
 def taken(datum: Observed) -> dict[str, Any]:
-    """What its changed fields were before; from now on others count."""
+    """Take the old values of its changed fields; a new record of changes begins."""
     before, fresh = datum._before, {}  # type: tuple[dict[str, Any] | None, dict[str, Any]]
     object.__setattr__(datum, "_before", fresh)
     return before or {}
 
 
 def given_back(datum: Observed, before: dict[str, Any]) -> None:
-    """What could not be told yet is told after the next handler."""
+    """Put back changes that could not be reported yet: they are reported after the next handler."""
     object.__setattr__(datum, "_before", (datum._before or {}) | before)
 
 
 def messages_of(datum: Observed, before: dict[str, Any]) -> list[Message]:
-    """What is told of fields that were so before."""
+    """The messages for fields that had these values `before`."""
     changed = {name for name, old in before.items() if _is_other(old, getattr(datum, name, _ABSENT))}
     if not changed:
         return []
@@ -187,5 +187,5 @@ def _is_other(old: Any, new: Any) -> bool:
         return False
     try:
         return not bool(old == new)
-    except Exception:  # an array compares to an array: then it was set, and that has to do
+    except Exception:  # arrays compare to an array, not a bool: then the assignment counts
         return True

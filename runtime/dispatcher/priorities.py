@@ -1,8 +1,8 @@
-"""Priorities of messages: as declared, or rate-monotonic: what comes more often is more urgent (Liu and Layland, 1973).
+"""Priorities of messages: as declared, or rate-monotonic: a more frequent message is more urgent (Liu and Layland, 1973).
 
-Seed 003, section 3.1: "either role-based or by rate-monotonic scheduling". Pure: rates come in, priorities go out. Rates that
-are more than there are priorities share them, neighbours with neighbours, so that the order is never turned round. What has
-no rate gives way to all that has one.
+Seed 003, section 3.1: "either role-based or by rate-monotonic scheduling". Pure: rates come in, priorities go out. If there
+are more rates than priorities, neighbouring rates share one, so that the order is never inverted. A message without a rate
+ranks below all messages with one.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from .message import MessageSpec
 
 
 def declared(specs: Sequence[MessageSpec], priorities: int) -> dict[str, int]:
-    """By name, as `@message(priority=…)` says."""
+    """Priority by message name, from `@message(priority=…)` or the default."""
     default = min(PRIORITY_DEFAULT, priorities - 1)
     return {spec.name: default if spec.priority is None else spec.priority for spec in specs}
 
 
 def rate_monotonic(specs: Sequence[MessageSpec], priorities: int) -> dict[str, int]:
-    """By name, from `@message(rate=…)`; a priority that was declared stands."""
+    """Priority by message name, from `@message(rate=…)`; a declared priority takes precedence."""
     rates = sorted({spec.rate for spec in specs if spec.rate is not None and spec.priority is None}, reverse=True)
     has_others = any(spec.rate is None and spec.priority is None for spec in specs)
     levels = max(1, priorities - has_others)

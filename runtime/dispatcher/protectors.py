@@ -1,8 +1,8 @@
-"""Protectors: what a handler may be given, and the only way to it.
+"""Protectors: hold the data of handlers under locks, and are the only way to the data.
 
-`DataProtector[T]` holds one datum, `SelectiveProtector[K, T]` many, of which the message says which one (seed 003, sections
-3.1 and 4.1). Neither hands its datum out: it comes as a handler's argument, while its lock is held. What needs no lock,
-because it looks after itself and never waits, is an `ActiveObject`, and is given as it is.
+`DataProtector[T]` holds one datum. `SelectiveProtector[K, T]` holds many, one of which each message selects (seed 003, sections
+3.1 and 4.1). Neither hands its datum out: a handler gets it as an argument, while its lock is held. An object that needs no
+lock, because it is thread-safe and never waits, is an `ActiveObject`, and is passed as it is.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K")
 
-#: Marks a parameter whose datum the handler only looks at: handlers that only look run side by side.
+#: Marks a parameter whose datum the handler only reads: handlers that only read run in parallel.
 READ: Final = "appbackplane: read only"
 #: `room: Read[Room]` is `room: Annotated[Room, READ]`.
 Read = Annotated[T, READ]
 
-#: Ranks of those that are given none: in the order of construction, as in the paper.
+#: Ranks of protectors without `order`: in the order of construction, as in the paper.
 _serials = itertools.count(1)
-#: Data that a selective protector makes by itself: 100,000 small objects are tens of megabytes, and a key that comes from
-#: outside must not fill the memory.
+#: Data that the factory of a selective protector may make. 100,000 small objects are tens of megabytes; keys from outside
+#: must not fill the memory.
 KEYS_MAX_DEFAULT = 100_000
-#: Added to the rank of a protected source that is given none: in the order of construction, but before all other data.
+#: Added to the rank of a protected source without `order`: in the order of construction, but before all other data.
 SOURCES_FIRST = -(1 << 40)
-#: What a lambda that makes the data is called; the protector is then named for the parameter that it is first registered for.
+#: `__name__` of a lambda as factory. The protector is then named for the type of the first parameter it is registered for.
 UNNAMED: Final = "<lambda>"
 
 
 class Protector(Given[T_co]):
-    """Data under locks: `DataProtector` or `SelectiveProtector`."""
+    """Data under locks: base of `DataProtector` and `SelectiveProtector`."""
 
     __slots__ = ("__orig_class__", "_owner", "_rank", "name", "per_shard")
 
-    #: Whether each shard of a sharded dispatcher has its own (shards.py).
+    #: Whether each shard of a sharded dispatcher has data of its own (shards.py).
     per_shard: bool
-    #: The dispatcher it was first registered with: its locks are that one's.
+    #: The dispatcher it was first registered with, which owns its locks.
     _owner: object
     _rank: tuple[int, int]
     #: For errors and statistics.
     name: str
 
     def _select(self, message: Message) -> tuple[Lock, T_co]:
-        """The datum for this message, and its lock; before anything is locked."""
+        """The lock and the datum for this message. Called before anything is locked."""
         raise NotImplementedError
 
     def _fits(self, kind: Any) -> str | None:
-        """None if a parameter of this kind may be given what it protects; else what that is."""
+        """None if a parameter of type `kind` may get its datum; else the actual type of the datum, as text."""
         raise NotImplementedError
 
     def _has(self, datum: object) -> bool:
@@ -74,15 +74,15 @@ class Protector(Given[T_co]):
 
 
 class DataProtector(Protector[T]):
-    """One datum. Construct the datum in the call, `DataProtector(Room())`, so that nobody else knows it."""
+    """One datum. Construct the datum in the call, `DataProtector(Room())`, so that no other code refers to it."""
 
     __slots__ = ("__datum", "__lock")
 
     def __init__(self, datum: T, *, order: int | None = None, name: str | None = None, per_shard: bool = False) -> None:
-        """`order`: where its lock stands in the order of locking; default: behind all that were constructed before.
+        """`order`: rank of its lock, lower is locked first; default: after all protectors constructed before.
 
-        `name`: for errors and statistics; default the datum's type. `per_shard`: each shard of a sharded dispatcher has one of
-        its own, which is meant. Raises `DeclarationError`.
+        `name`: for errors and statistics; default the datum's type. `per_shard`: confirms that each shard of a sharded
+        dispatcher has a datum of its own. Raises `DeclarationError`.
         """
         where = f"DataProtector({shortened(datum)})"
         check_datum(datum, where)
@@ -96,7 +96,7 @@ class DataProtector(Protector[T]):
 
     @property
     def accessor(self) -> Argument[Accessor[T]]:
-        """To be registered for a handler that locks it only when it has to: `handler(message, room: Accessor[Room])`."""
+        """Argument for a handler that locks the datum only if it has to: `handler(message, room: Accessor[Room])`."""
         return AccessorOf(self)
 
     def _select(self, message: Message) -> tuple[Lock, T]:
@@ -112,12 +112,12 @@ class DataProtector(Protector[T]):
         return self.__datum is datum
 
     def _all(self) -> list[tuple[Lock, T]]:
-        """What it protects, for sources that are to be attached."""
+        """Its lock and datum, for attaching a protected source."""
         return [(self.__lock, self.__datum)]
 
 
 class SelectiveProtector(Protector[T], Generic[K, T]):
-    """Many data, one of which the message chooses: each under a lock of its own, so that different ones are used at once."""
+    """Many data, one of which the message selects. Each has its own lock, so that different ones are used in parallel."""
 
     __slots__ = (
         "__by_key", "__factory", "__key_of", "__keys_max", "__makes", "__select", "__serials", "_field", "_guard",
@@ -133,11 +133,11 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         keys_max: int = KEYS_MAX_DEFAULT,
         per_shard: bool = False,
     ) -> None:
-        """`data`: all there are, or what makes one of its key when that is first seen, `keys_max` of them at most.
+        """`data`: all of them by key; or a factory that makes a key's datum on first use, for at most `keys_max` keys.
 
-        `by`: the message's field that is the key, or a function of the message; default the field that `@message(key=…)`
-        names. A message may be asked for its key at any time and in any thread: the function only looks at it. `per_shard`:
-        each shard of a sharded dispatcher has data of its own, instead of those that are at home there.
+        `by`: the message field that is the key, or a function of the message; default the field named by `@message(key=…)`.
+        The function may be called at any time and in any thread: it must only read the message. `per_shard`: each shard of
+        a sharded dispatcher has data of its own, instead of the keys that are at home there.
         """
         where = f"SelectiveProtector({'{…}' if isinstance(data, Mapping) else shortened(data)})"
         if by is not None and not isinstance(by, str):
@@ -146,7 +146,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         if not isinstance(keys_max, int) or keys_max < 1:
             raise DeclarationError(f"{where}: keys_max={keys_max!r}: expected how many data there may be")
         self.per_shard = per_shard
-        #: Raises for a key that is not to be reached from here.
+        #: Raises for a key that is at home in another shard.
         self._guard: Callable[[K], None] | None = None
         self._rank = _rank(order, where, next(iter(data.values()), None) if isinstance(data, Mapping) else None)
         self._owner = None
@@ -157,7 +157,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         self.__keys_max = keys_max
         self.__factory: Callable[[K], T] | None = None
         self.__makes: Any = _UNKNOWN
-        #: The key of each datum, by its identity; also of those that have gone, so that it is asked whether it is still so.
+        #: The key of each datum by its `id()`. Entries outlive their data, so each is verified before use.
         self.__key_of: dict[int, K] = {}
         if isinstance(data, Mapping):
             if not data:
@@ -174,12 +174,12 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
 
     @property
     def _by(self) -> str | Callable[[Any], K] | None:
-        """The field or the function that it was given to choose by."""
+        """The field or function given as `by`, if any."""
         return self._field or self.__select
 
     @property
     def _makes(self) -> Any:
-        """The kind of what it makes; None: nothing says so, or it makes nothing."""
+        """The type that its factory makes; None: not annotated, or there is no factory."""
         if self.__makes is _UNKNOWN:
             said = _said(self)
             self.__makes = said[1] if said else self.__factory and returned(self.__factory)
@@ -187,7 +187,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
 
     @property
     def _key_kinds(self) -> tuple[Any, ...]:
-        """Of what kinds its keys are; none: nothing says so."""
+        """The types of its keys; empty: unknown."""
         if said := _said(self):
             return (said[0],)
         if self.__factory is None:
@@ -197,16 +197,16 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
 
     @property
     def _has_function(self) -> bool:
-        """Whether it was given a function that chooses."""
+        """Whether `by` was given as a function."""
         return self.__select is not None
 
     @property
     def _has_factory(self) -> bool:
-        """Whether it makes its data when they are first asked for."""
+        """Whether a factory makes its data on first use."""
         return self.__factory is not None
 
     def by(self, by: str | Callable[[Any], K]) -> Argument[T]:
-        """The same data, chosen otherwise: `register(move, rooms.by("source"), rooms.by("target"))`."""
+        """The same data, selected by another field or function: `register(move, rooms.by("source"), rooms.by("target"))`."""
         if not isinstance(by, str):
             check_function(by, f"{self.name}.by({shortened(by)})", "message")
         _check_field(by, f"{self.name}.by({by!r})")
@@ -214,7 +214,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
 
     @property
     def accessor(self) -> Argument[SelectiveAccessor[K, T]]:
-        """To be registered for a handler that locks some of it when it has to: `rooms: SelectiveAccessor[str, Room]`."""
+        """Argument for a handler that locks some of the data if it has to: `rooms: SelectiveAccessor[str, Room]`."""
         return SelectiveAccessorOf(self)
 
     def _select(self, message: Message) -> tuple[Lock, T]:
@@ -223,11 +223,11 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         return self._of(getattr(message, self._field or message.__message__.key or ""))
 
     def _all(self) -> list[tuple[Lock, T]]:
-        """What it protects so far, for sources that are to be attached."""
+        """The locks and data that exist so far, for attaching protected sources."""
         return list(self.__by_key.values())
 
     def _of(self, key: K) -> tuple[Lock, T]:
-        """The datum of a key. Raises `NotFound` for an unknown one, `Busy` where there are too many."""
+        """Lock and datum of a key. Raises `NotFound` if it is unknown, `Busy` at `keys_max`, `InvalidArgument` for NaN."""
         found = self.__by_key.get(key)
         if found is not None:
             return found
@@ -241,13 +241,13 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         return self.__add(key, self.__make(self.__factory, key))
 
     def _reached(self, key: K) -> tuple[Lock, T]:
-        """The same for an accessor, whose key no one has looked at before."""
+        """`_of` for an accessor, whose key has not been checked for its shard yet."""
         if self._guard is not None:
             self._guard(key)
         return self._of(key)
 
     def _keep(self, is_kept: Callable[[K], bool]) -> int:
-        """Let go of all data but these; how many."""
+        """Drop all data whose key is not kept; returns how many."""
         gone = [key for key in list(self.__by_key) if not is_kept(key)]
         for key in gone:
             self.__by_key.pop(key, None)
@@ -266,7 +266,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         return any(each is datum for _, each in self.__by_key.values())
 
     def __make(self, factory: Callable[[K], T], key: K) -> T:
-        """What only shows when the first is made: that the function keeps its word."""
+        """Make a datum and check it: only now does it show whether the factory keeps its word. Raises `DeclarationError`."""
         datum = factory(key)
         where = f"{self.name} of {key!r}"
         check_made(datum, where, is_first=not self.__key_of)
@@ -279,7 +279,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         return datum
 
     def __add(self, key: K, datum: T) -> tuple[Lock, T]:
-        # Two threads may come with a new key at once: what setdefault keeps is the one for all.
+        # Two threads may add a new key at once: both use the entry that setdefault keeps.
         kept = self.__by_key.setdefault(
             key, (_lock((*self._rank, next(self.__serials)), f"{self.name} {key!r}", datum), datum)
         )
@@ -288,7 +288,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
 
 
 class Choice(Given[T]):
-    """A selective protector, asked in another way."""
+    """A selective protector with another selector: see `SelectiveProtector.by`."""
 
     __slots__ = ("by", "protector")
 
@@ -302,7 +302,7 @@ class Choice(Given[T]):
 
 
 def protector_behind(argument: object) -> Protector[Any] | None:
-    """The protector that was registered, or of which an accessor or a choice was; None: it was something else."""
+    """The protector of a registered argument: itself, or behind an accessor or a choice; None: there is none."""
     found = getattr(argument, "protector", argument)
     return found if isinstance(found, Protector) else None
 
@@ -313,7 +313,7 @@ def _rank(order: int | None, where: str, datum: object) -> tuple[int, int]:
     serial = next(_serials)
     if order is not None:
         return order, serial
-    # A source stays locked from one handler of its message to the next, for what comes first is never let go.
+    # A source stays locked through all handlers of its message: a lock that ranks first is never released for another.
     return (serial + SOURCES_FIRST if isinstance(datum, ActiveObject) else serial), serial
 
 
@@ -337,18 +337,18 @@ def _check_field(by: object, where: str) -> None:
 
 
 def _said(protector: Protector[Any]) -> tuple[Any, ...]:
-    """What stands in the brackets of `SelectiveProtector[str, Room](…)`."""
+    """The type arguments in `SelectiveProtector[str, Room](…)`; empty: none were written."""
     return get_args(getattr(protector, "__orig_class__", None))
 
 
 def shortened(value: object) -> str:
-    """As it is told in errors: a name, a short value, or its type."""
+    """A value as shown in errors: its name, its short `repr`, or its type."""
     if name := getattr(value, "__qualname__", None):
         return str(name)
     text = repr(value)
     return text if len(text) <= _TEXT_MAX and " object at 0x" not in text else f"{type(value).__name__}(…)"
 
 
-#: An error is one line, whatever somebody protects.
+#: Longest `repr` shown: an error is one line for any datum.
 _TEXT_MAX = 40
 _UNKNOWN: Final[Any] = object()

@@ -1,9 +1,8 @@
-"""Registrar: the types of `register`. A handler that does not fit what it is registered with is refused by type checkers.
+"""Registrar: the types of `register`. Type checkers refuse a handler that does not fit its arguments.
 
 Python has no map over a tuple of types (`Argument[T]` for each T of a handler), hence an overload for each number of data, up
-to twelve. A builder that collects the types one by one (`locks.also(room).also(journal)`) needs none of them; but it is a
-second thing to learn, and overloads are told apart by their number of arguments, so that both mypy and pyright speak of the one
-that was meant, in one line.
+to twelve. A builder that collects the types one by one (`locks.also(room).also(journal)`) needs no overloads, but is a second
+thing to learn. Overloads differ in their number of arguments, so both mypy and pyright report the intended one, in one line.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ T = TypeVar("T")
 
 
 class Registrar:
-    """What can be registered with."""
+    """Base of the classes that have `register`: `Dispatcher` and `Registrations`."""
 
     __slots__ = ()
 
@@ -99,7 +98,7 @@ class Registrar:
     ) -> None: ...
     # fmt: on
     def register(self, handler: Any, /, *arguments: Any) -> None:
-        """Have `handler` called for each message of its first parameter's type, with what `arguments` protect.
+        """Call `handler` for each message of its first parameter's type, with the data of `arguments`.
 
         Handlers of one message are called one after the other, in the order in which they were registered. A parameter with a
         default may be left out. Raises `RegistrationError`.

@@ -1,8 +1,8 @@
-"""Registration: a handler and what it is to be given, checked against each other before any message comes.
+"""Registration: checks a handler against its arguments before any message arrives.
 
-Seed 003 deduces the message from the handler's signature, so that a handler cannot be registered for the wrong one; here the
-same, and each further parameter is compared with what is registered for it. A type checker sees the same mistakes
-(registrar.py). What is right becomes an `Entry`; whatever can be worked out once is.
+Seed 003 deduces the message from the handler's signature, so that a handler cannot be registered for the wrong one. So does
+this file, and it compares each further parameter with its argument. A type checker sees the same mistakes (registrar.py). A
+valid registration becomes an `Entry`; facts that hold for all messages are computed once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .protectors import Choice, DataProtector, Protector
 
 
 class Entry:
-    """One registered handler (the paper's DeferredCaller). What it is given is worked out for each message, before any lock."""
+    """One registered handler (the paper's DeferredCaller). Its arguments are selected per message, before any lock is taken."""
 
     __slots__ = (
         "answers", "calls_count", "failures_count", "fixed", "handler", "has_accessor", "is_registered", "may_observe", "name",
@@ -36,21 +36,21 @@ class Entry:
         self.handler = handler
         self.spec = spec
         self.parameters = tuple(parameters)
-        #: Whether the caller of its message gets what it returns.
+        #: Whether the caller of its message gets its result.
         self.answers = answers
         self.name: str = handler.__qualname__
         self.is_registered = True
         self.has_accessor = any(isinstance(p.argument, (AccessorOf, SelectiveAccessorOf)) for p in parameters)
         self.calls_count = self.failures_count = self.run_ns = self.wait_ns = 0
-        #: What `prepare` would say, where it is the same for every message.
+        #: The result of `prepare`, if it is the same for every message.
         self.fixed: tuple[Sequence[Claim], tuple[Any, ...]] | None = None
         if all(isinstance(p.argument, (DataProtector, ActiveObject)) for p in parameters):
             self.fixed = self.prepare(None, None)
-        #: Whether what it changes may be observed.
+        #: Whether any of its data may report changes (observed.py).
         self.may_observe = self.fixed is None or any(lock.observed is not None for lock, _ in self.fixed[0])
 
     def prepare(self, message: Any, reach: Any) -> tuple[Sequence[Claim], tuple[Any, ...]]:
-        """The locks that `message` needs, in ascending rank, and the further arguments. `reach`: for what is an accessor."""
+        """The claims that `message` needs, in ascending rank, and the further arguments. `reach`: for its accessors."""
         claims: list[Claim] = []
         values: list[Any] = []
         for parameter in self.parameters:
@@ -67,7 +67,7 @@ class Entry:
 
 
 def entry_of(handler: Any, arguments: Sequence[Any], owner: object) -> Entry:
-    """Check a registration. Raises `RegistrationError`."""
+    """The entry of a valid registration. Raises `RegistrationError`."""
     signature = signature_of(handler)
     if problem := found_in(handler, _unprotected):
         raise RegistrationError(f"{signature.name} {problem}")
@@ -75,7 +75,7 @@ def entry_of(handler: Any, arguments: Sequence[Any], owner: object) -> Entry:
 
 
 def _unprotected(value: object) -> str | None:
-    """What a handler must not reach, but as an argument."""
+    """Error text for a value that a handler may only reach as an argument; None: harmless."""
     if said := is_lock(value):
         return f"{said}: a handler that waits for one while it holds data may wait for ever: protect what it guards"
     protector = protector_of(value)
@@ -83,7 +83,7 @@ def _unprotected(value: object) -> str | None:
 
 
 def conflict(entry: Entry, others: Sequence[Entry]) -> str | None:
-    """Why a handler cannot stand beside those of its message; None: it can."""
+    """Why a handler cannot be added to the others of its message; None: it can."""
     message = entry.spec.type.__name__
     if any(each.handler == entry.handler and _data_of(each) == _data_of(entry) for each in others):
         return f"{entry.name} is registered for {message} already, with the same data: once is enough"

@@ -1,8 +1,8 @@
-"""Registrations: which handlers a dispatcher calls, as data that handlers may be given.
+"""Registrations: the handler table of a dispatcher, as a datum that handlers may get.
 
 Seed 003, section 6: "to export a Dispatcher interface as a Data Object allowing handlers to safely modify the dispatching
-table as needed at run-time"; and where rules forbid it, `frozen = True` refuses it. What holds for a message is looked up when
-its turn has come, and a handler that has been taken out begins no more, also with messages that are under way.
+table as needed at run-time". Where rules forbid it, `frozen = True` refuses it. The handlers of a message are looked up when
+its turn has come. An unregistered handler is not called any more, not even for messages that are under way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Registrations(Registrar):
         self._dispatcher._change_registrations(handler, arguments)
 
     def unregister(self, handler: Callable[..., Any]) -> None:
-        """Call it no more, for whatever message. Raises `NotFound`."""
+        """Remove all registrations of a handler. Raises `NotFound` if it has none."""
         found = [each for each in self.entries if each.handler == handler]
         if not found:
             name = getattr(handler, "__qualname__", repr(handler))
@@ -39,5 +39,5 @@ class Registrations(Registrar):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All there are, by message, in the order in which they are called."""
+        """All registered handlers, by message, in calling order."""
         return self._dispatcher.entries

@@ -1,6 +1,6 @@
-"""Route: by which a message arrives from anywhere, `COMPONENT.MESSAGE`, its fields as arguments.
+"""Route: the endpoint by which a message arrives from anywhere: `COMPONENT.MESSAGE`, with its fields as arguments.
 
-The fields are checked against the message's annotations in the thread that received them (law 7), as an operation's are.
+The fields are checked against the message's annotations in the receiving thread (law 7), like arguments of an operation.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class MessageEndpoint(Endpoint):
         self._make = _maker(spec.type)
 
     def create_action(self, request: Request) -> Action | None:
-        """The delivery, or the way to the shard that has its data. Raises `InvalidArgument` that names the field."""
+        """The delivery, or the forward to its shard; None: a published one of another shard. Raises `InvalidArgument`."""
         values = self._binding.bind(request.body, request.route)
         try:
             message = self._make(*values)
-        except (TypeError, ValueError) as error:  # of its own __post_init__: its fields are of the right types
+        except (TypeError, ValueError) as error:  # from its own __post_init__: the types of its fields are right
             raise InvalidArgument(f"{request.route}: {text_of(error)}") from None
         shards = self._dispatcher._shards
         if shards is not None and request.topic is not None and not shards.is_here(message):
@@ -57,7 +57,7 @@ class MessageEndpoint(Endpoint):
 
 
 def binding_of(spec: MessageSpec) -> Binding:
-    """What makes the fields of a message of a map, in their order."""
+    """Converts a map of arguments to the fields of a message, in their order."""
     fields = msgspec.structs.fields(spec.type)
     plain: list[Any] = []
     for field in fields:
@@ -78,7 +78,7 @@ def binding_of(spec: MessageSpec) -> Binding:
 
 
 def _maker(cls: type[Message]) -> Callable[..., Message]:
-    """Makes one of its fields in their order."""
+    """A function that makes a message from its fields in their order."""
     names = cls.__struct_fields__
     parameters = inspect.signature(cls).parameters.values()
     if not any(each.kind is each.KEYWORD_ONLY for each in parameters):

@@ -1,7 +1,7 @@
-"""Sending: a message as the call or cast that it is, from a client, or from an object of any backplane.
+"""Sending: sends a message as a call or a cast, from a client or from an object of any backplane.
 
-The route, the fields and the key come from the message, so that they agree: of a sharded dispatcher the key leads to where
-the message is at home, without a detour (shards.py).
+Route, fields and key come from the message, so they always agree. In a sharded dispatcher the key leads to the message's
+home, without a detour (shards.py).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def call_message(
 ) -> Any:  # fmt: skip
     """Have the dispatcher `component` handle `message`, and wait: `call_message(client, "cameras", Frame(camera=3))`.
 
-    What its handlers answer, as of `Client.call`; of an `AsyncClient`, or within an operation (`through=self`), to be awaited.
-    Raises what `call` raises.
+    Returns the answer of its handlers, like `Client.call`. With an `AsyncClient`, or in an operation (`through=self`), it
+    returns an awaitable. Raises the errors of `call`.
     """
     route, fields, key = addressed(component, message)
     if isinstance(through, AppObject):
@@ -57,7 +57,7 @@ def cast_message(
 def cast_message(
     through: Client | AsyncClient | AppObject, component: str, message: Message, *, priority: int | None = None
 ) -> Awaitable[None] | None:
-    """Send it, and expect nothing back; of an `AsyncClient`, to be awaited. Raises what `cast` raises."""
+    """Send `message`, and expect no reply; with an `AsyncClient`, await it. Raises the errors of `cast`."""
     route, fields, key = addressed(component, message)
     if isinstance(through, AppObject):
         through._host.cast(through, CallSpec(route, fields, key=key, priority=priority))
@@ -66,18 +66,18 @@ def cast_message(
 
 
 def addressed(component: str, message: Message) -> tuple[str, dict[str, Any], str | None]:
-    """Route, fields and key of a message."""
+    """Route, fields and key of a message for `component`. Raises `DeclarationError`."""
     spec = declared(message)
     key = None if spec.key is None else key_text(getattr(message, spec.key))
     return f"{component}.{spec.name}", fields_of(message), key
 
 
 def key_text(value: Any) -> str | None:
-    """A message's key as a call's: by this its home is found, whoever looks for it."""
+    """A message's key as the key of a call: every process finds the home by this same text."""
     return None if value is None else str(value)
 
 
 def fields_of(message: Message) -> dict[str, Any]:
-    """As they travel. Nothing of it is in the memory of a source, which may be gone by the time it leaves (handles.py)."""
+    """A message's fields as they travel, copied from the memory of its source, which may be freed before (handles.py)."""
     fields = msgspec.to_builtins(message, builtin_types=(bytes, bytearray, memoryview), enc_hook=plain_number)
     return {name: bytes(value) if isinstance(value, memoryview) else value for name, value in fields.items()}

@@ -1,10 +1,10 @@
 """Shards: one dispatcher in several backplanes (`sharded = True`, `replicas = N`), the data of each key in one of them.
 
-Every message with a key has a home: of the backplanes that serve its route, the one that the resolver's hash gives for the
-key. One that comes elsewhere is forwarded there: as a call that a coroutine awaits without a thread, so that priority,
+Every message with a key has a home: the backplane that the resolver's hash chooses for the key among those that serve its
+route. A message that arrives elsewhere is forwarded there, as a call awaited by a coroutine without a thread. So priority,
 deadline, trace, chain, cancellation and backpressure are those of any call. Messages of one key are forwarded one after the
-other, in their order (law 1). That costs a round trip, which who gives the key saves (sending.py); at home the hash, 1.5 us.
-Whatever would be silently multiplied, or not found, is refused when it is registered.
+other, in their order (law 1). Forwarding costs a round trip, which senders save by giving the key (sending.py). At home, only
+the hash costs: 1.5 us. Registration refuses data that shards would silently duplicate, or would not find.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
     from .dispatcher import Dispatcher
     from .lanes import Lane
 
-#: What statistics and chains call the way to another shard, behind the route.
+#: Suffix of the route of a forwarded message in statistics and chains.
 FORWARD = ".forward"
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class Shards:
-    """Where the messages of one dispatcher are at home. Any thread may ask."""
+    """Finds the homes of one dispatcher's messages, and forwards them. Any thread may call it."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        #: Protectors whose data are spread.
+        #: Protectors whose data are distributed over the shards by key.
         self._spread: list[SelectiveProtector[Any, Any]] = []
-        #: Who served at the last look.
+        #: The backplanes that served at the last lookup.
         self._places: tuple[str, ...] = ()
 
     def admit(self, entry: Entry) -> None:
-        """A handler is registered. Raises `RegistrationError` for what makes no sense in shards."""
+        """Check a handler that is being registered. Raises `RegistrationError` if its data cannot be sharded."""
         check(entry)
         route = self._route(entry.spec)
         for parameter in entry.parameters:
@@ -65,7 +65,7 @@ class Shards:
                 protector._guard = lambda key, name=protector.name: self._expect_here(route, name, key)
 
     def home_of(self, message: Message) -> str | None:
-        """The backplane that handles it, by name; None: any, for it has no key."""
+        """Name of the backplane that handles the message; None: any, because it has no key."""
         spec = type(message).__message__
         if spec.key is None:
             return None
@@ -83,10 +83,10 @@ class Shards:
         deadline_ns: int | None,
         request: Request | None = None,
     ) -> Action | None:
-        """What brings a message home; None: here is where it is handled.
+        """The action that forwards a message to its home; None: its home is here.
 
-        Raises `InvalidArgument` for one whose key is missing or not that of its request, and `Unavailable` for one that was
-        forwarded to here by a shard with another directory: that one looks again.
+        Raises `InvalidArgument` if the key is missing or differs from that of its request. Raises `Unavailable` if a shard
+        with another routing table forwarded it here: that shard is to look its home up again.
         """
         if spec.key is None:
             return None
@@ -137,14 +137,14 @@ class Shards:
         host = self._dispatcher._host
         places = host.places(route)
         if not places:
-            return host.backplane  # nobody has told us of others
+            return host.backplane  # no other shard is known yet
         if places != self._places:
             self._places = places
             self._let_go(places)
         return home(places, key)
 
     def _let_go(self, places: Sequence[str]) -> None:
-        """Shards have come or gone: what is at home elsewhere now goes, or its key, when it returns, would find it, old."""
+        """Shards have come or gone: drop data whose home is elsewhere now; they would be outdated if their key returned."""
         here = self._here
         for protector in self._spread:
             count = protector._keep(lambda key: home(tuple(places), str(key)) == here)
@@ -164,17 +164,17 @@ class Shards:
 
 async def _forward(lane: Lane, route: str, key: str, fields: dict[str, Any], has_caller: bool) -> Any:
     """The call to another shard, as an operation of the lane."""
-    # What has a caller has its deadline, which holds; the rest waits as long as any call.
+    # A message with a caller keeps that caller's deadline; all others wait as long as any call.
     timeout = TIMEOUT_MAX_S if has_caller else TIMEOUT_DEFAULT_S
     try:
         return await lane.request(route, fields, key=key, timeout=timeout)
     except BackplaneError as error:
-        # A new one: what came out of an operation's own call would be told as this one's fault (execution/failures.py).
+        # A new error: one received by an operation's own call would be reported as its own fault (execution/failures.py).
         raise error_from(int(error.status), error.message, error.retry_after, error.trace) from None
 
 
 def check(entry: Entry) -> None:
-    """Whether a handler's data can be where its message is. Raises `RegistrationError`."""
+    """Check that a handler's data can be in the shard of its message. Raises `RegistrationError`."""
     if entry.spec.internal and entry.spec.key is not None:
         raise RegistrationError(
             f"{entry.name}: {entry.spec.type.__name__} is internal and has a key: it finds its shard by its route, "

@@ -1,9 +1,9 @@
-"""Replay: what would have become of recorded work under other quotas, threads or limits. Pure: nothing runs, nobody waits.
+"""Replay: predicts how recorded work would run under other quotas, threads or limits. Pure: nothing runs, nobody waits.
 
-The scheduler is the real one (scheduling/); the clock, the workers and the work are simulated: each action arrives when it
-arrived, and takes the CPU and the waiting that it took. So a change can be judged before anybody applies it, and how well the
-simulation knows this backplane is judged first: with the settings that it had, the recorded waits must come out
-(`calibration.py`). It never reads files; spark/advice hands it columns. Read `load.py` first, then `simulation.py`.
+The scheduler is the real one (scheduling/); the clock, the workers and the work are simulated. Each action arrives at its
+recorded time, and takes its recorded CPU time and blocked time. So a change can be judged before it is applied. The simulation
+itself is judged first: with the recorded settings, the recorded waits must come out (`calibration.py`). It never reads files;
+spark/advice hands it columns. Read `load.py` first, then `simulation.py`.
 """
 
 from .calibration import Calibrated, calibrate

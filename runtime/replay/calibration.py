@@ -1,10 +1,10 @@
-"""Calibration: how well the simulation knows a backplane. With the settings that it had, its recorded waits must come out.
+"""Calibration: how well the simulation knows a backplane. With its recorded settings, its recorded waits must come out.
 
-Three things are found out first. What a worker does between two actions: how long after one has ended, with others queued,
-the next begins. What of the time that was recorded as blocked was held up by what the simulation adds itself, the GIL and the
-kernel's limit: as little as possible is believed, and more until runs come out as long as recorded. And nobody has written
-down who held a CPU limit, and when its ticks fell: what fits best is taken. What still differs is `error`, and told with every
-prediction.
+Three unknowns are estimated first. A worker's overhead between two actions: the gap from an end to the next start, while others
+are queued. The part of recorded blocked time that was in truth held up by the GIL or the kernel's limit, which the simulation
+adds itself: as little blocked time as possible is believed, and more until runs come out as long as recorded. And, if not
+recorded, whether kernel or scheduler enforced a CPU limit, and when ticks fell: the best fit is taken. The remaining
+difference is `error`, reported with every prediction.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from .prediction import Key, Prediction, predict, recorded
 from .setting import Setting
 from .simulation import AWAITS_NS, Costs, Replayed, simulate
 
-#: Rounds in which blocked time is corrected, at most; until runs come out as long as recorded, to so much of them all.
+#: Rounds of correcting blocked time, at most; they end when runs are as long as recorded, to this share of the total.
 _ROUNDS = 8
 _RUNS_GOOD = 0.003
-#: Of the actions of an operation so many at least are taken to have been held up by nothing.
+#: At least this share of the actions of an operation is assumed to have been held up by nothing.
 _LEAST = 0.05
-#: A gap that is longer is no work of the worker's: the kernel had others to run, or the objects were busy.
+#: A longer gap is not a worker's overhead: the kernel had others to run, or the objects were busy.
 _GAP_MAX_NS = 1_000_000
-#: Gaps that come out as near to those recorded as this are the same.
+#: Simulated gaps this near to the recorded ones count as equal.
 _GAP_GOOD_NS = 5_000
-#: Gaps to believe their mean.
+#: Fewest gaps of which the mean is believed.
 _GAPS_MIN = 20
-#: What a worker does between two actions where nothing can be read: a call and its answer on this side (scripts/bench).
+#: Overhead between two actions if no gaps can be read: a call and its answer on this side (scripts/bench).
 _BETWEEN_NS = 15_000
-#: Of a load, the first actions by which guesses are compared.
+#: Number of first actions of a load by which guesses are compared.
 _GUESS_COUNT = 5_000
 _PHASES = 8
-#: An error with which a guess may be believed, although another one fits better; and by how much.
+#: A guess up to this error, or up to this multiple of the best error, may be believed although another one fits better.
 _GOOD, _NEARLY = 0.15, 2.0
-#: Guesses with smaller errors fit as well as each other.
+#: Guesses with smaller errors count as equally good.
 _ALIKE = 0.02
-#: Waits below this are as good as none: 0.1 ms against 0.2 ms is no error of a half.
+#: Shorter waits count as this long: 0.1 ms against 0.2 ms is no error of a half.
 _WAIT_MIN_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """A load as the simulation has to be fed with it, and how well that goes."""
+    """A load corrected for the simulation, and how well its recording is reproduced."""
 
     load: Load
     setting: Setting
@@ -54,22 +54,22 @@ class Calibrated:
 
     @property
     def error(self) -> float:
-        """By how much mean waits differ, as a share of the waits; each operation by its number of actions."""
+        """Difference of the mean waits, as a share of them; operations are weighted by their number of actions."""
         return difference(self.recorded, self.simulated)
 
     def error_of(self, key: Key, figure: str) -> float:
-        """Of one figure: simulated / recorded - 1."""
+        """The relative error of one figure: simulated / recorded - 1."""
         was = float(getattr(self.recorded.waits[key], figure))
         now = float(getattr(self.simulated.waits[key], figure))
         return (max(now, _WAIT_MIN_NS) / max(was, _WAIT_MIN_NS)) - 1
 
     def predict(self, setting: Setting) -> Prediction:
-        """What would become of it under other settings."""
+        """The prediction for its load under another setting."""
         return predict(self.load, simulate(self.load, setting, self.costs), setting)
 
 
 def calibrate(load: Load, setting: Setting) -> Calibrated:
-    """Find out what the records do not say, and how well they are reproduced."""
+    """Estimate the facts that were not recorded, and how well the recording is reproduced."""
     told = recorded(load, setting)
     gap_ns = gap_ns_of(load, setting.threads)
     costs = Costs(between_ns=_BETWEEN_NS if gap_ns is None else gap_ns)
@@ -83,7 +83,7 @@ def calibrate(load: Load, setting: Setting) -> Calibrated:
 
 
 def difference(one: Prediction, other: Prediction) -> float:
-    """Between two of one load: of the mean waits, as a share of the first's."""
+    """Difference of the mean waits of two predictions of one load, as a share of the first's."""
     apart = whole = 0.0
     for key, waits in one.waits.items():
         also = other.waits[key]
@@ -94,12 +94,12 @@ def difference(one: Prediction, other: Prediction) -> float:
 
 
 def gap_ns_of(load: Load, threads: int) -> int | None:
-    """How long after an action has ended the next begins, where others were queued and all workers busy; None: not known.
+    """Mean gap from the end of an action to the next start, while others were queued and all workers busy; None: unknown.
 
-    That is what a worker does between two, and what holds it up meanwhile.
+    It contains the overhead of a worker between two actions, and its delays meanwhile.
     """
     if sum(awaited > AWAITS_NS for awaited in load.awaited) * 10 > len(load):
-        return None  # when they had a worker, and when not, is not recorded
+        return None  # the record does not show when they had a worker
     arrivals = sorted(load.arrival)
     starts = sorted(map(sum, zip(load.arrival, load.wait, strict=True)))
     ends = sorted(map(sum, zip(load.arrival, load.wait, load.run, load.awaited, strict=True)))
@@ -119,7 +119,7 @@ def gap_ns_of(load: Load, threads: int) -> int | None:
 
 
 def _guesses(setting: Setting, costs: Costs) -> Iterator[tuple[Setting, Costs]]:
-    """Who may have held the CPU limit, if that was not recorded, and how."""
+    """Ways in which the CPU limit may have been enforced, as far as it was not recorded."""
     if setting.cpu_limit is None:
         yield setting, costs
         return
@@ -134,10 +134,10 @@ def _guesses(setting: Setting, costs: Costs) -> Iterator[tuple[Setting, Costs]]:
 
 
 class _Tried(NamedTuple):
-    """A guess, and what became of it."""
+    """A guess, and how well it fits."""
 
     error: float
-    #: Of the time that was recorded as blocked, what had to be believed for it.
+    #: Share of the recorded blocked time that had to be believed for it.
     believed: float
     setting: Setting
     costs: Costs
@@ -150,11 +150,11 @@ def _tried(load: Load, told: Prediction, setting: Setting, costs: Costs) -> _Tri
 
 
 def _best(tried: list[_Tried]) -> tuple[Setting, Costs]:
-    """The guess that fits best; of the kernel and the account the kernel, if it fits well. With the account's, a run that
-    the kernel stretched passes for blocked, and fits just as well: but for another limit it would say nonsense.
+    """The guess that fits best; but one with the kernel as enforcer is preferred if it fits well. With the scheduler as
+    enforcer, runs that the kernel stretched pass for blocked and fit just as well, but predict nonsense for other limits.
 
-    So does one that leaves actions too much of the kernel's limit. Of those that fit well, the one that has to believe least is
-    taken; tenths make no difference.
+    The same is true of a guess that leaves actions too much of the kernel's limit. So of the guesses that fit well, the one
+    that has to believe least is taken, compared in steps of a tenth.
     """
     best = min(tried, key=lambda each: each.error)
     kernels = [each for each in tried if each.setting.is_limited_by_kernel]
@@ -167,7 +167,7 @@ def _best(tried: list[_Tried]) -> tuple[Setting, Costs]:
 
 
 def _corrected(load: Load, setting: Setting, costs: Costs) -> tuple[Load, Costs, Prediction]:
-    """The load, and the costs, without what the simulation adds by itself; and what it then says."""
+    """The load and costs without the delays that the simulation adds by itself; and its prediction for them."""
     believed = _at_least(load)
     gap_ns = gap_ns_of(load, setting.threads)
     corrected, replayed = load, None
@@ -189,16 +189,16 @@ def _corrected(load: Load, setting: Setting, costs: Costs) -> tuple[Load, Costs,
 
 
 def _gap_told_ns(load: Load, replayed: Replayed, setting: Setting) -> int | None:
-    """The gaps, had this been recorded: a run is what it was without what its worker did afterwards."""
+    """The gap that a recording of the simulation would show: recorded runs end before the overhead of their worker."""
     run = [own + held for own, held in zip(load.run, replayed.held_up, strict=True)]
     return gap_ns_of(load.changed(run=run, wait=replayed.wait), setting.threads)
 
 
 def _at_least(load: Load) -> dict[int, float]:
-    """By operation, what part of the time that was recorded as blocked it was so for certain: as those that were least so.
+    """By operation, the share of recorded blocked time that is certain: taken from its least blocked actions.
 
-    From below, because a run that was stretched explains itself if it is believed: with so much time blocked between, the
-    limit is never reached, nor the GIL wanted by two. Those that came alone were held up by nothing.
+    An estimate from below, because a stretched run explains itself if it is believed: with so much blocked time, the limit is
+    never reached, and no two actions want the GIL. Actions that came alone were held up by nothing.
     """
     blocked: dict[int, list[int]] = {}
     for operation, run, cpu in zip(load.operation, load.run, load.cpu, strict=True):
@@ -210,7 +210,7 @@ def _at_least(load: Load) -> dict[int, float]:
 
 
 def _believing(load: Load, believed: dict[int, float], replayed: Replayed | None) -> Load:
-    """With so much of what was recorded as blocked. What was waited for in the middle moves the arrival by as much."""
+    """The load with these shares of its blocked time. Queueing in the middle of an action moves its arrival by as much."""
     columns = zip(load.operation, load.run, load.cpu, strict=True)
     run = [cpu + int((run - cpu) * believed[operation]) for operation, run, cpu in columns]
     if replayed is None or not any(replayed.wait_later):
@@ -225,7 +225,7 @@ def _believing(load: Load, believed: dict[int, float], replayed: Replayed | None
 
 
 def _apart(load: Load, corrected: Load, replayed: Replayed) -> tuple[dict[int, float], dict[int, float]]:
-    """By operation: by how much runs were recorded longer than they came out; and all that was recorded as blocked."""
+    """By operation: recorded minus simulated run time; and the recorded blocked time."""
     apart: dict[int, float] = {}
     whole: dict[int, float] = {}
     columns = zip(load.operation, load.run, load.cpu, corrected.run, replayed.held_up, replayed.wait, strict=True)

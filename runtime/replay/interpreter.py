@@ -1,10 +1,10 @@
-"""Interpreter: whose turn it is to compute. One thread at a time has the GIL; several share it in short turns.
+"""Interpreter: simulates how jobs share the GIL. One thread at a time has it; several share it in short time slices.
 
-Turns are 0.1 ms (max_latency / 50) and actions that share are longer, so turns are taken for infinitely short: of k that
-compute each advances at the k-th part (processor sharing). A job is done when every job has been served as much as it
-needs since it came, so one number, `_served`, and a heap are all it takes.
-A CPU limit that the kernel holds is a bucket: full speed while there is something in it, then the speed at which it fills. The
-kernel does it by periods of 10 to 100 ms; what is lost by that is at most one of them.
+Slices are 0.1 ms (max_latency / 50) and actions that share are longer, so slices are modelled as infinitely short: each of k
+computing jobs advances at 1/k of the speed (processor sharing). All present jobs are served equally, so a job is done when the
+service per job since it joined reaches its need: one number, `_served`, and a heap are enough.
+A CPU limit enforced by the kernel is a token bucket: full speed until it is empty, then the speed at which it fills. The
+kernel works in periods of 10 to 100 ms; the model is wrong by at most one of them.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-#: What a limited group may have saved: quota and burst of supervisor/processes/cgroup_layout.py.
+#: CPU time that a limited group may have saved: quota and burst of supervisor/processes/cgroup_layout.py.
 RESERVE_NS = 10_000_000.0
 NEVER_NS = float("inf")
 
 
 class Interpreter:
-    """The jobs that compute now. Times are floats of ns since the load began: fractions of ns add up otherwise."""
+    """The jobs that compute now. Times are floats of ns since the load began: rounding to whole ns would add up."""
 
     __slots__ = ("_at_ns", "_jobs", "_number", "_served", "_share", "_tokens", "used_ns")
 
     def __init__(self, share: float | None = None) -> None:
-        """`share`: of a core, held by the kernel; None: no limit."""
+        """`share`: of a core, the limit enforced by the kernel; None: no limit."""
         self._share = share if share is not None and share < 1.0 else None
         self._tokens = RESERVE_NS
         self._jobs: list[tuple[float, int, Any]] = []
         self._served = 0.0
         self._at_ns = 0.0
         self._number = 0
-        #: CPU time that was used.
+        #: CPU time used so far.
         self.used_ns = 0.0
 
     def join(self, job: Any, cpu_ns: float, now_ns: float) -> None:
-        """A job begins to compute for so long."""
+        """A job begins to compute, and needs `cpu_ns` of CPU time."""
         self._advance(now_ns)
         self._number += 1
         heapq.heappush(self._jobs, (self._served + cpu_ns, self._number, job))
 
     def next_ns(self) -> float:
-        """When the first of them is done, if nobody joins."""
+        """When the first job will be done if no other joins."""
         if not self._jobs:
             return NEVER_NS
         left = (self._jobs[0][0] - self._served) * len(self._jobs)
@@ -55,7 +55,7 @@ class Interpreter:
         return self._at_ns + at_full_ns + (left - at_full_ns) / share
 
     def pop(self, now_ns: float) -> Any:
-        """The first of them is done, at `next_ns`."""
+        """Remove the first job that is done. Call it at `next_ns`."""
         self._advance(now_ns)
         finish, _, job = heapq.heappop(self._jobs)
         if self._jobs:

@@ -1,7 +1,7 @@
-"""Load: recorded work, one column a fact. Times in ns, on one clock of the recorder's.
+"""Load: recorded work, one column per fact. Times in ns, all on the recorder's clock.
 
-`run` is for how long an action had a worker, `cpu` the part of it that was computed; the rest of it, it was blocked, and others
-could compute. One that awaited something in between had no worker meanwhile.
+`run` is how long an action had a worker, `cpu` the part of it that it computed. For the rest of `run` it was blocked, and
+others could compute. While an action awaited a reply, it had no worker.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-#: The deadline of work that has none: in 146 years.
+#: The deadline of work without one: in 146 years.
 NEVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Columns of one length. `operation` and `object` are numbers, whatever they stand for."""
+    """Columns of one length. `operation` and `object` are arbitrary numbers."""
 
     arrival: Sequence[int]
     operation: Sequence[int]
@@ -23,11 +23,11 @@ class Load:
     priority: Sequence[int]
     run: Sequence[int]
     cpu: Sequence[int]
-    #: From its start to its end it took so much longer than it ran: the answers of others, and queues when they had come.
+    #: Time from start to end beyond `run`: waits for replies, and queues after they had come.
     awaited: Sequence[int]
-    #: Moments, not durations; NEVER: none.
+    #: Points in time, not durations; NEVER: none.
     deadline: Sequence[int]
-    #: What was recorded, for comparison: all time in queues.
+    #: Recorded total time in queues, for comparison.
     wait: Sequence[int]
     #: Empty: all in lane 0.
     lane: Sequence[int] = ()
@@ -43,11 +43,11 @@ class Load:
         return len(self.arrival)
 
     def changed(self, **columns: Sequence[int]) -> Load:
-        """With other columns."""
+        """A copy with some columns replaced."""
         return replace(self, **columns)
 
     def first(self, count: int) -> Load:
-        """The first of them to arrive."""
+        """The `count` actions that arrived first."""
         if count >= len(self):
             return self
         chosen = sorted(sorted(range(len(self)), key=self.arrival.__getitem__)[:count])

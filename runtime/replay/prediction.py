@@ -1,6 +1,6 @@
-"""Prediction: waits by operation and priority, throughput and utilisation, of what was recorded or of what was simulated.
+"""Prediction: waits by operation and priority, throughput and utilisation, of recorded or of simulated work.
 
-Percentiles are exact: a window has at most some 100,000 actions, and a bucket of a histogram is as wide as what is asked.
+Percentiles are exact: a window has at most some 100,000 actions, and histogram buckets are as wide as the differences sought.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Of one operation at one priority. ns."""
+    """Waits of one operation at one priority, in ns."""
 
     count: int
     mean: float
     p50: int
     p99: int
     max: int
-    #: Those that were too late to begin; they are in none of the others.
+    #: Actions that were too late to begin; in none of the other figures.
     late: int = 0
 
     @classmethod
     def of(cls, waits: Iterable[int], late: int = 0) -> Waits:
-        """Of these."""
+        """The statistics of these waits."""
         ordered = sorted(waits)
         count = len(ordered)
         if not count:
@@ -41,48 +41,48 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a load does under a setting."""
+    """The figures of a load under a setting."""
 
     #: By (operation, priority).
     waits: dict[Key, Waits]
-    #: The same, on average, with what they were held up when they ran: by others that computed, by a limit. More threads
-    #: make fewer wait in queues; whether they are done any sooner is seen here. Where nothing was simulated, the waits.
+    #: Mean waits, plus the time by which running actions were held up: by others that computed, or by a limit. More threads
+    #: shorten queues; only this shows whether actions are done any sooner. Where nothing was simulated: the mean waits.
     delays: dict[Key, float]
-    #: Actions that ended a second, from the first arrival to the last end.
+    #: Actions ended per second, from the first arrival to the last end.
     per_s: float
-    #: Of the time of all threads, the part with an action; above 1 where relief workers helped.
+    #: Share of the time of all threads that had an action; above 1 where relief workers helped.
     busy: float
-    #: CPU time a second.
+    #: CPU seconds per second.
     cpu: float
 
     @property
     def mean_ns(self) -> float:
-        """Of all."""
+        """Mean wait of all actions."""
         count = sum(waits.count for waits in self.waits.values())
         return sum(waits.mean * waits.count for waits in self.waits.values()) / max(1, count)
 
     @property
     def late(self) -> int:
-        """Of all."""
+        """Number of actions that were too late to begin."""
         return sum(waits.late for waits in self.waits.values())
 
 
 def predict(load: Load, replayed: Replayed, setting: Setting) -> Prediction:
-    """What the simulation says."""
+    """The figures of a simulated load."""
     delay = [wait + held if wait >= 0 else -1 for wait, held in zip(replayed.wait, replayed.held_up, strict=True)]
     delays = {key: waits.mean for key, waits in waits_of(load, delay).items()}
     return _told(load, replayed.wait, delays, setting, replayed.end_ns, replayed.busy_ns, replayed.cpu_ns)
 
 
 def recorded(load: Load, setting: Setting) -> Prediction:
-    """What was recorded, told the same way."""
+    """The figures of the recording itself, in the same form."""
     first_ns = min(load.arrival, default=0)
     ends_ns = max(map(sum, zip(load.arrival, load.wait, load.run, load.awaited, strict=True)), default=0)
     return _told(load, load.wait, None, setting, ends_ns - first_ns, sum(load.run), sum(load.cpu))
 
 
 def waits_of(load: Load, wait: Sequence[int]) -> dict[Key, Waits]:
-    """By operation and priority; below 0: too late."""
+    """Statistics by operation and priority. A wait below 0 marks an action that was too late."""
     found: dict[Key, list[int]] = {}
     late: dict[Key, int] = {}
     for operation, priority, waited in zip(load.operation, load.priority, wait, strict=True):
@@ -116,5 +116,5 @@ def _told(
 
 
 def _rank(share: float, count: int) -> int:
-    """Where the value stands below which this share lies."""
+    """Index of the percentile `share` among `count` sorted values."""
     return min(count - 1, max(0, -(-int(share * 1000) * count // 1000) - 1))

@@ -1,4 +1,4 @@
-"""Setting: what a backplane is allowed, as far as it decides who waits. What a simulation may be asked to change."""
+"""Setting: the limits of a backplane that affect waiting times, and that a simulation may change."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..scheduling.scheduler import Policy
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of `[backplane.NAME]` that matter here, by their names, and who holds the CPU limit."""
+    """The keys of `[backplane.NAME]` that matter here, and whether kernel or scheduler enforces the CPU limit."""
 
     threads: int = 1
     priorities: int = 8
-    #: 0 is unlimited, the last repeats; empty: the default rule.
+    #: By priority. 0 is unlimited, the last repeats; empty: the default rule.
     quotas: tuple[int, ...] = ()
     order: Literal["fifo", "deadline"] = "fifo"
     tick_ns: int = 1_000_000_000
@@ -23,15 +23,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     cpu_limit: int | None = None
     cpu_exempt: int = 0
     preempt: bool = True
-    #: Whether the kernel holds the limit; else the scheduler's account does. And who does, as far as it was recorded.
+    #: Whether the kernel enforces the limit; else the scheduler does. `cpu_limit_by`: as recorded; None: not recorded.
     is_limited_by_kernel: bool = True
     cpu_limit_by: str | None = None
-    #: Actions of a lane that may run at once; a lane that is not named has no limit.
+    #: Actions of each lane that may run at once; a lane without a key has no limit.
     lanes: Mapping[int, int] = {}
 
     @classmethod
     def of(cls, limits: Mapping[str, Any]) -> Setting:
-        """What the header of a segment says of its backplane (`SegmentHeader.limits`); what it leaves out is the default."""
+        """The setting in the header of a segment (`SegmentHeader.limits`); missing keys have their defaults."""
         known = {name: limits[name] for name in cls.__struct_fields__ if limits.get(name) is not None}
         if "lanes" in known:
             known["lanes"] = {int(lane): limit for lane, limit in dict(known["lanes"]).items()}
@@ -43,7 +43,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def policy(self) -> Policy:
-        """For the scheduler."""
+        """The part of it that the scheduler needs."""
         return Policy(
             priorities=self.priorities,
             quotas=self.quotas,
@@ -53,5 +53,5 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def with_(self, **changes: Any) -> Setting:
-        """The same with some keys changed."""
+        """A copy with some keys changed."""
         return msgspec.structs.replace(self, **changes)

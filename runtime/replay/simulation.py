@@ -1,15 +1,15 @@
-"""Simulation: recorded arrivals, the real scheduler, and workers that only pretend. Events in order, no time passes.
+"""Simulation: recorded arrivals, the real scheduler, and simulated workers. Events run in order; no real time passes.
 
-| what | how |
+| part | model |
 |---|---|
 | an action | computes for `cpu` (interpreter.py), then is blocked for `run - cpu`, while others may compute |
-| one that awaits | runs half of it; awaits, in the wait queue, without a worker; comes back for the other half |
-| between two actions | a worker is busy for `Costs.between_ns` more: takes in what came, answers, books |
-| an overrun | a relief worker or two for what is more urgent (execution/watch.py), after the quantum, or at once where known |
-| a CPU limit | held by the kernel: a slower interpreter; held by the scheduler: its own account, with its ticks |
-| a lane | what is beyond its limit waits for one of the lane to end; its object waits with it, in order |
+| one that awaits | runs for half of `run`; awaits in the wait queue, without a worker; runs for the other half |
+| between two actions | a worker is busy for `Costs.between_ns` more: it receives messages, replies, keeps accounts |
+| an overrun | one or two relief workers for more urgent work (execution/watch.py), after the quantum, or at once if foreseen |
+| a CPU limit | enforced by the kernel: a slower interpreter; by the scheduler: its own budget, with its ticks |
+| a lane | an action beyond its limit waits for one of the lane to end; its object waits with it, in order |
 
-Costs 5 to 8 us an action.
+Costs 5 to 8 us per action.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .interpreter import NEVER_NS, Interpreter
 from .load import NEVER, Load
 from .setting import Setting
 
-#: As execution/watch.py has them: how long an action may run before a relief is let in, and how many there are.
+#: As in execution/watch.py: how long an action may run before a relief worker is let in, and how many there are.
 QUANTUM_NS: Final = 500_000
 RELIEFS_MAX: Final = 2
-#: Between the end of a quantum and the sentinel's look: half of its pause, which is a quantum.
+#: Mean time from the end of a quantum to the sentinel's next scan: half of its pause, which is a quantum.
 _LOOK_NS: Final = QUANTUM_NS // 2
-#: An action that awaited less than this awaited nothing: it is the noise of two clocks.
+#: A shorter wait for a reply counts as none: it is the noise of two clocks.
 AWAITS_NS: Final = 20_000
 
 _COMPUTES, _BLOCKED, _AWAITS, _ENDED = range(4)
@@ -40,41 +40,41 @@ _COMPUTES, _BLOCKED, _AWAITS, _ENDED = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What this machine adds; found out by calibration."""
+    """Overheads of the recorded machine, found by calibration."""
 
     #: A worker's own work for each action.
     between_ns: int = 0
-    #: Of the CPU limit, what is left for actions.
+    #: Share of the CPU limit that is left for actions.
     limit_share: float = 1.0
-    #: When the first tick falls after the first arrival. Of importance where the account holds the limit.
+    #: Time from the first arrival to the first tick. It matters if the scheduler enforces the limit.
     tick_after_ns: int | None = None
 
 
 @dataclass(slots=True)
 class Replayed:
-    """What became of each action, in the order of the load; times since the first arrival."""
+    """The results of each action, in the order of the load; times in ns since the first arrival."""
 
-    #: All time in queues; -1: it was too late to begin.
+    #: Total time in queues; -1: it was too late to begin.
     wait: list[int]
-    #: Of `wait`, after it had begun.
+    #: The part of `wait` after it had begun.
     wait_later: list[int]
-    #: When it ended; 0 for those that were too late.
+    #: When it ended; 0: it was too late to begin.
     end: list[int]
-    #: By how much longer it ran than it computed and was blocked: the GIL, the limit.
+    #: Run time beyond its computing and blocked time: held up by the GIL or the limit.
     held_up: list[int]
-    #: Sum of all workers' time with an action (reliefs too), and CPU time.
+    #: Sum of all workers' time with an action (relief workers too), and CPU time.
     busy_ns: int = 0
     cpu_ns: int = 0
     expired_count: int = 0
-    #: When the last one ended.
+    #: When the last action ended.
     end_ns: int = 0
     ticks: tuple[int, int] = (0, 0)
-    #: By relief workers.
+    #: Actions run by relief workers.
     relieved_count: int = 0
 
 
 class _Work(Action):
-    """An action of the load. Has only what the scheduler looks at: a million of them are made."""
+    """An action of the load. Has only the attributes that the scheduler reads: a million of them are made."""
 
     __slots__ = ("is_relief", "lane", "number", "phase", "start_ns", "step")
 
@@ -86,7 +86,7 @@ class _Work(Action):
         self.posted_ns = 0
         self.continues = False
         self.next = None
-        #: 0: it does all at once. 1, 2: the first and the second half.
+        #: 0: it runs in one go. 1, 2: the first and the second half of one that awaits.
         self.step = 0
         self.phase = _COMPUTES
         self.start_ns = 0
@@ -95,12 +95,12 @@ class _Work(Action):
 
 
 def simulate(load: Load, setting: Setting, costs: Costs | None = None) -> Replayed:
-    """What would become of this load under these settings."""
+    """Simulate a load under a setting. `costs`: from calibration; default: none."""
     return _Simulation(load, setting, costs or Costs()).run()
 
 
 class _Simulation:
-    """One run."""
+    """The state of one simulated run."""
 
     def __init__(self, load: Load, setting: Setting, costs: Costs) -> None:
         self.load, self.setting, self.costs = load, setting, costs
@@ -115,11 +115,11 @@ class _Simulation:
             share = setting.cpu_limit / 100 * costs.limit_share
         self.interpreter = Interpreter(share)
         self.free_count = setting.threads
-        #: Regular workers by the priority of what they run, and what the reliefs run.
+        #: Number of regular workers that run each priority, and the priorities that relief workers run.
         self.running = [0] * setting.priorities
         self.relieving: list[int] = []
         self.is_relieved = False
-        #: (when, number, work): it is blocked no longer, has what it awaited, or (number below 0) its quantum is over.
+        #: (when, number, work): it is unblocked, its reply has come, or (number below 0) its quantum is over.
         self.events: list[tuple[float, int, _Work]] = []
         self.events_count = 0
         self.typical = typical_ns_of(load)
@@ -130,7 +130,7 @@ class _Simulation:
         self.result = Replayed([0] * count, [0] * count, [0] * count, [0] * count)
 
     def run(self) -> Replayed:  # hot: scripts/bench replay
-        """To the end."""
+        """Run to the end of the load."""
         load, scheduler, interpreter, events = self.load, self.scheduler, self.interpreter, self.events
         order, arrival, origin_ns, count = self.order, load.arrival, self.origin_ns, len(load)
         computed_at = interpreter.next_ns
@@ -160,7 +160,7 @@ class _Simulation:
                 index += 1
                 arrives_ns = float(arrival[order[index]] - origin_ns) if index < count else NEVER_NS
                 if arrives_ns <= now_ns:
-                    continue  # all that came at once is there before anybody chooses
+                    continue  # simultaneous arrivals are all queued before a worker chooses
             self._dispatch(int(now_ns))
             computed_ns = computed_at()
         result = self.result
@@ -170,7 +170,7 @@ class _Simulation:
         return result
 
     def _wake_ns(self) -> float:
-        """The tick that frees a spent budget, or gives quota to what a relief may run; for who would choose then."""
+        """The next tick, if a worker could use it: it refills a spent budget, or the quotas for a relief worker."""
         if self.free_count:
             return self.scheduler.ticks.next_ns if self.scheduler.budget.is_spent else NEVER_NS
         is_relief_free = self.is_relieved and len(self.relieving) < RELIEFS_MAX
@@ -192,7 +192,7 @@ class _Simulation:
         self.scheduler.post(work, now)
 
     def _dispatch(self, now: int) -> None:
-        """Whoever is free chooses."""
+        """All free workers choose their next work, then the relief workers."""
         scheduler = self.scheduler
         while self.free_count:
             work = self._kept_back() if self.kept else None
@@ -210,14 +210,14 @@ class _Simulation:
             self._begin(work, now, is_relief=True)
 
     def _kept_back(self) -> _Work | None:
-        """One that waited for its lane."""
+        """An action that waited for its lane, and may run now; None: there is none."""
         for lane, kept in self.kept.items():
             if kept and self.in_lane[lane] < self.setting.lanes[lane]:
                 return kept.popleft()
         return None
 
     def _begin(self, work: _Work, now: int, *, is_relief: bool) -> None:
-        """Begin it, unless it is too late, or its lane is full."""
+        """Begin an action, unless it is too late, or its lane is full."""
         result, number, lane = self.result, work.number, work.lane
         waited = now - work.posted_ns
         if work.deadline_ns is not None and now >= work.deadline_ns and work.step < 2:
@@ -246,7 +246,7 @@ class _Simulation:
         self.interpreter.join(work, (cpu_ns / 2 if work.step else cpu_ns) + self.costs.between_ns, float(now))
 
     def _expect(self, work: _Work, now: int) -> None:
-        """A regular worker begins something: whether a relief is let in beside it, now or later."""
+        """A regular worker begins an action: decide whether a relief worker is let in beside it, now or later."""
         load = self.load
         if self.typical[load.operation[work.number]] >= QUANTUM_NS:
             if not self.free_count:
@@ -258,12 +258,12 @@ class _Simulation:
             heapq.heappush(self.events, (float(now + QUANTUM_NS + _LOOK_NS), -self.events_count, work))
 
     def _overran(self, work: _Work) -> None:
-        """Its quantum is over: if it still runs, and nobody else is free, a relief is let in."""
+        """The quantum of an action is over: if it still runs, and no worker is free, a relief worker is let in."""
         if not self.free_count and work.phase in (_COMPUTES, _BLOCKED) and not work.is_relief:
             self.is_relieved = True
 
     def _computed(self, work: _Work, now_ns: float) -> None:
-        """Its CPU time is over; it is blocked for the rest."""
+        """The CPU time of an action is over; it is blocked for the rest of its run."""
         number = work.number
         blocked_ns: float = self.load.run[number] - self.load.cpu[number]
         if blocked_ns <= 0:
@@ -274,7 +274,7 @@ class _Simulation:
         heapq.heappush(self.events, (now_ns + (blocked_ns / 2 if work.step else blocked_ns), self.events_count, work))
 
     def _ended(self, work: _Work, now_ns: float) -> None:
-        """What it does is done, or this half of it; its worker is free."""
+        """An action, or this half of it, is done; its worker is free."""
         load, result, number, now = self.load, self.result, work.number, int(now_ns)
         ran_ns = now - work.start_ns
         result.busy_ns += ran_ns
@@ -305,7 +305,7 @@ class _Simulation:
 
 
 def typical_ns_of(load: Load) -> dict[int, int]:
-    """How long each operation usually runs: what a backplane has learned before the load began."""
+    """Mean run time of each operation, as the backplane had learned it before the load began."""
     totals: dict[int, list[int]] = {}
     for operation, run_ns in zip(load.operation, load.run, strict=True):
         total = totals.setdefault(operation, [0, 0])

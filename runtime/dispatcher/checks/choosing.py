@@ -1,7 +1,7 @@
-"""Choosing: the functions that users give selective protectors: what tells the key of a message, and what makes a key's datum.
+"""Choosing: checks the functions given to selective protectors: selectors of a message's key, and factories of a key's datum.
 
-They are called when a message comes; so what can be known of them is looked at before: that they take one argument, which, and
-what they return.
+They are first called when a message comes. So their known properties are checked before: that they take one argument, its type,
+and the type of their result.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .data import WITHOUT_LOCKS, check_class
 from .kinds import an
 from .lock_search import found_in, is_lock
 
-#: Of these, a key would be the contents.
+#: Modules whose classes would take the key as their contents.
 _BUILTIN = ("builtins", "collections")
 
 
 def check_function(function: object, where: str, of: str) -> None:
-    """That it can be called with one argument. `of`: the message, or the key. Raises `DeclarationError`."""
+    """Check that it can be called with one argument. `of`: "message" or "key". Raises `DeclarationError`."""
     if not callable(function):
         raise DeclarationError(f"{where} is {an(type(function).__name__)}: expected a function of the {of}")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise DeclarationError(f"{where} is a coroutine or a generator: expected a plain function of the {of}")
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # it is written in C, and does not say
+    except (TypeError, ValueError):  # written in C, without a signature
         return
     try:
         signature.bind(None)
@@ -37,7 +37,7 @@ def check_function(function: object, where: str, of: str) -> None:
 
 
 def check_factory(factory: object, where: str) -> None:
-    """What makes data of their keys. Raises `DeclarationError`."""
+    """Check a factory, which makes a datum from its key. Raises `DeclarationError`."""
     if isinstance(factory, (list, tuple, set, frozenset)):
         raise DeclarationError(
             f"{where} is {an(type(factory).__name__)}: give a map of keys to data, dict(enumerate(…))"
@@ -59,14 +59,14 @@ def check_factory(factory: object, where: str) -> None:
 
 
 def taken(function: Callable[..., Any]) -> Any:
-    """The annotation of its parameter; None: it has none."""
+    """The annotation of its first parameter; None: it has none."""
     hints = _hints(vars(function).get("__init__") if isinstance(function, type) else function)
     names = list(inspect.signature(function).parameters) if hints else []
     return hints.get(names[0]) if names else None
 
 
 def returned(function: Callable[..., Any]) -> Any:
-    """What it says that it returns, a class itself; None: it does not say."""
+    """Its return annotation, a class itself; None: it has none."""
     if isinstance(get_origin(function) or function, type):
         return function
     return _hints(function).get("return")
@@ -75,5 +75,5 @@ def returned(function: Callable[..., Any]) -> Any:
 def _hints(function: Any) -> dict[str, Any]:
     try:
         return get_type_hints(inspect.unwrap(function))
-    except Exception:  # what is not known is not compared
+    except Exception:  # unknown annotations are not compared
         return {}

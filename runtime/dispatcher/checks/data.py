@@ -1,7 +1,7 @@
-"""Data: what may be put under a lock, and whether it is under one already.
+"""Data: whether an object may be put under a lock, and whether it is under one already.
 
-A datum is an object that handlers change in place. What cannot be changed would be lost with the handler's variable; what has
-a lock of its own could wait in a circle with those of the dispatcher; what is under two locks is under none.
+A datum is an object that handlers change in place. A new value for an immutable one would be lost with the handler's variable.
+One with a lock of its own could cause a circular wait with the dispatcher's locks. One under two locks is under none.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _CODE = (
     types.CoroutineType,
 )
 
-#: Which protector has a datum, by the identity of the datum: it lives as long as its protector.
+#: The protector of a datum, by the `id()` of the datum, which lives as long as its protector.
 _protected: weakref.WeakValueDictionary[int, Protector[Any]] = weakref.WeakValueDictionary()
 _mutex = threading.Lock()
 
 
 def check_datum(datum: object, where: str) -> None:
-    """Raises `DeclarationError` for what is no datum. `where`: `DataProtector(…)`."""
+    """Raises `DeclarationError` if the object cannot be a datum. `where`: start of its text, `DataProtector(…)`."""
     if isinstance(datum, type):
         raise DeclarationError(f"{where} is a class: construct the datum in the call, {datum.__name__}()")
     if isinstance(datum, Given):
@@ -57,7 +57,7 @@ def check_datum(datum: object, where: str) -> None:
 
 
 def check_made(datum: object, where: str, *, is_first: bool) -> None:
-    """The same of what a user's function has made; all but the first are looked at in a microsecond."""
+    """`check_datum` for an object made by a user's factory; all but the first are checked in a microsecond."""
     if is_first or is_value(datum) or isinstance(datum, type):
         check_datum(datum, where)
     if (other := protector_of(datum)) is not None:
@@ -65,7 +65,7 @@ def check_made(datum: object, where: str, *, is_first: bool) -> None:
 
 
 def check_class(cls: type, where: str) -> None:
-    """The same of what a class will make."""
+    """`check_datum` for the future instances of a class."""
     if issubclass(cls, _VALUES) or (is_frozen(cls) and changeable(cls) is None):
         raise DeclarationError(f"{where}: {_unchangeable(cls)}")
     if issubclass(cls, (Given, AppObject, *LOCKS)):
@@ -78,7 +78,7 @@ WITHOUT_LOCKS = "the dispatcher locks what it protects, leave it out; what must 
 
 
 def claim(datum: object, protector: Protector[Any], where: str) -> None:
-    """Note who protects a datum. Raises `DeclarationError` where it is another."""
+    """Record the protector of a datum. Raises `DeclarationError` if it has one already."""
     with _mutex:
         other = protector_of(datum)
         if other is not None:
@@ -89,13 +89,13 @@ def claim(datum: object, protector: Protector[Any], where: str) -> None:
 
 
 def protector_of(datum: object) -> Protector[Any] | None:
-    """Who protects it; None: nobody does."""
+    """The protector of an object; None: it is not protected."""
     protector = _protected.get(id(datum))
     return protector if protector is not None and protector._has(datum) else None
 
 
 def is_value(value: object) -> bool:
-    """Whether nothing in it can be changed in place."""
+    """Whether nothing in a value can be changed in place."""
     if isinstance(value, _VALUES):
         return True
     if isinstance(value, (tuple, frozenset)):

@@ -1,8 +1,8 @@
-"""Fields: what a message may be made of. All handlers of a message see the same one, so nothing in it can be changed in place;
-it travels, so msgspec knows how to make it of what has come; and its key finds a lane and a datum, so it can be hashed.
+"""Fields: the types that a message may contain. Checked when a message is declared, from annotations alone.
 
-Lists and maps come as such from the wire: where a message has one it is annotated as what can only be read, `Sequence` or
-`Mapping`, and a type checker refuses to change it. Read when a message is declared, from annotations alone.
+All its handlers see the same object, so nothing in it can be changed in place. It travels, so msgspec must be able to decode
+it. Its key selects a lane and a datum, so the key must be hashable. Lists and maps come as such from the wire: a message
+annotates them as read-only types, `Sequence` or `Mapping`, so that type checkers refuse changes.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ import msgspec
 
 from .kinds import an, plain, text_of
 
-#: What can be changed in place, and what to write instead.
+#: Types that can be changed in place, and their replacements.
 _INSTEAD: dict[Any, str] = {
     list: "Sequence", dict: "Mapping", set: "frozenset", bytearray: "bytes", collections.deque: "Sequence",
     collections.defaultdict: "Mapping", collections.OrderedDict: "Mapping", collections.Counter: "Mapping",
     abc.MutableSequence: "Sequence", abc.MutableMapping: "Mapping", abc.MutableSet: "frozenset",
 }  # fmt: skip
-#: What only wraps others.
+#: Containers that cannot be changed, but whose elements may be.
 _READ_ONLY = (tuple, frozenset, abc.Sequence, abc.Mapping, abc.Set, abc.Collection)
 _HASHABLE = (
     str, int, float, bytes, Enum, uuid.UUID, decimal.Decimal, datetime.datetime, datetime.date, datetime.time,
     datetime.timedelta, types.NoneType, complex,
 )  # fmt: skip
 
-#: How deep structs in structs are looked into: some contain themselves.
+#: How deep structs in structs are examined: some contain themselves.
 _DEPTH_MAX = 8
 
 
 def changeable(kind: Any) -> str | None:
-    """What in a kind can be changed in place, and what to write instead: "list[int] can be changed: write Sequence[int]"."""
+    """The changeable part of a type, and a remedy: "list[int] can be changed: write Sequence[int]"; None: there is none."""
     return _changeable(kind, set())
 
 
 def unhashable(kind: Any) -> str | None:
-    """The part of a kind whose values have no hash, or may have none; None: all have one."""
+    """The part of a type whose values have no hash, or may have none; None: all have one."""
     kind = plain(kind)
     origin = get_origin(kind)
     if origin is Literal:
@@ -61,7 +61,7 @@ def unhashable(kind: Any) -> str | None:
 
 
 def cannot_travel(kind: Any) -> str | None:
-    """Why values of a kind do not travel: "a Room does not travel: send what it is made of"; None: they do."""
+    """Why values of a type do not travel, with a remedy, as text for an error; None: they do."""
     try:
         msgspec.json.Decoder(kind)
         strange = _strange(msgspec.inspect.type_info(kind))
@@ -93,7 +93,7 @@ def _changeable(kind: Any, seen: set[Any]) -> str | None:
 
 
 def _fields_of(cls: type) -> dict[str, Any] | None:
-    """The fields of a struct, dataclass, named tuple or typed dictionary, and what they are; None: it is none of these."""
+    """The fields and types of a struct, dataclass, named tuple or typed dictionary; None: it is none of these."""
     if issubclass(cls, msgspec.Struct):
         return {field.name: field.type for field in msgspec.structs.fields(cls)}
     if (
@@ -106,7 +106,7 @@ def _fields_of(cls: type) -> dict[str, Any] | None:
 
 
 def is_frozen(cls: type) -> bool:
-    """A frozen dataclass or struct, or a tuple."""
+    """Whether a class is a frozen dataclass, a frozen struct, or a tuple."""
     if issubclass(cls, msgspec.Struct):
         return cls.__struct_config__.frozen
     return issubclass(cls, tuple) or (
@@ -115,7 +115,7 @@ def is_frozen(cls: type) -> bool:
 
 
 def _strange(kind: Any, depth: int = 0) -> type | None:
-    """The class in it that msgspec does not know."""
+    """A class in a type that msgspec does not know; None: it knows all."""
     if isinstance(kind, msgspec.inspect.CustomType):
         return kind.cls
     inner = [*getattr(kind, "types", ()), *getattr(kind, "item_types", ())]

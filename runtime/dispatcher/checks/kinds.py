@@ -1,8 +1,8 @@
-"""Kinds: whether a value, or what makes one, is of the type that an annotation names.
+"""Kinds: whether a value, or the result of a factory, has the type that an annotation names.
 
-What a type checker does with annotations, as far as it can be done with what is there at run time: unions, protocols, generic
-types whose arguments are known, forward references (already resolved). What cannot be known is given the benefit of the doubt,
-since a type checker sees it: the values in an empty list, a type variable without a bound.
+It does the work of a type checker, as far as that is possible at run time: unions, protocols, generic types whose arguments are
+known, forward references (already resolved). Unknown facts get the benefit of the doubt, since a type checker sees them: the
+type of the elements of an empty list, a type variable without a bound.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 #: `float` in an annotation takes an int (PEP 484).
 _PROMOTED: dict[Any, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
-#: Elements of a container that are looked at: a mistake is in the first as in the last.
+#: Elements of a container that are checked: a mistake is in the first as in the last.
 _ELEMENTS_MAX = 100
 
 
 @typing.runtime_checkable
 class _Empty(typing.Protocol):
-    """Asks for nothing: what it has, this Python gives to every protocol."""
+    """An empty protocol: this Python adds its members to every protocol."""
 
     _: int  # so that it has annotations
 
@@ -32,11 +32,11 @@ _NOT_MEMBERS = {*dir(_Empty), *vars(_Empty), "__orig_bases__", "__parameters__",
 
 
 class NoKind(Exception):
-    """This is no type that a value could be of."""
+    """The annotation is no type that a value could have."""
 
 
 def fits(value: object, kind: Any) -> bool:
-    """Whether a value is of a kind. Raises `NoKind`."""
+    """Whether a value has the type `kind`. Raises `NoKind`."""
     kind = plain(kind)
     origin = get_origin(kind)
     if kind is Any:
@@ -58,7 +58,7 @@ def fits(value: object, kind: Any) -> bool:
 
 
 def is_made(made: Any, kind: Any) -> bool:
-    """Whether all values of the kind `made` are of a kind. Raises `NoKind`."""
+    """Whether all values of type `made` have the type `kind`. Raises `NoKind`."""
     made, kind = plain(made), plain(kind)
     if kind is Any or kind is object or made is Any or made == kind:
         return True
@@ -82,7 +82,7 @@ def is_made(made: Any, kind: Any) -> bool:
 
 
 def plain(kind: Any) -> Any:
-    """Without what says nothing of its values: `Annotated`, new names, type variables."""
+    """The type behind `Annotated`, new types, type aliases and type variables."""
     while True:
         if get_origin(kind) is Annotated:
             kind = get_args(kind)[0]
@@ -101,7 +101,7 @@ def plain(kind: Any) -> Any:
 
 
 def text_of(kind: Any) -> str:
-    """As it is written: `Room`, `dict[str, Room]`, `Room | None`."""
+    """A type as it is written: `Room`, `dict[str, Room]`, `Room | None`."""
     if kind is types.NoneType:
         return "None"
     if get_origin(kind) is Annotated:
@@ -116,19 +116,19 @@ def text_of(kind: Any) -> str:
 
 
 def an(text: str) -> str:
-    """`a Room`, `an Accessor[Room]`."""
+    """With its article: `a Room`, `an Accessor[Room]`."""
     return f"an {text}" if text[:1] in "AEIOUaeiou" else f"a {text}"
 
 
 def kind_of(value: object, wanted: Any) -> str:
-    """What a value is that does not fit: `Journal`; `dict of other contents` where a dict was wanted."""
+    """The type of a value that does not fit, as text: `Journal`; `dict of other contents` where a dict was wanted."""
     origin = get_origin(plain(wanted))
     is_near = isinstance(origin, type) and isinstance(value, origin)
     return type(value).__name__ + (" of other contents" if is_near else "")
 
 
 def _has_arguments(value: object, arguments: tuple[Any, ...]) -> bool:
-    """Whether what is known of the arguments of a generic value agrees with those that are wanted."""
+    """Whether the known type arguments, or the elements, of a generic value fit the wanted arguments."""
     if not arguments or any(map(_is_open, arguments)):
         return True
     known = get_args(getattr(value, "__orig_class__", None))
@@ -150,7 +150,7 @@ def _is_open(kind: Any) -> bool:
 
 
 def _members_of(cls: type) -> set[str]:
-    """What a protocol asks for; nothing: it is none."""
+    """The members that a protocol requires; empty: it is no protocol."""
     if not getattr(cls, "_is_protocol", False):
         return set()
     return {

@@ -1,10 +1,10 @@
-"""Lock search: whether a handler, or a datum, has a lock of its own, found before any message comes.
+"""Lock search: finds locks of their own in handlers and data, before any message arrives.
 
 Seed 003, section 5: deadlock is ruled out "as long as the application programmer does not interfere": a handler that waits for
-a lock of its own, holding data, can wait for ever. The paper leaves it to code review; here the handler's code is
-read: the globals, closures, defaults and attributes that it names, and the functions of its own package that it calls. The
-insides of other packages are their business, and so are those of an `ActiveObject`, which may have a lock that it never holds
-for long. What comes by another way (a name that is computed) is not found. Costs under a millisecond a handler.
+a lock of its own, holding data, can wait for ever. The paper leaves this to code review. Here the handler's code is read: the
+globals, closures, defaults and attributes that it names, and the functions of its own package that it calls. Other packages
+are not searched, nor is an `ActiveObject`, which may have a lock that it never holds for long. A lock reached in another way
+(by a computed name) is not found. Costs under a millisecond per handler.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from typing import Any, Final
 from ...objects.app_object import AppObject
 from ..argument import ActiveObject, Given
 
-#: What makes a handler wait for another. (An Event or a Queue makes it wait too, but guards nothing: a handler that blocks
-#: is reported when it does.)
+#: Types that make a handler wait for another. (An Event or a Queue makes it wait too, but guards nothing: a handler that
+#: blocks is reported when it does.)
 LOCKS: Final = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore)
-#: What makes them.
+#: Functions and classes that make locks.
 _MAKERS: Final = (threading.Lock, threading.RLock, threading.Condition, threading.Semaphore, threading.BoundedSemaphore)
-#: Has locks, and knows when to take them.
+#: Our own package: it has locks, and knows when to take them.
 _OURS: Final = "appbackplane"
-#: What has an inside that is its own business.
+#: Types whose inside is not searched.
 _CLOSED: Final = (ActiveObject, Given, AppObject)
-#: Functions that are read for one handler, and objects that are looked at in one datum: enough for any that people write.
+#: Functions read for one handler, and objects examined in one datum: enough for any that people write.
 _STEPS_MAX: Final = 1_000
 
-#: What to say of a value that was reached, if anything: "is a lock".
+#: The verdict on a value that was reached: "is a lock"; None: harmless.
 Judge = Callable[[object], str | None]
 
 
 def lock_in(datum: object) -> str | None:
-    """`Room.mutex is a lock`: where in a datum, or in the code of its class, a lock is; None: nowhere."""
+    """Where a lock is in a datum, or in the code of its class: `Room.mutex is a lock`; None: nowhere."""
     package, name = _package_of(type(datum)), type(datum).__name__
     if package == _OURS or isinstance(datum, ActiveObject):
         return None
@@ -49,7 +49,7 @@ def lock_in(datum: object) -> str | None:
 
 
 def lock_in_class(cls: type, instance: object = None) -> str | None:
-    """`Room.__init__ uses threading.Lock, which makes locks`: the same of a class; what it has is looked at by `lock_in`."""
+    """Where a lock is in a class and its code: `Room.__init__ uses threading.Lock, which makes locks`; None: nowhere."""
     package = _package_of(cls)
     if issubclass(cls, ActiveObject):
         return None
@@ -72,7 +72,7 @@ def lock_in_class(cls: type, instance: object = None) -> str | None:
 
 
 def found_in(function: object, judge: Judge) -> str | None:
-    """`uses LOCK, which is a lock`: what is to be said of anything that a handler reaches; None: nothing."""
+    """The verdict on all values that a handler reaches: `uses LOCK, which is a lock`; None: harmless."""
     plain = _function_of(function)
     if plain is None:
         return None
@@ -80,7 +80,7 @@ def found_in(function: object, judge: Judge) -> str | None:
 
 
 def is_lock(value: object) -> str | None:
-    """What is to be said of locks."""
+    """The judge for locks, and for functions that make them."""
     if isinstance(value, LOCKS):
         return "is a lock"
     if any(value is each for each in _MAKERS):
@@ -92,14 +92,14 @@ def is_lock(value: object) -> str | None:
 
 
 class _Reader:
-    """Reads functions of one package."""
+    """Reads functions of one package, each of them once."""
 
     def __init__(self, judge: Judge, package: str) -> None:
         self._judge, self._package = judge, package
         self._read: set[tuple[types.CodeType, int]] = set()
 
     def read(self, function: types.FunctionType, instance: object) -> str | None:
-        """What is to be said of it. `instance`: what its first parameter is, as far as that is known."""
+        """The verdict on a function. `instance`: the value of its first parameter; None: unknown."""
         function = inspect.unwrap(function)
         if not isinstance(function, types.FunctionType) or (function.__code__, id(instance)) in self._read:
             return None
@@ -141,7 +141,7 @@ class _Reader:
 
 
 def _reached(code: types.CodeType, names: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """What a function names: globals, closures, modules that it imports, and attributes of these."""
+    """The values that a function names: globals, closures, modules that it imports, and attributes of these."""
     text, value, known = "", _NOTHING, dict(known)
     for name, argument in _steps(code):
         if name.startswith(("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")) and value is not _NOTHING:
@@ -161,7 +161,7 @@ def _reached(code: types.CodeType, names: Mapping[str, Any], known: Mapping[str,
 
 
 def _steps(code: types.CodeType) -> Iterator[tuple[str, Any]]:
-    """Instructions and what they name; from Python 3.13, one may be two: STORE_FAST_LOAD_FAST."""
+    """Instructions and the names in them. From Python 3.13, one may be two: STORE_FAST_LOAD_FAST."""
     for step in dis.get_instructions(code):
         if isinstance(step.argval, tuple) and step.opname.count("_FAST") == len(step.argval) == 2:
             first = step.opname.index("_FAST") + len("_FAST")
@@ -172,7 +172,7 @@ def _steps(code: types.CodeType) -> Iterator[tuple[str, Any]]:
 
 
 def _inside(value: object, text: str, package: str, seen: set[int]) -> str | None:
-    """Whether a lock is among the attributes of a value, or of those of its package's classes that it has."""
+    """Where a lock is among the attributes of a value, and of values of its package in it; None: nowhere."""
     if id(value) in seen or len(seen) > _STEPS_MAX or isinstance(value, (*_CLOSED, type)):
         return None
     seen.add(id(value))
@@ -203,12 +203,12 @@ def _elements(value: object) -> Iterator[object]:
         return
     try:
         yield from itertools.islice(value, _STEPS_MAX)
-    except RuntimeError:  # another thread changes it: what is looked at here is only looked at once anyway
+    except RuntimeError:  # another thread changes it: the search is a snapshot anyway
         return
 
 
 def _attribute(value: object, name: str) -> object:
-    """Without running any of the user's code, as a property or `__getattr__` would; methods are bound."""
+    """An attribute, found without running user code such as a property or `__getattr__`; methods are bound."""
     try:
         found = inspect.getattr_static(value, name)
     except (AttributeError, TypeError):
@@ -221,7 +221,7 @@ def _attribute(value: object, name: str) -> object:
 
 
 def _function_of(value: object) -> types.FunctionType | None:
-    """The plain function of a method, a property; of a class, what makes it."""
+    """The plain function of a method or property; of a class, its `__init__`."""
     if isinstance(value, type):
         value = vars(value).get("__init__")
     if isinstance(value, property):

@@ -1,7 +1,7 @@
-"""Matching: each further parameter of a handler, and what is registered for it.
+"""Matching: compares each further parameter of a handler with the argument registered for it.
 
-What a type checker says of `register` (registrar.py), for those who run none; and what no type checker sees: fields by which
-data are chosen, one datum given twice, protectors of another dispatcher.
+It repeats the check of `register` by type checkers (registrar.py), for users without one. It also finds mistakes that no type
+checker sees: unsuitable fields for selecting data, one datum given twice, protectors of another dispatcher.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .signature import Signature, Wanted
 
 
 class Parameter(NamedTuple):
-    """One further parameter of a handler, and what it is given."""
+    """One further parameter of a handler, and its argument."""
 
     name: str
     is_shared: bool
@@ -34,7 +34,7 @@ class Parameter(NamedTuple):
 
     @property
     def protector(self) -> Protector[Any] | None:
-        """Of what it is given: itself, or that of which it is an accessor or a choice; None: an active object has none."""
+        """The protector of its argument, also behind an accessor or a choice; None: it is an active object."""
         return protector_behind(self.argument)
 
     @property
@@ -46,7 +46,7 @@ class Parameter(NamedTuple):
 
 
 def matched(signature: Signature, arguments: Sequence[Any], owner: object) -> list[Parameter]:
-    """The parameters with what they are given, and the protectors taken by `owner`. Raises `RegistrationError`."""
+    """The parameters with their arguments; `owner` now owns the protectors. Raises `RegistrationError`."""
     name, wanted = signature.name, signature.wanted
     missing = [each.name for each in wanted[len(arguments) :] if not each.has_default]
     if missing:
@@ -81,7 +81,7 @@ def _first_problem(signature: Signature, arguments: Sequence[Any]) -> str | None
 
 
 def _problem(wanted: Wanted, argument: Any, spec: MessageSpec) -> str | None:
-    """Why an argument is not for a parameter; None: it is."""
+    """Why an argument does not fit a parameter; None: it does."""
     if isinstance(argument, ActiveObject):
         is_right = wanted.accessor is None and fits(argument, wanted.kind)
         return None if is_right else _mismatch(wanted, type(argument).__name__)
@@ -168,7 +168,7 @@ def _choice_problem(protector: SelectiveProtector[Any, Any], by: Any, spec: Mess
 
 
 def _are_keys(protector: SelectiveProtector[Any, Any], kind: Any) -> bool:
-    """Whether values of a kind may be keys of what is protected: each part of a union may. (None is no key, and not found.)"""
+    """Whether values of a type may be keys of the data: each part of a union may. (None is no key, and is not found.)"""
     keys = protector._key_kinds
     kind = plain(kind)
     parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
@@ -182,7 +182,7 @@ def _keys_text(protector: SelectiveProtector[Any, Any]) -> str:
 
 
 def _other_order(signature: Signature, arguments: Sequence[Any]) -> str:
-    """`: in this order: rooms, journal`, where that is what was meant."""
+    """`: they are wanted in this order: rooms, journal`, if another order fits; else empty."""
     if not 2 <= len(arguments) <= _ORDERS_OF_MAX or len(arguments) != len(signature.wanted):
         return ""
     for order in itertools.permutations(arguments):
@@ -194,7 +194,7 @@ def _other_order(signature: Signature, arguments: Sequence[Any]) -> str:
     return ""
 
 
-#: Data whose orders are all tried: 120.
+#: Most arguments of which all orders are tried: 120 orders.
 _ORDERS_OF_MAX = 5
 
 
@@ -210,7 +210,7 @@ def _check_twice(signature: Signature, parameters: Sequence[Parameter]) -> None:
     for each in parameters:
         argument, by = each.argument, None
         if not isinstance(argument, (Protector, Choice)):
-            continue  # an accessor of what it is given reads first, and writes only if it must
+            continue  # an accessor of the same datum lets a handler read first, and lock to write only if it must
         if isinstance(each.protector, SelectiveProtector):
             by = (argument.by if isinstance(argument, Choice) else each.protector._by) or signature.spec.key
         other = seen.setdefault((id(each.protector), by), each.name)

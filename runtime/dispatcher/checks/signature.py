@@ -1,8 +1,8 @@
-"""Signature: what a handler says of itself: which message it handles, and what it is to be given besides.
+"""Signature: reads from a handler which message it handles, and which arguments it takes besides.
 
-Seed 003 deduces the message from the handler's signature, so that a handler cannot be registered for the wrong one. Whatever
-would go wrong only when the first message comes is refused here: what is not called once and has done, annotations that cannot
-be resolved, parameters that nobody can fill, answers that cannot travel.
+Seed 003 deduces the message from the handler's signature, so that a handler cannot be registered for the wrong one. Mistakes
+that would only show with the first message are refused here: coroutines and generators, annotations that cannot be resolved,
+parameters that cannot be filled, results that cannot travel.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
     is_shared: bool
     #: `Accessor`, `SelectiveAccessor`, or None: the datum itself.
     accessor: type | None
-    #: Of the keys of a `SelectiveAccessor`.
+    #: The key type of a `SelectiveAccessor`.
     key_kind: Any
     has_default: bool
     #: The annotation, for errors.
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """What is to be known of a handler."""
+    """A handler's name, message, further parameters and kind of result."""
 
     name: str
     spec: MessageSpec
@@ -54,7 +54,7 @@ class Signature(NamedTuple):
 
 
 def signature_of(handler: Any) -> Signature:
-    """Read a handler. Raises `RegistrationError`."""
+    """The signature of a handler. Raises `RegistrationError`."""
     name = _name_of(handler)
     _check_callable(handler, name)
     try:
@@ -106,7 +106,7 @@ def _check_callable(handler: Any, name: str) -> None:
 
 
 def _positional(name: str, parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """Those that are given something; what has a default and comes by keyword alone keeps it."""
+    """The parameters that get an argument. A keyword-only parameter with a default keeps its default."""
     found: list[inspect.Parameter] = []
     for parameter in parameters:
         is_optional = parameter.default is not parameter.empty
@@ -136,7 +136,7 @@ def _positional(name: str, parameters: list[inspect.Parameter]) -> list[inspect.
 
 
 def _check_call(handler: Any, name: str, count: int) -> None:
-    """What is called in truth may be a decorator's wrapper, which has parameters of its own."""
+    """The function called may be a decorator's wrapper, whose own parameters must accept the arguments."""
     if not hasattr(handler, "__wrapped__"):
         return
     try:
@@ -189,7 +189,7 @@ def _wanted(handler: str, parameter: inspect.Parameter, hints: dict[str, Any]) -
 
 
 def _unwrapped(annotation: Any, where: str) -> tuple[Any, bool]:
-    """The type, and whether it is marked as read only."""
+    """The annotated type, and whether it is marked as read only."""
     if annotation is Read or (get_origin(annotation) is Annotated and isinstance(get_args(annotation)[0], TypeVar)):
         raise RegistrationError(f"{where} is Read of nothing: write Read[…] with the type of what it is given")
     if get_origin(annotation) is not Annotated:
@@ -222,7 +222,7 @@ def _answers(handler: Any, name: str, hints: dict[str, Any]) -> bool:
 
 
 def _returns_something(function: Any) -> bool:
-    """Whether any `return` of it has a value."""
+    """Whether any `return` in its bytecode has a value."""
     code = getattr(function, "__code__", None)
     if code is None:
         return False

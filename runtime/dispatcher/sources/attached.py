@@ -1,7 +1,7 @@
 """Attached: the sources of one dispatcher, which start and stop with its states (seed 003, section 5, steps 7 to 10).
 
-What a source or an observed datum tells need not have a handler: which data and completions a program cares for is its own
-business. That there is none is said in the log, once a type, for the handler may have been forgotten.
+Messages of a source or an observed datum need no handler: a program chooses the data and completions that it handles. A
+missing handler is logged, once per type, because it may have been forgotten.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class Attached:
-    """In the order in which they came: so they start, and in the reverse order they stop."""
+    """Sources start in the order in which they were attached, and stop in the reverse order."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._sources: list[Source] = []
         self._is_serving = False
-        #: Messages without a handler, by type, of which the log has been told.
+        #: Message types without a handler, already logged.
         self._mentioned: set[type[Any]] = set()
 
     def attach(self, given: Any) -> None:
-        """A source, or the protector of one. Raises `DeclarationError` for what is neither."""
+        """Attach a source, or the sources in a protector. Raises `DeclarationError` if there is none."""
         found = list(sources_in(given))
         if not found:
             what = (
@@ -49,7 +49,7 @@ class Attached:
         self.take_in(given)
 
     def take_in(self, given: object) -> None:
-        """The sources that there are in it."""
+        """Attach all sources in an argument, if any; start them if the component serves."""
         for source, lock in sources_in(given):
             if source._attach(self._dispatcher, lock):
                 self._sources.append(source)
@@ -57,7 +57,7 @@ class Attached:
                     source._start()
 
     def check(self) -> None:
-        """Raises `RegistrationError` for a source that the dispatcher has, and that would never emit."""
+        """Raises `RegistrationError` for a source in the dispatcher's attributes that is attached nowhere."""
         for name, value in vars(self._dispatcher).items():
             for source, _ in sources_in(value):
                 if source._dispatcher is None:
@@ -69,19 +69,19 @@ class Attached:
     # -- for sources and observed data --------------------------------------------------------------------------------
 
     def check_heard(self, kind: type[Message]) -> None:
-        """Raises `NoHandler`. Before it runs, handlers may still be registered."""
+        """Raises `NoHandler` if the dispatcher runs without one. Before that, handlers may still be registered."""
         if self._dispatcher._hosted_by is not None and not self._dispatcher._is_heard(kind):
             raise NoHandler(kind.__name__, self._dispatcher.name)
 
     def tell(self, message: Message | Handle) -> None:
-        """Dispatch what nobody need care for: if nobody does, that is mentioned in the log once. Raises `Busy`."""
+        """Dispatch a message that needs no handler: a missing one is logged once per type. Raises `Busy`."""
         try:
             self._dispatcher.dispatch(message)
         except NoHandler:
             self._unheard(message)
 
     def try_action_of(self, handle: Handle) -> Action | None:
-        """What it becomes; None where its last handler has been taken out since it was begun, and then it is released."""
+        """The action for a handle. None: its last handler was unregistered meanwhile; the handle is then released."""
         try:
             return self._dispatcher._action_of(handle, None, None)
         except NoHandler:
@@ -100,7 +100,7 @@ class Attached:
     # -- with the states ----------------------------------------------------------------------------------------------
 
     def enters(self, state: ModuleState) -> None:
-        """Start or stop them. Raises what keeps one from starting; then all that had started are stopped."""
+        """Start or stop the sources. Raises the error of one that cannot start, after stopping those that had started."""
         if state is ModuleState.DOWN:
             self._is_serving = False
             self._stop()
@@ -117,7 +117,7 @@ class Attached:
             self._is_serving = True
 
     def drain(self) -> None:
-        """Nothing new comes from them."""
+        """Drain the sources: they begin no new work."""
         self._is_serving = False
         self._tell_all(methodcaller("_drain"))
 

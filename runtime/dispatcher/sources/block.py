@@ -1,7 +1,7 @@
-"""Block: a large body that stays where it was made, in shared memory; what travels is where it is.
+"""Block: a large body that stays in shared memory, where it was made; only a reference to it travels.
 
-A field of a message: `pixels: Block`. It is mapped when the message's turn has come, and let go after its last handler (seed
-003, section 3.2), in whatever process of this node that is. A small one travels as it is. A test gives a handler
+A field of a message: `pixels: Block`. It is mapped when the message's turn has come, and unmapped after its last handler (seed
+003, section 3.2), in any process of this node. A small body travels inside the message. A test gives a handler
 `Block.of(b"...")`.
 """
 
@@ -21,25 +21,25 @@ VIEWS: dict[int, memoryview] = {}
 
 
 class BlockGone(NotFound):
-    """A block's owner has died, or has taken its memory back; nobody is called with its message."""
+    """A block's owner has died, or has taken its memory back; no handler is called with its message."""
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
-    """Made by a `BlockPool`, or by `of`."""
+    """A body, or a reference to one. Made by a `BlockPool`, or by `of`."""
 
     size: int
     #: The body itself, if it is small.
     data: bytes = b""
-    #: Whose it is: process, descriptor of the memory, and of the pipe that is told when a receiver has done, with its inode.
+    #: Its owner: process, descriptor of the memory, and descriptor and inode of the pipe to which finished receivers report.
     pid: int = 0
     fd: int = -1
     pipe: int = -1
     pipe_inode: int = 0
-    #: By which the memory is known: descriptors, and processes, have successors of the same number.
+    #: Identifies the memory, because descriptor numbers and process ids are reused.
     token: int = 0
 
     def __post_init__(self) -> None:
-        """References come from strangers, too. Raises ValueError."""
+        """Check the reference: it may come from an untrusted peer. Raises ValueError."""
         if self.size != len(self.data) if self.is_here else (self.data or self.size < 1 or self.token < 0):
             raise ValueError(
                 f"a block of {self.size:,} bytes has {len(self.data):,} in it: make it with a BlockPool, or Block.of"
@@ -47,17 +47,17 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, data: bytes) -> Block:
-        """One that travels as it is."""
+        """A block whose body travels inside the message."""
         return cls(len(data), bytes(data))
 
     @property
     def is_here(self) -> bool:
-        """Whether it is its own body."""
+        """Whether it contains its body itself."""
         return not self.token
 
     @property
     def view(self) -> memoryview:
-        """Its bytes, read only, without a copy; as long as the handlers of its message run.
+        """Its bytes, read only, without a copy; valid while the handlers of its message run.
 
         Raises `FailedPrecondition` afterwards.
         """
@@ -73,12 +73,12 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
 
 
 def has_blocks(kind: type[Message]) -> bool:
-    """Whether messages of this type may have any."""
+    """Whether messages of this type may contain blocks."""
     return any(_mentions(annotation) for annotation in get_type_hints(kind).values())
 
 
 def blocks_in(message: Message) -> list[Block]:
-    """Those in shared memory, each once, in its fields or in lists of them."""
+    """The blocks in shared memory, each once, in a message's fields or in collections in them."""
     return list({each.token: each for each in _walk(msgspec.structs.astuple(message)) if not each.is_here}.values())
 
 

@@ -1,4 +1,4 @@
-"""BlockHandle: a message with blocks, from when it has come until its last handler has returned."""
+"""BlockHandle: keeps the blocks of a message mapped, from its turn until its last handler has returned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .block_pool import BlockPool
 
 
 class BlockHandle(Handle):
-    """Around a message, or around the handle of one."""
+    """Wraps a message with blocks, or another handle of one."""
 
     __slots__ = ("_blocks", "_inner")
 
@@ -20,11 +20,11 @@ class BlockHandle(Handle):
         inner = message if isinstance(message, Handle) else Ready(message)
         self._inner = inner
         self.spec, self.lane, self.lock = inner.spec, inner.lane, inner.lock
-        #: What has been mapped.
+        #: Blocks mapped so far.
         self._blocks: list[Block] = []
 
     def resolve(self) -> Message | None:
-        """Map them. Raises `BlockGone`."""
+        """Resolve the message, and map its blocks. Raises `BlockGone`."""
         message = self._inner.resolve()
         if message is not None:
             for block in blocks_in(message):
@@ -32,11 +32,11 @@ class BlockHandle(Handle):
                 self._blocks.append(block)
         return message
 
-    # Who cancels, or asks whether a handler has begun, knows the inner one.
+    # Code that cancels, or asks whether a handler has begun, has the inner handle.
 
     @property
     def is_cancelled(self) -> bool:
-        """As of the inner one."""
+        """The flag of the inner handle."""
         return self._inner.is_cancelled
 
     @is_cancelled.setter
@@ -45,7 +45,7 @@ class BlockHandle(Handle):
 
     @property
     def has_begun(self) -> bool:
-        """Likewise."""
+        """The flag of the inner handle, too."""
         return self._inner.has_begun
 
     @has_begun.setter
@@ -53,9 +53,9 @@ class BlockHandle(Handle):
         self._inner.has_begun = value
 
     def release(self) -> None:
-        """Let go of what was mapped, and let the owners know.
+        """Unmap the blocks, and notify their owners.
 
-        What no handler has seen may be sent again, or be on its way to another shard: its lease ends it.
+        Owners are not notified if no handler has begun: the message may be sent again, or be forwarded. Then the lease ends it.
         """
         blocks, self._blocks = self._blocks, []
         for block in blocks:

@@ -1,9 +1,9 @@
 """BlockMemory: sealed memfds, mapped where they are needed. No other file maps memory for messages.
 
-A block is found by /proc/PID/fd/FD, as any process of the same user may, and is taken only if its name bears the block's token
-and it is sealed: then nobody can change or truncate it under the reader, which would kill it (SIGBUS). Who has it mapped keeps
-it, whatever becomes of its owner. A receiver that has done writes the token into the owner's pipe, found likewise by number
-and inode; if the pipe is full or gone, the owner's lease ends it.
+A block is opened as /proc/PID/fd/FD, as any process of the same user may. It is accepted only if its name bears the block's
+token and it is sealed: then nobody can change or truncate it under the reader, which would kill the reader (SIGBUS). A receiver
+that has mapped it keeps it, even if its owner dies. A receiver that is done writes the token into the owner's pipe, found
+likewise by number and inode. If the pipe is full or gone, the owner's lease ends the block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from appbackplane.transport.errors import InvalidArgument
 
 from .block import VIEWS, Block, BlockGone
 
-#: Nobody changes it, nobody truncates it, nobody unseals it.
+#: Nobody can write it, resize it or unseal it.
 SEALS: Final = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _TOKEN: Final = struct.Struct("=Q")
 
@@ -31,7 +31,7 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 def make(size: int, fill: Callable[[memoryview], object]) -> tuple[int, int]:
-    """New memory, filled and sealed: (descriptor, token). Raises OSError, and what `fill` raises."""
+    """New memory, filled and sealed: (descriptor, token). Raises OSError, and the errors of `fill`."""
     token = 0
     while not token:
         (token,) = _TOKEN.unpack(os.urandom(_TOKEN.size))
@@ -62,24 +62,24 @@ class _Mapped:
 
     def __init__(self, memory: mmap.mmap) -> None:
         self.memory = memory
-        #: Deliveries that need it.
+        #: Its users: deliveries, and messages queued for eavesdroppers.
         self.count = 1
 
 
 class Mappings:
-    """The blocks that are mapped in this process: each once, however many messages refer to it."""
+    """The blocks mapped in this process: each once, for any number of messages that refer to it."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._mapped: dict[int, _Mapped] = {}
-        #: Handlers that have kept a part of a view, so that its memory stayed when they had returned.
+        #: Blocks that stayed mapped because a handler kept a part of their view.
         self.kept_count = 0
 
     def __len__(self) -> int:
         return len(self._mapped)
 
     def map(self, block: Block) -> None:
-        """Raises `BlockGone`."""
+        """Map a block, or add a user to its mapping. Raises `BlockGone`."""
         with self._mutex:
             found = self._mapped.get(block.token)
             if found is not None:
@@ -92,7 +92,7 @@ class Mappings:
             VIEWS[block.token] = memoryview(memory)
 
     def unmap(self, block: Block) -> None:
-        """One less needs it."""
+        """Remove a user of a block; the last one unmaps it."""
         with self._mutex:
             found = self._mapped[block.token]
             found.count -= 1
@@ -111,7 +111,7 @@ class Mappings:
         )
 
 
-#: Those of this process.
+#: The mappings of this process.
 MAPPINGS = Mappings()
 
 
@@ -141,7 +141,7 @@ def _name(token: int) -> str:
 
 
 def say_done(block: Block) -> bool:
-    """Let its owner, in another process, know that a receiver has done with it; False: it cannot be told."""
+    """Notify a block's owner, in another process, that a receiver is done; False: the owner cannot be reached."""
     try:
         fd = os.open(f"/proc/{block.pid:d}/fd/{block.pipe:d}", os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError:
@@ -158,24 +158,24 @@ def say_done(block: Block) -> bool:
 
 
 class DonePipe:
-    """Where receivers in other processes say that they have done."""
+    """The pipe by which receivers in other processes report that they are done."""
 
     def __init__(self) -> None:
-        """Raises OSError."""
+        """Raises OSError if no descriptors are left."""
         self._read_fd, self.fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.inode = os.fstat(self.fd).st_ino
 
     def read(self) -> list[int]:
-        """The tokens that have come."""
+        """The tokens received since the last call."""
         data = b""
         with suppress(BlockingIOError):
-            # Each is written at once, so that none is cut (pipe(7): up to PIPE_BUF).
+            # Writes up to PIPE_BUF are atomic (pipe(7)), so no token is cut.
             while chunk := os.read(self._read_fd, 512 * _TOKEN.size):
                 data += chunk
         whole = len(data) - len(data) % _TOKEN.size
         return [token for (token,) in _TOKEN.iter_unpack(data[:whole])]
 
     def close(self) -> None:
-        """Who writes then is not heard."""
+        """Close both ends; reports of receivers fail from then on."""
         os.close(self._read_fd)
         os.close(self.fd)

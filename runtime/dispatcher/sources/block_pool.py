@@ -1,8 +1,8 @@
-"""BlockPool: makes blocks, and keeps their memory until their receivers have done, or their lease has ended.
+"""BlockPool: makes blocks, and keeps their memory until their receivers are done, or their lease has ended.
 
-A receiver that dies, or never looks, says nothing: so what was lent comes back after `lease` seconds all the same, by default
-the deadline of a call that names none. Memory that a receiver has mapped by then stays with him. The pool is bounded, in
-blocks since each is a descriptor, and in bytes; it is looked through when one more is made, and each second while any are lent.
+A receiver that dies, or never maps its block, reports nothing. So each block is taken back after `lease` seconds, by default
+the default deadline of a call; a receiver that has mapped it keeps its mapping. The pool is bounded in blocks, because each is
+a descriptor, and in bytes. It collects finished blocks when one more is made, and each second while any are lent.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from ...objects.action import Action
     from ...objects.app_object import WorkHandle
 
-#: Smaller ones travel as they are: below 64 to 256 KiB a copy costs less than memory of its own (TRAPS 12).
+#: Smaller bodies travel inside the message: below 64 to 256 KiB a copy costs less than memory of its own (TRAPS 12).
 INLINE_BYTES_MAX: Final = 64 << 10
-#: Each is a descriptor of 1,024 that a process has by default.
+#: Each is a descriptor; a process has 1,024 by default.
 BLOCKS_MAX_DEFAULT: Final = 256
 BYTES_MAX_DEFAULT: Final = 256 << 20
-#: How often a pool that has lent something is looked through. What receivers of this process have done with comes back at
-#: once; others write into a pipe that nobody watches.
+#: How often a pool with lent blocks collects finished ones. Receivers of this process return blocks at once; others write
+#: into a pipe that is not polled otherwise.
 LOOK_NS: Final = 1_000_000_000
-#: Hint for who is told to come back: what is lent is mostly wanted for milliseconds.
+#: Retry hint in `Busy`: most blocks are lent for milliseconds.
 RETRY_AFTER_S: Final = 0.05
 
 
@@ -44,14 +44,14 @@ class _Lent:
 
     def __init__(self, fd: int, size: int, left: int | None, until_ns: int | None) -> None:
         self.fd, self.size = fd, size
-        #: Receivers that have not done; None: nobody knows how many there are.
+        #: Receivers that are not done; None: their number is unknown.
         self.left = left
         #: End of its lease; None: the clock was not known when it was made.
         self.until_ns = until_ns
 
 
 class BlockPool(Source):
-    """Large bodies for messages; from any thread, without waiting.
+    """Makes large bodies for messages; from any thread, without waiting.
 
     >>> def capture(message: Shutter, camera: Camera, blocks: BlockPool, outlet: Outlet) -> None:
     ...     outlet.send("gallery", Picture(camera.name, blocks.make(camera.bytes, camera.read_into)))
@@ -60,7 +60,7 @@ class BlockPool(Source):
     __slots__ = ("_blocks_max", "_bytes_max", "_lease_ns", "_lent", "_lent_bytes", "_mutex", "_pipe", "_timer",
                  "expired_count")  # fmt: skip
 
-    #: The pools that have lent a block, by its token.
+    #: The pool that has lent a block, by its token.
     _by_token: WeakValueDictionary[int, BlockPool] = WeakValueDictionary()
 
     def __init__(
@@ -70,7 +70,7 @@ class BlockPool(Source):
         blocks_max: int = BLOCKS_MAX_DEFAULT,
         lease: float = DEADLINE_DEFAULT_NS / 1e9,
     ) -> None:
-        """`bytes_max`, `blocks_max`: lent at a time. `lease`: seconds."""
+        """`bytes_max`, `blocks_max`: bounds on lent blocks. `lease`: seconds. Raises `DeclarationError`."""
         for name, value in (("bytes_max", bytes_max), ("blocks_max", blocks_max), ("lease", lease)):
             if not (isinstance(value, (int, float)) and 0 < value < math.inf):
                 raise DeclarationError(f"BlockPool: {name}={value!r}: expected more than 0")
@@ -80,13 +80,13 @@ class BlockPool(Source):
         self._lent_bytes = 0
         self._pipe: DonePipe | None = None
         self._timer: WorkHandle | None = None
-        #: Blocks that came back by the end of their lease: their receivers had not done, or could not say so.
+        #: Blocks whose lease ended first: their receivers were not done, or could not report it.
         self.expired_count = 0
 
-    # -- what handlers call -------------------------------------------------------------------------------------------
+    # -- for handlers -------------------------------------------------------------------------------------------------
 
     def put(self, data: bytes | bytearray | memoryview, *, receivers: int | None = 1) -> Block:
-        """A block of these bytes; they are copied once. As `make`."""
+        """A block with these bytes, which are copied once. Parameters and errors as for `make`."""
         view = memoryview(data).cast("B")
 
         def copy(into: memoryview) -> None:
@@ -95,10 +95,10 @@ class BlockPool(Source):
         return self.make(view.nbytes, copy, receivers=receivers)
 
     def make(self, size: int, fill: Callable[[memoryview], object], *, receivers: int | None = 1) -> Block:
-        """A block that `fill` writes, into the memory itself.
+        """A block whose memory `fill` writes directly.
 
-        `receivers`: how many messages will bear it; None: nobody knows, as with topics, and its lease ends it.
-        Raises `Busy` where the pool has lent all it has, `InvalidArgument` for what it could never hold.
+        `receivers`: how many messages will carry it; None: unknown, as with topics, so only its lease ends it.
+        Raises `Busy` if the pool has no room now, `InvalidArgument` for a size that it could never hold.
         """
         if receivers is not None and not (type(receivers) is int and receivers > 0):
             raise InvalidArgument(f"receivers={receivers!r}: expected how many messages bear the block, or None")
@@ -137,11 +137,11 @@ class BlockPool(Source):
         return block
 
     def drop(self, block: Block) -> None:
-        """Take a block back that was not sent, or is not wanted any more; who has it mapped keeps it until he has done."""
+        """Take back a block that was not sent, or is no longer needed; a receiver that has it mapped keeps its mapping."""
         self._take_back({block.token})
 
     def collect(self) -> None:
-        """Take back what receivers have done with, and what was lent for too long."""
+        """Take back blocks whose receivers are done, and those whose lease has ended."""
         now_ns = self._now_ns()
         over = set()
         with self._mutex:
@@ -159,18 +159,18 @@ class BlockPool(Source):
 
     @property
     def lent_count(self) -> int:
-        """Blocks whose memory it keeps."""
+        """Number of blocks that are lent now."""
         return len(self._lent)
 
     @property
     def lent_bytes(self) -> int:
-        """And how much that is."""
+        """Bytes of the blocks that are lent now."""
         return self._lent_bytes
 
     # -- with the states ----------------------------------------------------------------------------------------------
 
     def end_emitting(self) -> None:
-        """All comes back: who has not looked yet will not find it."""
+        """Take all blocks back: a receiver that has not mapped one yet gets `BlockGone`."""
         self.close()
 
     def close(self) -> None:
@@ -182,21 +182,21 @@ class BlockPool(Source):
             pipe.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_timer"):  # its constructor has been through
+        if hasattr(self, "_timer"):  # its constructor has finished
             self.close()
 
     def _drain(self) -> None:
-        """What handlers send belongs to what has begun."""
+        """Goes on lending: blocks of handlers belong to work that has begun."""
 
     # -- for its parts ------------------------------------------------------------------------------------------------
 
     @classmethod
     def of_token(cls, token: int) -> BlockPool | None:
-        """The pool of this process that has lent it."""
+        """The pool of this process that has lent a block; None: it has been taken back."""
         return cls._by_token.get(token)
 
     def done(self, token: int) -> None:
-        """A receiver in this process has."""
+        """A receiver in this process is done with a block."""
         with self._mutex:
             is_over = self._has_done(token)
         if is_over:
@@ -242,7 +242,7 @@ class BlockPool(Source):
                 dispatcher, f"{dispatcher.component_name}.blocks", LOOK_NS, LOOK_NS, self._look
             )
         except Busy:
-            return  # `make` looks, too
+            return  # `make` collects, too
         with self._mutex:
             is_first = self._timer is None
             if is_first:
@@ -251,7 +251,7 @@ class BlockPool(Source):
             timer.cancel()
 
     def _look(self) -> Action | None:
-        """By the scheduler, with the lead."""
+        """Timer callback: called by the scheduler, with the lead."""
         self.collect()
         with self._mutex:
             timer = None

@@ -1,7 +1,7 @@
-"""Outlet: by which handlers send: messages to this dispatcher or another, casts to operations, and topics.
+"""Outlet: sends for handlers: messages to this dispatcher or another, casts to operations, and topics.
 
-An active object: what it sends leaves at once, while the handler still runs, and nothing waits. In a test of a handler, an
-outlet of nobody's keeps what was sent.
+An active object: it sends at once, while the handler still runs, and never waits. In a test of a handler, an outlet without
+a dispatcher records its sends instead.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from .source import Source
 
 
 class Sent(NamedTuple):
-    """What an outlet of nobody's was given: to a route, or a topic."""
+    """A recorded send, of an outlet without a dispatcher, to a route or topic."""
 
     to: str
     arguments: dict[str, Any]
 
 
 class Outlet(Source):
-    """Register it for the handlers that send. All of it may be used from any thread, and does not wait."""
+    """Register it for the handlers that send. Its methods may be called from any thread, and never wait."""
 
     __slots__ = ("casts", "published", "sent")
 
     def __init__(self) -> None:
-        #: In a test: messages for other components, by the component's name; casts; and what was published.
+        #: In a test: messages sent to other components, by component name; casts; and publications.
         self.sent: list[tuple[str, Message]] = []
         self.casts: list[Sent] = []
         self.published: list[Sent] = []
 
     @property
     def posted(self) -> list[Message]:
-        """In a test: what was posted; `emitted`, as of any source."""
+        """In a test: the posted messages; the same as `emitted`."""
         return self.emitted
 
     def post(self, message: Message, *, priority: int | None = None) -> None:
@@ -45,13 +45,13 @@ class Outlet(Source):
         self.emit(message, priority=priority)
 
     def _drain(self) -> None:
-        """What handlers send belongs to what has begun."""
+        """Goes on sending: sends of handlers belong to work that has begun."""
 
     def _check_open(self) -> None:
-        """Always."""
+        """Never refuses: it sends even while its component stops."""
 
     def send(self, component: str, message: Message, *, priority: int | None = None) -> None:
-        """Have the dispatcher `component`, in any backplane, handle it. Raises `UnknownRoute`, and `Busy`."""
+        """Have the dispatcher `component`, in any backplane, handle a message. Raises `UnknownRoute`, and `Busy`."""
         dispatcher = self._dispatcher
         route, fields, key = addressed(component, message)
         if dispatcher is None:
@@ -60,14 +60,14 @@ class Outlet(Source):
         dispatcher._host.cast(dispatcher, CallSpec(route, fields, key=key, priority=priority))
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
-        """Send an operation its arguments, and expect nothing back. Raises `UnknownRoute`, and `Busy`."""
+        """Call an operation without a reply. Raises `UnknownRoute`, and `Busy`."""
         if self._dispatcher is None:
             self.casts.append(Sent(route, arguments))
             return
         self._dispatcher.cast(route, key=key, priority=priority, **arguments)
 
     def publish(self, topic: str | Message, /, **body: Any) -> None:
-        """Tell all subscribers of a topic; of a message, those of the topic that `@message(topic=…)` names."""
+        """Publish to all subscribers of a topic; a message goes to the topic named by `@message(topic=…)`."""
         if isinstance(topic, Message):
             spec = declared(topic)
             if spec.topic is None:

@@ -1,7 +1,7 @@
-"""Source: what emits messages by itself. Started and stopped with its dispatcher; attached by being registered, or by `attach`.
+"""Source: emits messages by itself. Starts and stops with its dispatcher; attached by being registered, or by `attach`.
 
-Begun operations have a transaction id: no two of a process have the same, whichever source they are of. A message that has a
-field `transaction` is given it when it is emitted.
+Begun operations have a transaction id, unique in the process over all sources. The source sets it in the operation's message,
+if that has a field `transaction` (`with_transaction`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Message)
 
-#: `next` of it is one step: any thread may.
+#: `next` is atomic: any thread may call it.
 _transactions = itertools.count(1)
 
 
 class Source(ActiveObject):
-    """Subclass it, and `emit`. Registered as it is, it has to be safe for threads; under a protector it need not be.
+    """Subclass it, and call `emit`. Registered as it is, it must be thread-safe; under a protector it need not be.
 
     >>> class Camera(Source):
     ...     def shutter(self) -> None:
@@ -42,9 +42,9 @@ class Source(ActiveObject):
     _dispatcher: Dispatcher | None
     _is_running: bool
     _has_stopped: bool
-    #: Of its protector, if it is protected data.
+    #: The lock of its protector, if it is protected data.
     _lock: Lock | None
-    #: While it is attached to no dispatcher: what it would have emitted.
+    #: Messages emitted while it has no dispatcher.
     emitted: list[Message]
 
     def __new__(cls, *_arguments: Any, **_keywords: Any) -> Self:
@@ -55,7 +55,7 @@ class Source(ActiveObject):
         return self
 
     def emit(self, message: Message, *, priority: int | None = None) -> None:
-        """Have a message handled; from any thread. Raises `NoHandler`, `Busy`, and `Unavailable` once it has stopped."""
+        """Dispatch a message; from any thread. Raises `NoHandler`, `Busy`, and `Unavailable` once it has stopped."""
         dispatcher = self._dispatcher
         if dispatcher is None:
             self._check_message(message)
@@ -65,10 +65,10 @@ class Source(ActiveObject):
         dispatcher.dispatch(message if self._lock is None else Ready(message, lock=self._lock), priority=priority)
 
     def begin_emitting(self) -> None:
-        """Its component serves from now on. Override it; be quick, and raise what keeps it from serving."""
+        """Its component begins to serve. Override it; be quick. Raising keeps the component from serving."""
 
     def end_emitting(self) -> None:
-        """Its component goes down, or its backplane is drained: begin nothing more. Override it; be quick."""
+        """Its component goes down, or its backplane is drained: begin no new work. Override it; be quick."""
 
     def _drain(self) -> None:
         self._stop()
@@ -76,7 +76,7 @@ class Source(ActiveObject):
     # -- for dispatchers ----------------------------------------------------------------------------------------------
 
     def _attach(self, dispatcher: Dispatcher, lock: Lock | None) -> bool:
-        """Whether it is new there. Raises `FailedPrecondition`."""
+        """Attach it; False: it was attached there already. Raises `FailedPrecondition` if it is attached elsewhere."""
         if self._dispatcher is dispatcher and self._lock is lock:
             return False
         if self._dispatcher is not None:
@@ -106,31 +106,31 @@ class Source(ActiveObject):
             raise Unavailable(f"{type(self).__name__}{where} has stopped: it begins nothing more")
 
     def _check_message(self, message: object) -> None:
-        """Raises `InvalidArgument` for what is no message."""
+        """Raises `InvalidArgument` if the object is no message."""
         if spec_of(type(message)) is None:
             remedy = "construct one" if spec_of(message) else "declare its class with @message(category=…, id=…)"
             raise InvalidArgument(f"{shortened(message)} is not a message: {remedy}")
 
     def _check_heard(self, kind: type[Message]) -> None:
-        """Raises `NoHandler` for one that nobody would be called with."""
+        """Raises `NoHandler` if no handler takes messages of this type."""
         if self._dispatcher is not None:
             self._dispatcher._sources.check_heard(kind)
 
 
 def next_transaction() -> int:
-    """A new transaction id."""
+    """A new transaction id, unique in this process."""
     return next(_transactions)
 
 
 def with_transaction(message: M, id: int) -> M:
-    """The message with its `transaction`, if it has such a field."""
+    """A copy of the message with its field `transaction` set; the message itself if it has no such field."""
     if "transaction" not in type(message).__struct_fields__:
         return message
     return msgspec.structs.replace(message, transaction=id)
 
 
 def sources_in(argument: object) -> Iterator[tuple[Source, Lock | None]]:
-    """The sources among what is registered for a handler, with the locks of those that are protected."""
+    """The sources in a registered argument, with the locks of those that are protected."""
     if isinstance(argument, Source):
         yield argument, None
     elif isinstance(argument, (DataProtector, SelectiveProtector)):

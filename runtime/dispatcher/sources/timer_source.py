@@ -1,9 +1,9 @@
-"""TimerSource: messages at a later time, once or again and again. Cancelled, they leave no trace, even if they had fired.
+"""TimerSource: emits messages at a later time, once or repeatedly. Cancelled, they leave no trace, even if they had fired.
 
-Seed 003, section 3.2: a time-out that is set with a request and taken back with the answer, while it may be in the queue
-already. It runs on the scheduler's timers (law 8), so under a virtual clock as well; each counts in the component's
-`max_posted` until its message has been handled. A repeating one stays in step with its first time; while its last message
-has not been handled the next is skipped, and counted.
+Seed 003, section 3.2: a time-out is set with a request and cancelled with the reply, although it may be queued already. It
+runs on the scheduler's timers (law 8), so under a virtual clock as well. Each timer counts in the component's `max_posted`
+until its message has been handled. A repeating one stays in phase with its first time; while its last message has not been
+handled, the next is skipped and counted.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .source import Source, next_transaction, with_transaction
 if TYPE_CHECKING:
     from ...objects.action import Action
 
-#: 100 years: what is longer is a mistake in units, and would not fit into the clock's nanoseconds.
+#: 100 years: a longer time is a mistake in units, and would not fit into the clock's nanoseconds.
 SECONDS_MAX = 100 * 366 * 86_400
 
 
 class Begun(NamedTuple):
-    """What was begun, in seconds."""
+    """Arguments of a begun timer; times in seconds."""
 
     seconds: float
     message: Message
@@ -37,7 +37,7 @@ class Begun(NamedTuple):
 
 
 class TimerSource(Source):
-    """Timers for handlers. Who cancels while he holds a datum that the message's handler shares is sure that it does not run.
+    """Timers for handlers. Cancelling while holding a datum that the message's handler shares ensures that it does not run.
 
     >>> def ask(question: Question, open: Open, timers: TimerSource) -> None:
     ...     open[question.server] = timers.begin(2.0, TimedOut(question.server))
@@ -49,14 +49,14 @@ class TimerSource(Source):
     __slots__ = ("_mutex", "_timers")
 
     def __init__(self) -> None:
-        #: Over `_timers`, and over what a timer's thread, its handlers and who cancels it share.
+        #: Guards `_timers`, and the state that a timer shares with the scheduler, handlers and cancellers.
         self._mutex = threading.Lock()
         self._timers: dict[int, _Timer] = {}
 
     def begin(self, seconds: float, message: Message, *, every: float | None = None) -> int:
-        """Have `message` handled `seconds` from now, and then each `every` seconds; its transaction id.
+        """Dispatch `message` `seconds` from now, and then each `every` seconds. Returns its transaction id.
 
-        Before its component serves: from when it does. Raises `InvalidArgument`, `NoHandler`, `Busy` at `max_posted`, and
+        Before the component serves: from when it does. Raises `InvalidArgument`, `NoHandler`, `Busy` at `max_posted`, and
         `Unavailable` once it has stopped.
         """
         if not (is_number(seconds) and 0 <= seconds <= SECONDS_MAX):
@@ -69,7 +69,7 @@ class TimerSource(Source):
         id = next_transaction()
         timer = _Timer(self, id, Begun(seconds, with_transaction(message, id), every))
         with self._mutex:
-            self._check_open()  # once more: what stops it looks for timers in here
+            self._check_open()  # again, with the mutex: stopping ends the timers found in this table
             self._timers[id] = timer
             is_running = self._is_running
         if is_running:
@@ -81,35 +81,35 @@ class TimerSource(Source):
         return id
 
     def cancel(self, id: int) -> bool:
-        """Take a timer back: no handler begins with its message any more. False: one has, or there is no such timer."""
+        """Cancel a timer: no handler begins with its message any more. False: one has begun, or there is no such timer."""
         timer = self._forget(id)
         return timer is not None and timer.cancel()
 
     @property
     def begun(self) -> dict[int, Begun]:
-        """What was begun, and has not been handled or cancelled, by transaction id."""
+        """Timers neither handled nor cancelled yet, by transaction id."""
         with self._mutex:
             return {id: timer.begun for id, timer in self._timers.items()}
 
     @property
     def skipped_count(self) -> int:
-        """Messages that repeating timers have left out, since the one before had not been handled."""
+        """Messages skipped by current repeating timers, because the previous one had not been handled."""
         with self._mutex:
             return sum(timer.skipped_count for timer in self._timers.values())
 
     def begin_emitting(self) -> None:
-        """Those that were begun before."""
+        """Set the timers that were begun before."""
         with self._mutex:
             early = list(self._timers.values())
         for timer in early:
             timer.set()
 
     def end_emitting(self) -> None:
-        """They are over; what has fired is handled."""
+        """End all timers; messages that have fired are still handled."""
         self._end(list(self.begun))
 
     def _drain(self) -> None:
-        """What was begun once belongs to what has begun, as what was set by `after`; repeating ones are over."""
+        """End repeating timers. A timer that fires once belongs to work that has begun, like one set by `after`."""
         self._end([id for id, begun in self.begun.items() if begun.every is not None])
 
     def _end(self, ids: list[int]) -> None:
@@ -125,16 +125,16 @@ class TimerSource(Source):
 
 
 class _Timer:
-    """One that was begun."""
+    """One timer, from `begin` to its end."""
 
     __slots__ = ("begun", "handle", "id", "is_handled_early", "is_over", "is_set", "scheduled", "source")
 
     def __init__(self, source: TimerSource, id: int, begun: Begun) -> None:
         self.source, self.id, self.begun = source, id, begun
         self.scheduled: WorkHandle | None = None
-        #: What it has become and has not been handled.
+        #: Its fired message; a repeating timer clears it when that has been handled.
         self.handle: Handle | None = None
-        #: It fired, and that was handled, before `scheduled` was known.
+        #: It fired, and its message was handled, before `scheduled` was set.
         self.is_handled_early = False
         self.is_over = self.is_set = False
 
@@ -156,11 +156,11 @@ class _Timer:
             self.scheduled = scheduled
             if self.is_handled_early:
                 scheduled.is_pending = False
-        if self.is_over:  # by another thread, which did not find it
+        if self.is_over:  # by another thread, which did not find `scheduled`
             self.scheduled.cancel()
 
     def fire(self) -> Action | None:
-        """By the scheduler, with the lead."""
+        """Timer callback: called by the scheduler, with the lead."""
         source = self.source
         dispatcher = source._dispatcher
         assert dispatcher is not None
@@ -176,17 +176,17 @@ class _Timer:
         return handle is None or handle.cancel()
 
     def stop(self) -> bool:
-        """Whether nothing of it is under way, which might still be cancelled."""
+        """End it. False: its message is under way, and might still be cancelled."""
         handle = self._end()
         return handle is None
 
     def handled(self) -> None:
-        """What it became is over."""
+        """Its message has been handled, or never will be."""
         if self.begun.every is None:
             self.source._forget(self.id)
-            return  # its handle stays: who cancels it just now learns from it that it is too late
+            return  # `handle` stays: a concurrent `cancel` learns from it that it is too late
         with self.source._mutex:
-            self.handle = None  # before the next may be made
+            self.handle = None  # before the next message may be made
             if self.is_over:
                 self.source._timers.pop(self.id, None)
             if self.scheduled is None:
@@ -199,7 +199,7 @@ class _Timer:
             self.is_over = True
             handle = self.handle
         if self.scheduled is not None:
-            self.scheduled.cancel()  # if it is not known yet, `set` does that
+            self.scheduled.cancel()  # if it is not set yet, `set` does that
         return handle
 
 

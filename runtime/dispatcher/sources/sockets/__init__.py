@@ -1,7 +1,7 @@
-"""Sockets as a source: operations are begun, and end in messages; a foreign protocol's frames become messages of this one.
+"""Sockets as a source: operations are begun, and end in messages; frames of a foreign protocol become messages.
 
-`socket_source.py` is what handlers use, `connection.py` what becomes of one stream, `framing.py` (pure) how bytes become
-messages, `completions.py` the ready-made messages. `io_thread.py` alone waits. Read `socket_source.py` first.
+Handlers use `socket_source.py`. `connection.py` is the life of one stream, `framing.py` (pure) converts bytes to messages,
+`completions.py` has the ready-made messages. Only `io_thread.py` waits. Read `socket_source.py` first.
 """
 
 from .completions import Accepted, Closed, Connected, Failed, Listening, Malformed, Received, Written

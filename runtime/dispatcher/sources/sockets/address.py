@@ -1,6 +1,6 @@
-"""Address: where a socket listens or connects to, checked before anything is begun.
+"""Address: where a socket listens or connects to, checked before an operation is begun.
 
-Names of machines are not looked up: that may take seconds, and nothing here waits. `localhost` is 127.0.0.1.
+Host names are not resolved: that may take seconds, and nothing here waits. `localhost` is 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 from appbackplane.transport.errors import InvalidArgument
 
-#: sockaddr_un.sun_path, with its end.
+#: sockaddr_un.sun_path has 108 bytes, with the final NUL.
 UNIX_PATH_BYTES_MAX = 107
-#: A peer that is silent for so long is asked whether it is still there, and so often. The system asks after two hours only, and
-#: until then what has vanished has a place of `connections_max`.
+#: TCP keep-alive: when a silent peer is first probed, and how often then. The system's default is two hours, and until then a
+#: vanished peer counts in `connections_max`.
 KEEP_IDLE_S = 60
 KEEP_EVERY_S = 10
 
@@ -29,7 +29,7 @@ class Address:
     __slots__ = ("family", "place")
 
     def __init__(self, given: Any) -> None:
-        """Raises `InvalidArgument`."""
+        """Check an address given by a user. Raises `InvalidArgument`."""
         self.place: Any = given
         if isinstance(given, str) and 0 < len(given.encode(errors="surrogateescape")) <= UNIX_PATH_BYTES_MAX:
             self.family = socket.AF_UNIX
@@ -53,7 +53,7 @@ class Address:
         return isinstance(self.place, str) and self.place.startswith("\0")
 
     def is_left_over(self) -> bool:
-        """Whether it is the file of a Unix socket at which nobody listens any more."""
+        """Whether it is the file of a Unix socket at which no process listens any more."""
         if self.family != socket.AF_UNIX or self.is_abstract:
             return False
         with self.socket() as probe, suppress(OSError):
@@ -61,18 +61,18 @@ class Address:
         return False
 
     def socket(self) -> socket.socket:
-        """A new one of its kind, that does not block. Raises OSError."""
+        """A new non-blocking socket of its family. Raises OSError."""
         made = socket.socket(self.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         if self.family != socket.AF_UNIX:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A device that lost its power says no goodbye. Accepted sockets inherit it.
+            # A device that lost its power closes no connection. Accepted sockets inherit this option.
             made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_IDLE_S)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_EVERY_S)
         return made
 
     def of_name(self, name: Any) -> str:
-        """What the system calls an end, as text."""
+        """The kernel's name of a local or remote end, as text."""
         if isinstance(name, bytes):
             return name.decode(errors="backslashreplace")
         if isinstance(name, str):

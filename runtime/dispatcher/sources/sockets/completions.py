@@ -1,8 +1,8 @@
-"""Completions: the messages in which operations of a socket source end, and what else it tells.
+"""Completions: the ready-made messages by which a socket source reports ends of operations, peers and bad input.
 
-Ready-made, and internal: no client sends one, and no peer (framing.py). A source that is given `tells={Received: Arrived}`
-tells `Arrived` instead, whose fields are filled by their names: it has those of the ready-made one that it wants, and what it
-has besides has defaults.
+They are internal: no client can send one, and no peer (framing.py). A source with `tells={Received: Arrived}` emits `Arrived`
+instead, whose fields are filled by name. It may have any fields of the ready-made message; all its other fields need
+defaults.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import msgspec
 from ....objects.operation import DeclarationError
 from ...message import Message, message, spec_of
 
-#: Of all ready-made messages. The last of 16 bits: as far from what people choose as it gets.
+#: Of all ready-made messages. The last 16-bit number: as far as possible from those that people choose.
 CATEGORY: Final = 0xFFFF
 
 
 @message(category=CATEGORY, id=1, internal=True)
 class Listening(Message):
-    """`begin_listen` has done: this is where."""
+    """`begin_listen` has succeeded. `address`: with the actual port."""
 
     transaction: int
     address: str
@@ -29,7 +29,7 @@ class Listening(Message):
 
 @message(category=CATEGORY, id=2, internal=True)
 class Accepted(Message):
-    """Somebody has connected to what `begin_listen` (the transaction) has begun."""
+    """A peer has connected to the listener of `begin_listen` (the transaction)."""
 
     transaction: int
     connection: int
@@ -38,7 +38,7 @@ class Accepted(Message):
 
 @message(category=CATEGORY, id=3, internal=True)
 class Connected(Message):
-    """`begin_connect` has done."""
+    """`begin_connect` has succeeded: the connection is usable."""
 
     transaction: int
     connection: int
@@ -47,7 +47,7 @@ class Connected(Message):
 
 @message(category=CATEGORY, id=4, internal=True)
 class Received(Message):
-    """`begin_read` has done."""
+    """`begin_read` has succeeded. `data`: at most its `bytes_max`."""
 
     transaction: int
     connection: int
@@ -56,7 +56,7 @@ class Received(Message):
 
 @message(category=CATEGORY, id=5, internal=True)
 class Written(Message):
-    """`begin_write` has done: it is the kernel's now."""
+    """`begin_write` has succeeded: the kernel has all bytes."""
 
     transaction: int
     connection: int
@@ -64,7 +64,7 @@ class Written(Message):
 
 @message(category=CATEGORY, id=6, internal=True)
 class Failed(Message):
-    """An operation has not done what it was to do. `connection`: 0 where there is none."""
+    """An operation has failed. `connection`: 0 if there is none."""
 
     transaction: int
     connection: int
@@ -73,7 +73,7 @@ class Failed(Message):
 
 @message(category=CATEGORY, id=7, internal=True)
 class Closed(Message):
-    """There is no such connection any more; whatever else it had to tell has been told."""
+    """A connection has ended. All its other messages came before this one."""
 
     connection: int
     because: str
@@ -81,7 +81,7 @@ class Closed(Message):
 
 @message(category=CATEGORY, id=8, internal=True)
 class Malformed(Message):
-    """What has come is no message of the protocol; `data`: how it begins. The connection goes on, if it can."""
+    """Received bytes are no message of the protocol; `data`: their beginning. The connection continues, if it can."""
 
     connection: int
     because: str
@@ -94,10 +94,10 @@ READY: Final[tuple[type[Message], ...]] = (
 
 
 class Tells:
-    """What is told for each of the ready-made ones."""
+    """The message types that a source emits for the ready-made ones."""
 
     def __init__(self, instead: Mapping[type[Message], type[Message]]) -> None:
-        """Raises `DeclarationError`."""
+        """`instead`: message types by ready-made type. Raises `DeclarationError`."""
         for ready, kind in instead.items():
             if ready not in READY:
                 raise DeclarationError(f"tells: {ready!r} is none of {', '.join(each.__name__ for each in READY)}")
@@ -122,10 +122,10 @@ class Tells:
         }
 
     def kind(self, ready: type[Message]) -> type[Message]:
-        """What is told instead of it."""
+        """The type emitted for a ready-made one."""
         return self._kinds[ready][0]
 
     def make(self, ready: type[Message], **facts: Any) -> Message:
-        """The message."""
+        """The message emitted for a ready-made one, with these facts."""
         kind, names = self._kinds[ready]
         return kind(**{name: facts[name] for name in names})

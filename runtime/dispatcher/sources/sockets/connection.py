@@ -1,8 +1,8 @@
 """Connection: one stream, from `begin_connect` or an accepted peer to `Closed`.
 
-Its socket, and what is told of it, is the thread's (io_thread.py); what has come and what is to leave is under the source's
-mutex. It is read as long as what has come can be told (telling.py). A peer that has sent all it has may still be written to:
-the connection ends when all it sent has been handled, and all that was written has left.
+Its socket and its messages belong to the I/O thread (io_thread.py); received bytes and pending writes are under the source's
+mutex. It is read as long as its messages can be passed on (telling.py). A peer that has closed its sending side may still be
+written to: the connection ends when all received messages have been handled and all writes have left.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from .telling import Operation, Telling
 if TYPE_CHECKING:
     from .socket_source import SocketSource
 
-#: Read at a time: what the kernel has for a busy stream, and little enough to keep the others' turn near.
+#: Read at a time: as much as the kernel has for a busy stream, and little enough not to delay other sockets.
 CHUNK_BYTES: Final = 64 << 10
-#: What is kept of a stream that nobody has begun to read. More waits in the kernel, and at the peer.
+#: Kept of a stream without a `begin_read`. More waits in the kernel, and at the peer.
 UNREAD_BYTES_MAX: Final = 256 << 10
-#: How much of what is malformed is told.
+#: How much of malformed input is reported.
 SHOWN_BYTES: Final = 64
-#: A frame may be so much longer than `frame_bytes_max` with its head; no protocol that was looked at has more.
+#: A frame with its head may be this much longer than `frame_bytes_max`; no protocol examined has a longer head.
 HEAD_BYTES_MAX: Final = 1024
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class Read(Operation):
-    """A `begin_read`: it is done when there is anything, and takes it when its message is resolved."""
+    """A `begin_read`: it is done once any bytes have come, and takes them when its message is resolved."""
 
     __slots__ = ("bytes_max", "taken")
 
     def __init__(self, id: int, bytes_max: int) -> None:
         super().__init__(id)
         self.bytes_max = bytes_max
-        #: What it has taken: it may be taken back before a handler has begun with it. Under the source's mutex.
+        #: Bytes taken: put back if it is cancelled before a handler has begun. Under the source's mutex.
         self.taken = b""
 
 
 class Write(Operation):
-    """A `begin_write`, and what of it has not left."""
+    """A `begin_write`, and its bytes that have not left."""
 
     __slots__ = ("has_begun", "left")
 
@@ -63,28 +63,28 @@ class Write(Operation):
 
 
 class Connection:
-    """See above."""
+    """One stream. Used by the I/O thread only, except attributes under the mutex."""
 
     def __init__(
         self, source: SocketSource, io: IoThread, sock: socket.socket, id: int, peer: str, framing: Framing | None,
         *, begun: Operation,
     ) -> None:  # fmt: skip
-        """`begun`: the `begin_connect` that it is to complete, or the `begin_listen` by which it was accepted."""
+        """`begun`: the `begin_connect` that it completes, or the `begin_listen` that accepted it."""
         self.source, self.io, self.socket, self.id, self.peer, self.framing = source, io, sock, id, peer, framing
         self.telling = Telling(source, io, self)
         self._begun = begun
         self.is_connected = False
         self._has_complained = self._is_told = False
-        #: The peer has sent all it has to send.
+        #: No more input: the peer has closed its sending side, or its input was malformed.
         self._is_at_end = False
-        #: Why the socket is closed; None while it is not.
+        #: Why the socket is closed; None while it is open.
         self._end: str | None = None
-        #: These under the source's mutex.
+        #: The following are under the source's mutex.
         self.inbound = bytearray()
         self.read: Read | None = None
         self.outbound: deque[Write] = deque()
         self.outbound_bytes = 0
-        #: Writes begun and not ended: some have left, and are to be told.
+        #: Writes begun and not ended: not left yet, or their message is not handled yet.
         self.writes_count = 0
         self.is_closing = False
 
@@ -94,13 +94,13 @@ class Connection:
     # -- its beginning ------------------------------------------------------------------------------------------------
 
     def accepted(self) -> None:
-        """By a listener."""
+        """The listener has accepted the peer: report `Accepted`."""
         self.is_connected = True
         self.telling.add_ready(Accepted, transaction=self._begun.id, connection=self.id, peer=self.peer)
         self.pump()
 
     def connect(self, address: tuple[str, int] | str) -> None:
-        """Begin to."""
+        """Begin to connect. Reports `Connected` or `Failed`."""
         code = self.socket.connect_ex(address)
         if code == 0:
             self._connected()
@@ -118,7 +118,7 @@ class Connection:
     # -- as owner of a socket (io_thread.py) --------------------------------------------------------------------------
 
     def on_ready(self, events: int) -> None:
-        """Send what can be sent, take what has come."""
+        """Complete the connect, or receive; then send, and pass on messages."""
         if not self.is_connected:
             code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
@@ -130,12 +130,12 @@ class Connection:
         self.pump()
 
     def failed(self, error: Exception) -> None:
-        """A bug: the log has it."""
+        """A bug, logged already: the connection ends without messages."""
         self.abandon()
         self.source._gone(self)
 
     def abandon(self) -> None:
-        """Nothing is told any more."""
+        """Close the socket; no more messages are passed on."""
         if self._end is None:
             self._end = "abandoned"
             self.io.forget(self)
@@ -143,12 +143,12 @@ class Connection:
         self._is_told = True
 
     def cancelled(self) -> None:
-        """The `begin_connect` was taken back."""
+        """The `begin_connect` was cancelled: close without messages."""
         self.abandon()
         self.source._gone(self)
 
     def pump(self) -> None:
-        """Send, tell, and have it watched for what can go on."""
+        """Send, pass on messages, and poll for the events that allow to continue."""
         if self._end is None and self.is_connected:
             self._send()
         is_all_told = self.telling.pump()
@@ -216,10 +216,10 @@ class Connection:
             self.io.forget(self)
             self.socket.close()
 
-    # -- what it tells ------------------------------------------------------------------------------------------------
+    # -- its messages -------------------------------------------------------------------------------------------------
 
     def fill(self) -> bool:
-        """The next message, of what has come or of what has become of it."""
+        """Queue the next message: from received bytes, or about the end."""
         if self._is_told:
             return False
         if self.is_connected and not self.is_closing and self._fill_from_inbound():
@@ -257,7 +257,7 @@ class Connection:
                 return False
             if len(self.inbound) >= before:
                 raise BadFrame(f"{type(framing).__name__}.split took nothing off")
-        except Exception as error:  # the edge: a framing is a user's, and bytes are a stranger's
+        except Exception as error:  # the edge: the framing is user code, and bytes are a peer's
             self._malformed(error, bytes(self.inbound[:SHOWN_BYTES]))
             self.inbound = bytearray()
             self._is_at_end = True
@@ -276,7 +276,7 @@ class Connection:
         if not self._has_complained:
             self._has_complained = True
             count = self.source.complained_count = self.source.complained_count + 1
-            if not count & (count - 1):  # who comes again and again does not fill the log
+            if not count & (count - 1):  # a peer that reconnects for ever does not fill the log
                 words = (self, type(error).__name__, text_of(error))
                 log.warning("%s: malformed input (said of the 1st, 2nd, 4th, 8th peer and so on): %s: %s", *words)
         self.telling.add_ready(
@@ -307,7 +307,7 @@ class Connection:
 
 
 class _Arrived(Handle):
-    """What has come stays where it is until this is resolved; if it is taken back before, it stays there."""
+    """Handle of a `Received`. Bytes stay in the buffer until it is resolved, so they stay there if it is cancelled before."""
 
     __slots__ = ("connection", "read")
 

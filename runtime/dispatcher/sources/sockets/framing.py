@@ -1,9 +1,9 @@
-"""Framing: how the bytes of a foreign protocol become messages, and messages bytes. Pure: fed with bytes, it touches no socket.
+"""Framing: converts bytes of a foreign protocol to messages, and messages to bytes. Pure: fed with bytes, without a socket.
 
 A frame names its message by the pair (category, id), which the registry of messages knows (message.py). Subclass `Framing` for
-a protocol of your own: `split` takes one frame off what has come, `decode` makes the message, `encode` the bytes of one. What
-either raises is told as `Malformed`: after a bad body the next frame is looked at, after a bad frame the connection ends,
-since nobody knows where the next one begins.
+your own protocol: `split` takes one frame off the received bytes, `decode` makes its message, `encode` makes the bytes of one.
+Errors of `split` and `decode` are reported as `Malformed`. After a bad body, the next frame is read. After a bad frame, the
+connection ends, because the start of the next frame is unknown.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ...handles import lane_of
 from ...message import MESSAGES, Message, Messages
 from .completions import READY
 
-#: A peer that is not to be trusted makes 71 MiB of 1 MiB of empty maps, where a field takes anything; messages of devices have
-#: hundreds of bytes.
+#: If a field accepts any type, an untrusted peer can turn 1 MiB of empty maps into 71 MiB. Messages of devices have hundreds
+#: of bytes.
 FRAME_BYTES_MAX_DEFAULT: Final = 64 << 10
 
 
 class BadFrame(ValueError):
-    """What has come is no frame, or no body, of the protocol."""
+    """The received bytes are no frame, or no body, of the protocol."""
 
 
 class Frame(NamedTuple):
-    """One message as it came."""
+    """One received message, not decoded yet."""
 
     category: int
     id: int
@@ -35,34 +35,34 @@ class Frame(NamedTuple):
 
 
 class Framing:
-    """One for each connection, so that it may remember what it likes."""
+    """Each connection has its own instance, which may keep state."""
 
-    #: A frame that says it is longer, or has no end within this, is bad.
+    #: A frame that claims to be longer, or has no end within this, is bad.
     frame_bytes_max: ClassVar[int] = FRAME_BYTES_MAX_DEFAULT
-    #: Where its messages are found.
+    #: The registry of its messages.
     messages: ClassVar[Messages] = MESSAGES
 
     def split(self, buffer: bytearray) -> Frame | None:
-        """Take the first frame off; None: it is not there whole yet. Raises `BadFrame` (or anything)."""
+        """Take the first frame off `buffer`; None: it is incomplete. Raises `BadFrame` (or anything)."""
         raise NotImplementedError
 
     def decode(self, frame: Frame, kind: type[Message]) -> Message:
-        """Its message. Raises anything. By default its body is MessagePack, a map of the fields."""
+        """The message of a frame. May raise anything. By default the body is MessagePack, a map of the fields."""
         return msgspec.msgpack.decode(frame.body, type=kind)
 
     def encode(self, message: Message) -> bytes:
-        """The bytes of a message."""
+        """The bytes by which a message is sent."""
         raise NotImplementedError
 
     def message_of(self, frame: Frame, **facts: Any) -> Message:
-        """The message, with those of the facts for which it has fields. Raises `BadFrame`, or what `decode` raises."""
+        """The message, with the `facts` for which it has fields. Raises `BadFrame`, or the errors of `decode`."""
         spec = self.messages.find(frame.category, frame.id)
-        if spec is None or spec.type in READY:  # what ends in these was not begun by a stranger
+        if spec is None or spec.type in READY:  # a peer must not forge completions
             raise BadFrame(f"category {frame.category}, id {frame.id}: there is no such message")
         message = self.decode(frame, spec.type)
         if type(message) is not spec.type:
             raise BadFrame(f"{type(self).__name__}.decode made a {type(message).__name__} of {spec.type.__name__}")
-        hash(lane_of(message))  # its key is what `decode` has made of a stranger's bytes
+        hash(lane_of(message))  # raises if its key, decoded from a peer's bytes, has no hash
         known = {name: value for name, value in facts.items() if name in spec.type.__struct_fields__}
         return msgspec.structs.replace(message, **known) if known else message
 
@@ -73,7 +73,7 @@ class Packets(Framing):
     _HEAD: ClassVar = struct.Struct(">HHI")
 
     def split(self, buffer: bytearray) -> Frame | None:
-        """Take the first packet off."""
+        """Take the first packet off `buffer`; None: it is incomplete."""
         head = self._HEAD.size
         if len(buffer) < head:
             return None
@@ -87,7 +87,7 @@ class Packets(Framing):
         return frame
 
     def encode(self, message: Message) -> bytes:
-        """One packet."""
+        """The message as one packet."""
         spec = type(message).__message__
         body = msgspec.msgpack.encode(message)
         return self._HEAD.pack(spec.category, spec.id, len(body)) + body

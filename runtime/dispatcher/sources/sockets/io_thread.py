@@ -1,8 +1,8 @@
-"""IoThread: the one thread of a socket source. It waits for sockets and for what others want of it, and never for a message.
+"""IoThread: the one thread of a socket source. It waits for sockets and for commands, never for a message to be handled.
 
-Whatever touches a socket of the source runs here. `call` is for any thread; before the thread has started, what is called
-waits for it. What runs here and raises ends the socket whose it was, never the thread. Whoever stops it does not wait for it:
-it may be waiting for the lead, which they hold.
+All code that touches a socket of the source runs here. `call` is for any thread; commands given before the start run after it.
+A command that raises ends the socket it was for, never the thread. `stop` does not wait for the thread, which may be waiting
+for the lead that the caller holds.
 """
 
 from __future__ import annotations
@@ -18,50 +18,50 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
-#: What the dispatcher had no room for is offered again after this: as often as a full queue of 1 ms messages has moved by ten.
+#: Retry interval of messages for which the dispatcher had no room: a full queue of 1 ms messages moves by ten meanwhile.
 AGAIN_S: Final = 0.01
 
-#: Something that runs in the thread.
+#: A function to run in the thread.
 Command = Callable[[], object]
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class Owner(Protocol):
-    """Whose socket it is."""
+    """The owner of a socket, with the callbacks of the thread."""
 
     @property
     def socket(self) -> socket.socket | None:
-        """None: it has none."""
+        """The socket; None: it has none."""
 
     def on_ready(self, events: int) -> None:
-        """The socket is readable or writable."""
+        """The socket is readable or writable: `events` as in `selectors`."""
 
     def failed(self, error: Exception) -> None:
-        """What was run for it has raised: that is a bug, and its end."""
+        """A command or callback for it has raised: a bug, and its end."""
 
     def abandon(self) -> None:
-        """The thread ends: let go of everything."""
+        """The thread ends: release all resources."""
 
 
 class IoThread:
-    """Started once, stopped once."""
+    """An event loop in a thread, started once and stopped once."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._commands: deque[tuple[Owner | None, Command]] = deque()
-        #: Over `_wake_fd`: it is closed at the end, and its number may be another file's soon after.
+        #: Guards `_wake_fd`: it is closed at the end, and its number may be another file's soon after.
         self._mutex = threading.Lock()
         self._wake_fd = -1
         self._thread: threading.Thread | None = None
         self._is_stopping = False
-        # From here on the thread's own.
+        # The following are used by the thread only.
         self._selector: selectors.BaseSelector | None = None
         self._owners: set[Owner] = set()
         self._again: dict[Owner, Command] = {}
 
     def start(self) -> None:
-        """Raises OSError where there are no descriptors left."""
+        """Start the thread. Raises OSError if no descriptors are left."""
         self._selector = selectors.DefaultSelector()
         try:
             self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -71,20 +71,20 @@ class IoThread:
         self._selector.register(self._wake_fd, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
-        self._wake()  # for what was called before
+        self._wake()  # for commands given before
 
     def call(self, owner: Owner | None, function: Command) -> None:
-        """Have it run in the thread; from any thread."""
+        """Run `function` in the thread, for `owner`. From any thread."""
         self._commands.append((owner, function))
         self._wake()
 
     def stop(self) -> None:
-        """It ends, and closes all that it has."""
+        """Let the thread end and close its sockets; does not wait for it."""
         self._is_stopping = True
         self._wake()
 
     def wait_ended(self, seconds: float) -> bool:
-        """Whether it has, within that time."""
+        """Wait at most `seconds`; whether the thread has ended."""
         if self._thread is not None:
             self._thread.join(seconds)
             return not self._thread.is_alive()
@@ -93,7 +93,7 @@ class IoThread:
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     def watch(self, owner: Owner, events: int) -> None:
-        """Have it told when its socket is ready for these; 0: for nothing."""
+        """Poll the socket of `owner` for `events`; 0: for none."""
         assert self._selector is not None and owner.socket is not None
         self._owners.add(owner)
         known = self._selector.get_map().get(owner.socket)
@@ -106,15 +106,15 @@ class IoThread:
             self._selector.modify(owner.socket, events, owner)
 
     def forget(self, owner: Owner) -> None:
-        """It closes its socket."""
+        """Stop polling for `owner`, which is about to close its socket."""
         assert self._selector is not None and owner.socket is not None
-        with suppress(KeyError, ValueError):  # it was not watched just now
+        with suppress(KeyError, ValueError):  # it was not polled
             self._selector.unregister(owner.socket)
         self._owners.discard(owner)
         self._again.pop(owner, None)
 
     def again(self, owner: Owner, function: Command) -> None:
-        """Have it run once more, a little later."""
+        """Run `function` in the next event loop iteration, at most `AGAIN_S` later."""
         self._again[owner] = function
 
     def _run(self) -> None:
@@ -138,7 +138,7 @@ class IoThread:
             if key.data is None:
                 with suppress(BlockingIOError):
                     os.eventfd_read(self._wake_fd)
-            elif key.data in self._owners:  # one before it may have ended it
+            elif key.data in self._owners:  # an earlier event may have ended it
                 self._guarded(key.data, partial(key.data.on_ready, events))
         for owner, function in again.items():
             self._guarded(owner, function)

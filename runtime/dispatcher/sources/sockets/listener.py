@@ -1,4 +1,4 @@
-"""Listener: accepts for a `begin_listen`, until that is taken back. At `connections_max` peers wait in the kernel's queue."""
+"""Listener: accepts peers for a `begin_listen` until it is cancelled; at `connections_max` they wait in the kernel's queue."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from .address import Address
     from .socket_source import FramingMaker, SocketSource
 
-#: Peers that wait to be accepted. The kernel's own limit is 4,096; more than a hundred have given up by their turn.
+#: Peers that wait to be accepted. The kernel's limit is 4,096; a peer behind a hundred others has given up by its turn.
 BACKLOG: Final = 128
-#: Accepted in one go: connections that are served already are not to wait for a flood of new ones.
+#: Accepted per event loop iteration: a flood of new connections must not delay the existing ones.
 ACCEPTS_MAX: Final = 32
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -28,24 +28,24 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class Listener:
-    """One address. The thread's own."""
+    """The listening socket of one address. Used by the I/O thread only."""
 
     def __init__(
         self, source: SocketSource, io: IoThread, operation: Operation, address: Address, framing: FramingMaker
     ) -> None:
-        """Raises OSError."""
+        """Make the socket. Raises OSError, as when no descriptors are left."""
         self.source, self.io, self.operation, self.address, self.framing = source, io, operation, address, framing
         self.socket = address.socket()
         self.telling = Telling(source, io, self)
         self._has_complained = False
-        #: Of the file that it has made; 0: none.
+        #: Inode of the socket file that it has made; 0: none.
         self._inode = 0
 
     def __repr__(self) -> str:
         return f"<Listener {self.address}>"
 
     def listen(self) -> None:
-        """Begin to."""
+        """Bind and listen. Reports `Listening` or `Failed`."""
         try:
             if self.address.family != socket.AF_UNIX:
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -62,7 +62,7 @@ class Listener:
         self.pump()
 
     def on_ready(self, events: int) -> None:
-        """Take in who has come."""
+        """Accept up to `ACCEPTS_MAX` waiting peers."""
         for _ in range(ACCEPTS_MAX):
             if self.source._is_full():
                 break
@@ -83,41 +83,41 @@ class Listener:
             peer = self.address.of_name(name) or f"a peer of {self.address}"
             try:
                 connection = self.source._take_in(self.io, accepted, peer, self.operation, self.framing)
-            except Exception:  # what makes framings is a user's
+            except Exception:  # the framing factory is user code
                 log.exception("%s: %s is turned away", self, peer)
                 continue
             connection.accepted()
         self.pump()
 
     def pump(self) -> None:
-        """Go on accepting, if there is room."""
+        """Pass on messages, and poll for peers if there is room for more."""
         self.telling.pump()
         if self.socket.fileno() >= 0:
             is_open = not (self.source._is_full() or self.source._is_draining)
             self.io.watch(self, EVENT_READ if is_open else 0)
 
     def fill(self) -> bool:
-        """It has nothing else to tell."""
+        """There are no other messages."""
         return False
 
     def cancelled(self) -> None:
-        """The `begin_listen` was taken back."""
+        """The `begin_listen` was cancelled: close, and end the operation."""
         self.abandon()
         self.source._forget(self.operation)
 
     def failed(self, error: Exception) -> None:
-        """A bug: the log has it."""
+        """A bug, logged already: the listener closes."""
         self.cancelled()
 
     def abandon(self) -> None:
-        """No more peers."""
+        """Close the socket, and remove its own socket file."""
         if self.socket.fileno() < 0:
             return
         self.source._listeners.discard(self)
         self.io.forget(self)
         self.socket.close()
         if self._inode:
-            with suppress(FileNotFoundError):  # somebody has removed it, or put another in its place
+            with suppress(FileNotFoundError):  # it may have been removed, or replaced by another
                 if os.stat(self.address.place).st_ino == self._inode:
                     os.unlink(self.address.place)
 
@@ -127,7 +127,7 @@ class Listener:
         except OSError as error:
             if error.errno != errno.EADDRINUSE or not self.address.is_left_over():
                 raise
-            os.unlink(self.address.place)  # a process that was killed has left it
+            os.unlink(self.address.place)  # left by a process that was killed
             self.socket.bind(self.address.place)
         if self.address.family == socket.AF_UNIX and not self.address.is_abstract:
             self._inode = os.stat(self.address.place).st_ino

@@ -1,7 +1,7 @@
-"""SocketSource: streams for handlers, without waiting: what is begun ends in a message with the same transaction id.
+"""SocketSource: streams for handlers, without waiting: each begun operation ends in a message with the same transaction id.
 
-Seed 003, section 5: "instead of a Read() method that waits, the object will export a BeginRead()". A connection with a framing
-needs no reads: its frames become messages by themselves (framing.py). One thread a source (io_thread.py); what comes faster
+Seed 003, section 5: a BeginRead() that ends in a message, instead of a Read() that waits. A connection with a framing needs no
+reads: its frames become messages by themselves (framing.py). One thread per source (io_thread.py). Input that comes faster
 than it is handled waits at the peer (telling.py).
 """
 
@@ -28,30 +28,30 @@ from .telling import NoSocket, Operation
 
 #: Connections at a time. A process has 1,024 descriptors by default, and ZeroMQ ends it when there are none left (TRAPS 1).
 CONNECTIONS_MAX_DEFAULT: Final = 256
-#: Operations begun and not ended, but reads and writes, which each connection has room for: a loop that begins them would
-#: fill any memory.
+#: Operations begun and not ended, except reads and writes, which each connection bounds: a loop that begins them would fill
+#: any memory.
 OPERATIONS_MAX: Final = 10_000
-#: Written to one connection and not sent yet; a single write may be longer. A slow peer is heard of early, a fast one never
-#: waits for the thread to come round.
+#: Written to one connection and not sent yet; a single write may be longer. A slow peer shows early (`Busy`), and a fast one
+#: never waits for the next iteration of the thread.
 UNSENT_BYTES_MAX: Final = 1 << 20
-#: Writes of one connection begun and not ended, however small: one peer that does not read takes nobody else's room.
+#: Writes of one connection begun and not ended, however small: a peer that does not read takes no other connection's room.
 WRITES_MAX: Final = 1_000
 _OF_CONNECTIONS: Final = (Read, Write)
 #: Makes the framing of a connection; None: it has none.
 FramingMaker = Callable[[], Framing] | None
-#: Hint for who is told to come back.
+#: Retry hint in `Busy`.
 RETRY_AFTER_S: Final = 0.01
 
 
 class Begun(NamedTuple):
-    """What was begun with a source of nobody's, for tests of handlers."""
+    """An operation begun with a source without a dispatcher, for tests of handlers."""
 
     what: str
     arguments: tuple[Any, ...]
 
 
 class SocketSource(Source):
-    """Streams for handlers; all of it for any thread.
+    """Streams for handlers. Its methods may be called from any thread.
 
     >>> class Hub(Dispatcher):
     ...     def setup(self) -> None:
@@ -70,32 +70,32 @@ class SocketSource(Source):
         tells: Mapping[type[Message], type[Message]] | None = None,
         connections_max: int = CONNECTIONS_MAX_DEFAULT,
     ) -> None:
-        """`tells`: messages of yours instead of the ready-made ones. Raises `DeclarationError`."""
+        """`tells`: your message types for ready-made ones (completions.py). Raises `DeclarationError`."""
         if type(connections_max) is not int or connections_max < 1:
             raise DeclarationError(f"SocketSource: connections_max={connections_max!r}: expected 1 or more")
         self._tells = Tells(tells or {})
         self.connections_max = connections_max
-        #: Frames that were none of the protocol, and how often the dispatcher had no room for a message.
+        #: Malformed frames, and how often a message waited for room in the dispatcher.
         self.malformed_count = self.waited_count = 0
-        #: Connections with frames of that kind.
+        #: Connections with malformed frames.
         self.complained_count = 0
-        #: Over the tables below, and what connections share with handlers. Held for a few steps, never while anything is told.
+        #: Guards the tables below, and the state that connections share with handlers. Held for a few steps, never to dispatch.
         self._mutex = threading.Lock()
         self._operations: dict[int, Operation] = {}
         self._begun: dict[int, Begun] = {}
         self._connections: dict[int, Connection] = {}
-        self._listeners: set[Listener] = set()  # the thread's
+        self._listeners: set[Listener] = set()  # of the I/O thread
         self._is_draining = False
         self._io = IoThread("sockets")
         self._stopped: IoThread | None = None
 
-    # -- what handlers call -------------------------------------------------------------------------------------------
+    # -- for handlers -------------------------------------------------------------------------------------------------
 
     def begin_listen(self, address: tuple[str, int] | str, *, framing: FramingMaker = None) -> int:
-        """Accept peers there, until `cancel`. Tells `Listening` or `Failed`; then `Accepted` for each.
+        """Accept peers at `address`, until `cancel`. Reports `Listening` or `Failed`; then `Accepted` for each peer.
 
         `address`: (IP address, port), port 0 for any; or the path of a Unix socket. Raises `InvalidArgument`, `Busy`, and
-        `Unavailable` once it has stopped; so do all that begin something.
+        `Unavailable` once the source has stopped; so do all other `begin_…`.
         """
         where, operation = Address(address), Operation(next_transaction())
         _check_framing(framing)
@@ -114,7 +114,7 @@ class SocketSource(Source):
         return self._begin(operation, listen, "listen", address)
 
     def begin_connect(self, address: tuple[str, int] | str, *, framing: FramingMaker = None) -> int:
-        """Tells `Connected` or `Failed`. How long the system tries is its business: a timer and `cancel` are yours."""
+        """Connect. Reports `Connected` or `Failed`. The kernel decides how long it tries; bound it by a timer and `cancel`."""
         where, operation = Address(address), Operation(next_transaction())
         _check_framing(framing)
 
@@ -125,7 +125,7 @@ class SocketSource(Source):
                 if self._is_full():
                     raise Busy(f"{self.connections_max} connections, as many as may be (connections_max)")
                 connection = self._take_in(io, where.socket(), str(where), operation, framing)
-            except Exception as error:  # no descriptors; or the framing, which is a user's
+            except Exception as error:  # no descriptors left; or the framing factory, which is user code
                 NoSocket(self, io, operation, error)
                 return
             operation.owner = connection
@@ -134,9 +134,9 @@ class SocketSource(Source):
         return self._begin(operation, connect, "connect", address)
 
     def begin_read(self, connection: int, *, bytes_max: int = CHUNK_BYTES) -> int:
-        """Tells `Received`, with what has come by the time it is handled, `bytes_max` at most; or `Failed`.
+        """Read bytes. Reports `Received`, with the bytes that have come when it is handled, at most `bytes_max`; or `Failed`.
 
-        One at a time: the next may be begun by the handler. Raises `NotFound` where the connection has ended.
+        One at a time: the handler may begin the next. Raises `NotFound` if the connection has ended.
         """
         if type(bytes_max) is not int or bytes_max < 1:
             raise InvalidArgument(f"bytes_max={bytes_max!r}: expected 1 or more")
@@ -162,9 +162,9 @@ class SocketSource(Source):
         return read.id
 
     def begin_write(self, connection: int, data: bytes | Message) -> int:
-        """Tells `Written`, or `Failed`. A message is encoded by the connection's framing.
+        """Send bytes. Reports `Written`, or `Failed`. A message is encoded by the connection's framing.
 
-        Raises `Busy` where `UNSENT_BYTES_MAX` have not left or `WRITES_MAX` not ended, `NotFound` where it is closed.
+        Raises `Busy` at `UNSENT_BYTES_MAX` not sent or `WRITES_MAX` not ended, `NotFound` if the connection is closed.
         """
         if self._dispatcher is None:
             return self._begin(Operation(next_transaction()), None, "write", connection, data)
@@ -199,7 +199,7 @@ class SocketSource(Source):
         return write.id
 
     def begin_close(self, connection: int) -> None:
-        """Close it when all that was written has left. Tells `Closed`."""
+        """Close a connection when all its writes have left. Reports `Closed`."""
         if self._dispatcher is None:
             self._begin(Operation(next_transaction()), None, "close", connection)
             return
@@ -209,9 +209,9 @@ class SocketSource(Source):
         found.io.call(found, found.pump)
 
     def cancel(self, id: int) -> bool:
-        """Take back what was begun: no handler begins with its message any more. False: one has, or it cannot be undone.
+        """Cancel an operation: no handler begins with its message any more. False: one has begun, or it cannot be undone.
 
-        Of a read nothing is lost: what has come waits for the next. A write of which a part has left cannot be undone.
+        A cancelled read loses nothing: its bytes wait for the next one. A write that has left in part cannot be undone.
         """
         with self._mutex:
             if self._begun.pop(id, None) is not None and self._dispatcher is None:
@@ -234,21 +234,21 @@ class SocketSource(Source):
                     owner.read = None
                 owner.inbound[:0] = (
                     operation.taken
-                )  # the next has not taken anything: its message comes behind this one
+                )  # the next read has not taken anything: its message comes after this one
         if isinstance(operation, Read):
-            owner.io.call(owner, owner.pump)  # perhaps the next has begun
+            owner.io.call(owner, owner.pump)  # the next read may have begun
         elif not isinstance(operation, Write):
             self._io.call(None, lambda: None if operation.owner is None else operation.owner.cancelled())
         return True
 
     @property
     def begun(self) -> dict[int, Begun]:
-        """With a source of nobody's: what was begun, and not taken back."""
+        """Without a dispatcher: the operations begun and not cancelled, by transaction id."""
         return dict(self._begun)
 
     @property
     def connections(self) -> dict[int, str]:
-        """The peers that there are, by connection."""
+        """The peer of each connection, by connection id; also while it connects."""
         with self._mutex:
             return {id: each.peer for id, each in self._connections.items()}
 
@@ -259,12 +259,12 @@ class SocketSource(Source):
     # -- with the states ----------------------------------------------------------------------------------------------
 
     def begin_emitting(self) -> None:
-        """What was begun before begins now."""
+        """Start the thread, and with it the operations begun before."""
         self._is_draining = False
         self._io.start()
 
     def end_emitting(self) -> None:
-        """All its sockets are closed, by its thread; nothing more is told."""
+        """Let its thread close all sockets; no more messages are dispatched."""
         with self._mutex:
             stopped, self._io = self._io, IoThread("sockets")
         self._stopped = stopped
@@ -274,7 +274,7 @@ class SocketSource(Source):
             self._connections.clear()
 
     def _drain(self) -> None:
-        """Nobody new is accepted, and nothing read; what is written leaves."""
+        """Accept and read no more; pending writes still leave."""
         self._is_draining = True
         self._io.call(None, self._pump_all)
 
@@ -290,7 +290,7 @@ class SocketSource(Source):
         self, operation: Operation, function: Callable[[IoThread], None] | None, what: str, *arguments: Any
     ) -> int:
         with self._mutex:
-            self._check_open()  # in here, or it might begin in the thread of the next start
+            self._check_open()  # with the mutex, or it might begin in the thread of the next start
             io = self._io
             if self._dispatcher is None:
                 self._begun[operation.id] = Begun(what, arguments)
@@ -345,7 +345,7 @@ class SocketSource(Source):
             self._over(operation)
 
     def _over(self, operation: Operation) -> None:
-        """With the mutex."""
+        """End an operation. Call it with the mutex."""
         operation.is_over = True
         if self._operations.pop(operation.id, None) is not None and isinstance(operation, Write):
             operation.owner.writes_count -= 1

@@ -1,7 +1,7 @@
-"""Telling: messages on their way from one socket to the dispatcher. In order, so many at a time, and none is lost.
+"""Telling: passes the messages of one socket to the dispatcher: in order, a bounded number at a time, and without loss.
 
-The socket is not read while one of them has to wait: for one of those before it to be handled (`AHEAD_MAX`), or for the
-dispatcher to have room (`Busy`). So what a peer sends too fast waits in the kernel, and then at the peer.
+The socket is not read while a message has to wait: for earlier ones to be handled (`AHEAD_MAX`), or for room in the
+dispatcher (`Busy`). So the excess of a fast peer waits in the kernel, and then at the peer.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("appbackplane.runtime")
 
-#: Messages of one connection that may be queued or running. They are handled one after the other (law 1), so that one is
-#: enough for a fast handler; 64 keep the thread from being woken for each, and a thousand connections within `max_posted`.
+#: Messages of one connection that may be queued or running. They are handled one after the other (law 1), so one is enough
+#: for a fast handler. 64 spare the thread a wake-up for each message, and keep a thousand connections within `max_posted`.
 AHEAD_MAX: Final = 64
 
 
 class Operation:
-    """One that was begun."""
+    """One begun operation, from `begin_…` to its end."""
 
     __slots__ = ("handle", "id", "is_over", "owner")
 
     def __init__(self, id: int) -> None:
         self.id = id
-        #: Whose it is, once the thread has begun with it.
+        #: Its listener or connection, once known.
         self.owner: Any = None
-        #: The message in which it ends, on its way.
+        #: Its completion message, on its way.
         self.handle: Handle | None = None
-        #: It was taken back, or has ended.
+        #: It was cancelled, or has ended.
         self.is_over = False
 
 
 class Filling(Owner, Protocol):
-    """A socket that has something to tell."""
+    """The owner of a socket, as a producer of messages."""
 
     def fill(self) -> bool:
-        """Add the next message; False: there is none now."""
+        """Queue the next message; False: there is none now."""
 
     def pump(self) -> None:
-        """Go on telling."""
+        """Continue to pass on messages."""
 
 
 class Telling:
-    """What one socket tells. The thread's own, but for `released`."""
+    """The messages of one socket. Used by the I/O thread only, except `released`."""
 
     __slots__ = ("_ahead", "_io", "_is_starved", "_owner", "_source", "lane", "queue")
 
@@ -62,12 +62,12 @@ class Telling:
         #: Messages of one socket that have no key are handled in the order in which they came.
         self.lane = (id(source), id(owner))
         self.queue: deque[Handle] = deque()
-        #: Both under the source's mutex.
+        #: Messages queued or running, and whether others wait for them. Both under the source's mutex.
         self._ahead = 0
         self._is_starved = False
 
     def add(self, message: Message, operation: Operation | None = None) -> None:
-        """To be told behind the others. With an operation that was taken back: nothing."""
+        """Queue a message behind the others; dropped if its operation was cancelled."""
         told = Told(self, message, operation)
         if operation is not None:
             with self._source._mutex:
@@ -77,7 +77,7 @@ class Telling:
         self.queue.append(told)
 
     def add_ready(self, ready: type[Message], operation: Operation | None = None, **facts: Any) -> None:
-        """`add` one of the ready-made ones. Where nobody hears that there is no socket, the log does."""
+        """`add` a ready-made message. A `Failed` without a connection is logged if it has no handler."""
         if ready is Failed and not facts["connection"] and not (operation is not None and operation.is_over):
             dispatcher = self._source._dispatcher
             assert dispatcher is not None
@@ -88,7 +88,7 @@ class Telling:
         self.add(self._source._tells.make(ready, **facts), operation)
 
     def pump(self) -> bool:
-        """Tell what there is; False: some of it has to wait."""
+        """Pass on all messages; False: some have to wait."""
         source, dispatcher = self._source, self._source._dispatcher
         assert dispatcher is not None
         while self.queue or self._owner.fill():
@@ -115,13 +115,13 @@ class Telling:
         return True
 
     def is_all_handled(self) -> bool:
-        """Whether no handler has anything of it any more; if not, `pump` is called when that has changed."""
+        """Whether all passed messages have been handled; if not, `pump` is called after the next one."""
         with self._source._mutex:
             self._is_starved = self._ahead > 0
             return not self._ahead
 
     def released(self) -> None:
-        """One has been handled; by whoever did."""
+        """A message has been handled. Called in the thread that did so."""
         with self._source._mutex:
             self._ahead -= 1
             is_starved, self._is_starved = self._is_starved, False
@@ -130,7 +130,7 @@ class Telling:
 
 
 class NoSocket:
-    """Who tells that an operation has failed before it had a socket."""
+    """Reports the failure of an operation that never had a socket."""
 
     socket = None
 
@@ -143,25 +143,25 @@ class NoSocket:
         return "<no socket>"
 
     def pump(self) -> None:
-        """Tell it."""
+        """Continue to pass on the failure."""
         self.telling.pump()
 
     def fill(self) -> bool:
-        """That is all."""
+        """There are no other messages."""
         return False
 
     def on_ready(self, events: int) -> None:
-        """Never."""
+        """Never called: there is no socket."""
 
     def failed(self, error: Exception) -> None:
-        """The log has it."""
+        """Nothing to do: the error is logged already."""
 
     def abandon(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to do: it has no resources."""
 
 
 class Told(Ready):
-    """A message of a socket."""
+    """A message of a socket, and the operation that ends with it."""
 
     __slots__ = ("operation", "telling")
 
@@ -170,7 +170,7 @@ class Told(Ready):
         self.telling, self.operation = telling, operation
 
     def release(self) -> None:
-        """It has been handled."""
+        """It has been handled, or never will be."""
         self.telling.released()
         if self.operation is not None:
             self.telling._source._ended(self.operation)
