@@ -86,7 +86,7 @@ class Component(AppObject):
     def cluster_epoch(self) -> int:
         """A fencing token: how many nodes of the cluster have been primary, this one included; 0: not primary, or no cluster.
 
-        Send it with each write to a store that other nodes write to, too; the store refuses the lower one.
+        Send it with each write to a store that other nodes write to, too, and let the store refuse lower ones.
         """
         return self._cluster_epoch
 
@@ -112,7 +112,7 @@ class Component(AppObject):
         """Called when its backplane is drained: work in progress may end, but the component must begin none of its own."""
 
     def _ends(self, limit_s: float) -> None:
-        """Called when the backplane's workers have ended. Its own threads have `limit_s` seconds to finish their work."""
+        """Called after the workers have ended, or their time is over. Its own threads have `limit_s` seconds to finish."""
 
     def _requests(self) -> dict[str, Any] | None:
         """A running request kernel's figures for the statistics of its backplane. Called in any thread, without the lead."""

@@ -30,10 +30,7 @@ else:
 
 
 def check_operations(cls: Any, base: type, replaceable: tuple[str, ...] = ()) -> None:
-    """Raise `DeclarationError` if an operation, subscription or timer of `cls` has the name of an attribute of `base`.
-
-    `replaceable`: names in `base` that users may override.
-    """
+    """Raise `DeclarationError` if a marked method of `cls` replaces an attribute of `base` that is not `replaceable`."""
     for attribute in cls.__operations__:
         if attribute in vars(base) and attribute not in replaceable:
             raise DeclarationError(

@@ -1,8 +1,8 @@
 """Histogram: durations in logarithmic buckets, so that the figures of many processes can be merged.
 
-Eight buckets to each doubling: a percentile read back is at most 12.5 % above the true one (never below it by more than a
-bucket), for any duration from 1 ns to a day. Merging is adding counts. Source: HdrHistogram's idea with a fixed
-three-bit mantissa. Recording costs about 100 ns, and allocates only for a duration longer than all before it.
+Eight buckets to each doubling, for any duration from 1 ns to a day: a percentile read back is at most 12.5 % above the true
+one, and never below it by more than a bucket. Merging is adding counts. Source: HdrHistogram's idea with a fixed three-bit
+mantissa. Recording costs about 100 ns, and allocates only for a duration longer than all before it.
 """
 
 from __future__ import annotations

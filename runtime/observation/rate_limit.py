@@ -23,7 +23,7 @@ class RateLimit:
         self.overflow_count = 0
 
     def admit(self, subject: str, now_ns: int) -> int | None:
-        """None: leave this report out. Else make it; the number tells how many of `subject` were left out before it."""
+        """How many reports of `subject` were left out before this one, which is due; None: leave this one out, too."""
         subject = subject[:SUBJECT_LENGTH_MAX]
         last = self._reported.get(subject)
         if last is not None and now_ns - last[0] < REPORT_INTERVAL_NS:

@@ -1,7 +1,7 @@
 """Slow actions: reports of actions that ran longer than `slow_action`, with a stack taken while they ran (law 11).
 
-A stack taken afterwards would only show the worker loop. Reports are limited to one per operation and interval, with a count
-of those left out, so that a failing system is not flooded by its own reports (DESIGN 12.10).
+A stack taken afterwards would only show the worker loop. A failing system must not be flooded by its own reports, so there is
+one per operation and interval, with a count of those left out (DESIGN 12.10).
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A `ParkableAction` that waits, such as for a lock, and one of the holders of that lock."""
+    """An action that waits, parked or in its thread, such as for a lock, and one of the holders of that lock."""
 
     route: str
     what: str

@@ -5,8 +5,8 @@ object stay the same (laws 1 to 3). An object's deadline is the nearest among it
 object's priority: the actions before that one delay it. An action without a deadline gets the default one, counted from when
 it was queued: it is overtaken for at most that long, so nothing starves.
 
-It has a heap per priority instead of a FIFO, in classes of its own, so the default order pays nothing (here an action costs
-about 1 us more). Dead entries stay in the heap, as in ready_queues.py, with None as their object.
+It has a heap per priority instead of a FIFO: an action costs about 1 us more. It is in classes of its own, so the default
+order pays nothing. Dead entries stay in the heap, as in ready_queues.py, with None as their object.
 """
 
 from __future__ import annotations

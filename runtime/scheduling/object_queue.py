@@ -130,7 +130,7 @@ def _note(object: Schedulable, priority: int, priorities: int) -> None:
 
 
 def _unnote(object: Schedulable, priority: int) -> None:
-    """Uncount an action of this priority that has left; the queue is not empty."""
+    """Subtract an action of this priority that has left; the queue must not be empty."""
     counts = object._counts
     assert counts is not None
     counts[priority] -= 1

@@ -6,7 +6,7 @@ Pure: the owner of the lead calls it with `now_ns` and runs the chosen action. `
 | place | while |
 |---|---|
 | RUNNING | a worker has one of its actions |
-| READY | it may run: it has work, and either awaits nothing or the first action of its queue continues one |
+| READY | it may run: it has work, and either awaits nothing or the first action of its queue may run meanwhile |
 | WAITING | it awaits a reply |
 | IDLE | it has nothing to do |
 

@@ -74,7 +74,7 @@ class Throttle:
             self.barren_below = None
 
     def ended(self, now_ns: int) -> None:
-        """Uncount a request that has ended (done, failed or refused), and update the pace of completions."""
+        """Subtract a request that has ended (done, failed or refused), and update the pace of completions."""
         self.outstanding -= 1
         if self._ended_ns is not None:
             interval_ns = now_ns - self._ended_ns
@@ -123,7 +123,7 @@ class Share:
         self.throttle.may_be_refused(priority)
 
     def ended(self, now_ns: int) -> None:
-        """Uncount one of the caller's requests, here and in the component's account."""
+        """Subtract one of the caller's requests that has ended, here and in the component's account."""
         self.outstanding -= 1
         if not self.outstanding:
             del self.throttle.shares[self.caller]

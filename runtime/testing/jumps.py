@@ -19,15 +19,12 @@ _ABOVE = {
 
 
 def jump_to_primary(backplane: VirtualBackplane, *components: str) -> list[str]:
-    """Move all components, or these, to primary, from any state. Returns the actions that ran, in order.
-
-    Raises the error of a failed hook, AssertionError if a hook does not end, LookupError for an unknown component.
-    """
+    """Move all components, or these, to primary. Returns the actions that ran, in order. Raises the error of a failed hook."""
     return _jump(backplane, components, ModuleState.PRIMARY)
 
 
 def jump_to_secondary(backplane: VirtualBackplane, *components: str) -> list[str]:
-    """Move all components, or these, to secondary, from any state; see `jump_to_primary`."""
+    """Move all components, or these, to secondary; see `jump_to_primary`."""
     return _jump(backplane, components, ModuleState.SECONDARY)
 
 

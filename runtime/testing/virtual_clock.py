@@ -1,6 +1,6 @@
 """VirtualClock: time that passes only when a test moves it.
 
-It starts at an odd number, which exposes code that reads another clock or compares against zero.
+It starts at an unusual value, which exposes code that reads another clock or compares against zero.
 """
 
 #: About 11 days; an arbitrary value.

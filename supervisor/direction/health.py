@@ -157,7 +157,7 @@ class HealthWatch:
 
     def _judge(self, child: Child, clocks: Clocks, sight: Sight, now_ns: int) -> list[Effect]:
         stuck_after_ns = self._stuck_after_ns.get(child.name)
-        if not stuck_after_ns or sight.is_traced:  # somebody debugs it
+        if not stuck_after_ns or sight.is_traced:  # under a debugger, so a person takes care of it
             return []
         is_silent = clocks.silent_ns >= stuck_after_ns
         if is_silent:

@@ -1,10 +1,10 @@
 """Restart: whether a dead backplane restarts, when, and which others restart with it. Erlang/OTP's rules.
 
 Three answers. `type`: is it to be restarted at all? Intensity (`max` restarts `within` a period): is restarting of any use?
-Backoff: how much of the machine may a crash loop cost? The first restart is immediate, because most deaths are single. The
-wait then doubles, and is shortened by up to a half at random, so that backplanes which died of one cause do not all return
-at the same instant. It starts anew once a process was up long enough to count as healthy (DESIGN 12.10). `strategy` names
-the others that restart, too. A failed hook is judged by the same rules, by itself.
+Backoff: how much of the machine may a crash loop cost? The first restart is immediate, because most deaths are single. Then
+the wait doubles. It is shortened by up to a half at random, so that backplanes that died of one cause return at different
+times. It starts anew once a process was up long enough to count as healthy (DESIGN 12.10). `strategy` names the others that
+restart, too. A failed hook is judged by the same rules, by itself.
 """
 
 from __future__ import annotations
