@@ -1,5 +1,5 @@
-"""Objects: what users declare. Components, the objects in them, their operations, and the actions these become.
+"""Objects: the classes that users declare. Components, the objects in them, their operations, and the resulting actions.
 
-This step only describes; it never decides what runs next (scheduling) and never runs anything (execution). Plain
+This step only describes; it never decides which action runs next (scheduling) and never runs one (execution). Plain
 objects, no threads, no clocks. Read `action.py` first, then `app_object.py` and `operation.py`.
 """

@@ -1,9 +1,8 @@
 """Action: one piece of work for one object. Calls, replies, topics, timers and state changes are all actions (law 8).
 
-The scheduler knows nothing else: an action has an object, a priority and a deadline; running it says whether the object
-is done, awaits a reply, or only steps aside. A foreign protocol becomes work by subclassing `Action` (seed 002, "All
-operations are Actions"). Slots and a `next` link: the queue of an object is a linked list of its actions, so that an
-idle object owns no queue at all.
+The scheduler knows nothing else. An action has an object, a priority and a deadline. `run` returns whether it is done,
+awaits a reply, or yields. To bring in a foreign protocol, subclass `Action` (seed 002, "All operations are Actions").
+It has slots and a `next` link: the queue of an object is a linked list of its actions, so an idle object owns no queue.
 """
 
 from __future__ import annotations
@@ -19,28 +18,28 @@ from appbackplane.transport.errors import BackplaneError
 if TYPE_CHECKING:
     from .app_object import AppObject
 
-#: Stands for the peer of a call whose caller is an action of this very backplane.
+#: The `peer` of a call whose caller is an action of the same backplane.
 LOCAL: Final = b""
-#: A call that came without a deadline gets this one: every call has one (DESIGN 12.5).
+#: The deadline, from its arrival, of a call that names none: every call has a deadline (DESIGN 12.5).
 DEADLINE_DEFAULT_NS: Final = 30_000_000_000
 
 
 class Throttle(Protocol):
-    """The account in which an admitted request counts until it ends (scheduling/throttle.py)."""
+    """The account that counts an admitted request as outstanding until it ends (scheduling/throttle.py)."""
 
     def ended(self, now_ns: int) -> None: ...
     def may_be_refused(self, priority: int) -> None: ...
 
 
 class Outcome(Enum):
-    """What became of the object when its action stopped running."""
+    """The state of an action when `run` returned."""
 
     DONE = "done"
     WAITING = "waiting"  # for one reply, in the wait queue (law 6)
-    YIELDED = "yielded"  # stepped aside for higher-priority work; goes on before anything else of its object
+    YIELDED = "yielded"  # gave way to higher-priority work; continues before any other action of its object
 
 
-#: Looked up once: each look into the enum costs compiled code as much as a call.
+#: Read from the enum once: in compiled code each access to an enum member costs as much as a call.
 DONE: Final = Outcome.DONE
 WAITING: Final = Outcome.WAITING
 YIELDED: Final = Outcome.YIELDED
@@ -62,7 +61,7 @@ class Action:
         "started_ns", "throttle", "trace", "wait_ns",
     )  # fmt: skip
 
-    # Of any type until it has been checked: compiled code would refuse it in words of its own.
+    # Any, and checked here: compiled code would check the declared types first, with a less helpful message.
     def __init__(self, object: AppObject, name: Any, priority: Any, deadline_ns: Any = None) -> None:
         """`name`: a string. `priority`: an integer. `deadline_ns`: an integer or None. Raises TypeError for anything else."""
         if (
@@ -72,107 +71,107 @@ class Action:
         ):
             raise TypeError(_mistyped(type(self).__name__, name, priority, deadline_ns))
         self.object = object
-        #: What statistics and warnings call it; for an operation, its route.
+        #: Its name in statistics and warnings; for an operation, its route.
         self.name = name
         #: 0 is highest.
         self.priority = priority
-        #: Before it inherited a more urgent one.
+        #: The priority it was created with, before any inheritance.
         self.priority_asked = priority
-        #: What its caller gives it: as asked, until the caller itself becomes more urgent, or less. It falls back to this once
-        #: nothing more urgent waits for it (execution/inheritance.py).
+        #: Its caller's priority: `priority_asked`, until the caller itself becomes more urgent, or less. The action falls back
+        #: to it when nothing more urgent waits for it any more (execution/inheritance.py).
         self.priority_own = priority
         #: Monotonic ns after which it is not begun; None: never too late.
         self.deadline_ns = deadline_ns
-        #: When it was last queued, 0 once it has ended; written by those who queue and end it.
+        #: When it was last queued, 0 once it has ended. Written by the scheduler and by `Endings`.
         self.posted_ns = 0
-        #: Whether it may run while its object awaits a reply: the reply itself, or a reentrant call.
+        #: Whether it may run while its object awaits a reply: the action that receives it, or a reentrant call.
         self.continues = False
         self.next: Action | None = None
-        #: What the caller gets: set `result` in `run`, or raise.
+        #: The reply to the caller: set `result` in `run`, or raise.
         self.result: Any = None
         self.error: BaseException | None = None
-        #: Who waits for the answer: a peer, LOCAL, or None for nobody; and its context id. Written by the intake.
+        #: The caller that awaits the reply (a peer, LOCAL, or None: nobody), and its id of the call. Written by `Intake`.
         self.peer: bytes | None = None
         self.call_id = 0
         #: [object, route] of every call that waits for this one, outermost first.
         self.chain: Sequence[Sequence[str]] = ()
         self.trace: str | None = None
-        #: The account in which it counts as outstanding.
+        #: The account that counts it as outstanding; None: not counted.
         self.throttle: Throttle | None = None
-        #: Called once, when it has ended, however it did.
+        #: Called once when it has ended: done, failed or refused.
         self.on_end: Callable[[Action], None] | None = None
-        #: By which others know that it called them; 0 until it does.
+        #: Its span id, sent with the calls that it makes; allocated at the first of them, 0 until then.
         self.span = 0
         #: When it first ran; 0: not yet.
         self.started_ns = 0
-        #: Where it is booked; found once, when it is first chosen.
+        #: Its `OperationStatistics`, looked up when it is first chosen to run; None until then.
         self.account: Any = None
         #: The lane of the request that it executes (runtime/requests).
         self.lane = 0
-        #: Where it did several pieces of work, and each is to be recorded as if it had been an action: `recorder.Part`s.
+        #: The pieces of its work that are recorded as actions of their own: `recorder.Part`s; None: it is recorded whole.
         self.parts: list[Any] | None = None
-        #: Time in queues, time running and CPU time so far.
+        #: Time in queues, time running and CPU time so far, in ns.
         self.wait_ns = self.run_ns = self.cpu_ns = 0
 
     @property
     def is_long(self) -> bool:
-        """Whether it may run for as long as it likes: nobody takes its backplane for wedged, or says that it is slow."""
+        """Whether its run time has no limit: such a run is no sign of a stuck backplane, and is not reported as slow."""
         return False
 
     @property
     def has_begun(self) -> bool:
-        """It has run, and goes on; not known while it runs for the first time."""
+        """Whether it has run before and will run again. Still False during its first run."""
         return self.continues
 
     def urgency_behind(self) -> int | None:
-        """The priority of the most urgent action that waits for this one and is not in the queue of its object, such as one
-        that waits for a lock; None: there is none. Called with the lead.
+        """The priority of the most urgent action that waits for this one outside the queue of its object, for example for a
+        lock; None: there is none. Called with the lead.
         """
         return None
 
     def run(self) -> Outcome:
-        """Do the work. Called by a worker, never at the same time as another action of the same object."""
+        """Do the work, in a worker's thread. Never runs at the same time as another action of the same object."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it does: define run()")
 
     def refuse(self, error: BackplaneError) -> None:
-        """It will not run (again). Its caller is told `error`; override to let go of what it holds."""
+        """Called when it will not run (again). The caller gets `error`. Override it to release resources that it holds."""
         self.error = error
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ParkableAction(Action):
-    """An action that may wait for something of its own: `run` returns WAITING, and runs again once `resume` was called for it.
+    """An action that may wait for something of its own, such as a lock: `run` returns WAITING, and `Host.resume` continues it.
 
-    For whole systems on top of the scheduler; what awaits replies and pauses is a coroutine.
+    For subsystems built on the scheduler, such as the dispatcher. To await replies and pauses, use a coroutine instead.
     """
 
     __slots__ = ("is_resumed", "taken_back")
 
     def __init__(self, object: AppObject, name: Any, priority: Any, deadline_ns: Any = None) -> None:
         super().__init__(object, name, priority, deadline_ns)
-        #: What it waits for has come before it was put aside.
+        #: `resume` was called before the worker had parked it, so it is not parked at all.
         self.is_resumed = False
-        #: Its caller wants no answer any more: how it is to end, if nothing of it is done yet.
+        #: Set when its caller cancels it while it runs: the error to end with, if none of its work is done yet.
         self.taken_back: BackplaneError | None = None
 
     def waits_for(self) -> Sequence[Action]:
-        """Those of this backplane that stand in its way while it waits. Called with the lead."""
+        """The actions of this backplane that it waits for; they inherit its priority. Called with the lead."""
         return ()
 
     def waits_because(self) -> str:
-        """What it waits for, for people (`the lock of Room 'kitchen'`); empty: nothing. Called with the lead."""
+        """The awaited thing in words (`the lock of Room 'kitchen'`); empty: it does not wait. Called with the lead."""
         return ""
 
     def doing(self) -> str:
-        """What of it runs now, for a report that it takes long; empty: all that there is. Called with the lead."""
+        """The part of it that runs now, for reports of slow actions; empty: it has no parts. Called with the lead."""
         return ""
 
     def boosted(self) -> None:
-        """Its priority has changed while it waits. Called with the lead."""
+        """Called when its priority changes while it waits, with the lead."""
 
 
 def _mistyped(kind: str, name: object, priority: object, deadline_ns: object) -> str:
-    """Which argument of an action of class `kind` has the wrong type."""
+    """The error text for the first argument of wrong type of an action of class `kind`."""
     if type(name) is not str:
         return f"{kind}.name is a {type(name).__name__}: expected a string"
     if not isinstance(priority, int):
@@ -181,7 +180,7 @@ def _mistyped(kind: str, name: object, priority: object, deadline_ns: object) ->
 
 
 def run_foreign(action: Any) -> Outcome:
-    """Run what a user's subclass of `Action` does, which may return anything."""
+    """Run a user's subclass of `Action`, and raise TypeError if its `run` returned no valid outcome."""
     outcome = action.run()
     if outcome is DONE or outcome is YIELDED or (outcome is WAITING and isinstance(action, ParkableAction)):
         return outcome

@@ -1,7 +1,7 @@
-"""Binding: a map of arguments as it came becomes the positional arguments of a method, checked, or an error that names one.
+"""Binding: turns a received map of arguments into checked positional arguments, or into an error that names the argument.
 
-msgspec checks against the annotations. Most parameters are plain (`str`, `int | None`, `Any`, …), and where a value has
-exactly such a type there is nothing to check or convert: looking at its type costs a tenth of asking msgspec.
+msgspec checks against the annotations. Most parameters are plain (`str`, `int | None`, `Any`, …). A value of exactly such
+a type needs no check or conversion, and comparing its type costs a tenth of a call to msgspec.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from appbackplane.transport.errors import InvalidArgument
 
 from . import unfit
 
-#: Values of exactly these types are what they say; msgspec would hand them on as they are.
+#: Values of exactly these types need no conversion: msgspec would return them unchanged.
 _PLAIN = (str, int, float, bool, bytes, NoneType, list, dict)
-#: Defaults that nobody can change, so that they need no copy.
+#: Types of immutable defaults, which need no copy.
 _FIXED = (str, int, float, bool, bytes, NoneType)
-#: Stands for "no default".
+#: Marks a parameter without a default.
 _NO_DEFAULT: Any = object()
 _ABSENT: Any = object()
 
 
 class Parameter:
-    """One that is plain: its name, the types a value may have as it is (None: any), and its default."""
+    """A plain parameter: its name, the types of values that need no conversion (None: any type), and its default."""
 
     __slots__ = ("default", "kinds", "name")
 
@@ -38,7 +38,7 @@ class Parameter:
 
 
 class Binding:
-    """The parameters of one method."""
+    """The parameters of one method. Values of plain types bypass msgspec."""
 
     __slots__ = ("_convert", "_plain", "_struct", "signature")
 
@@ -46,15 +46,15 @@ class Binding:
         self, plain: list[Parameter] | None, convert: Callable[[Any], tuple[Any, ...]], signature: str,
         struct: Any = None,
     ) -> None:  # fmt: skip
-        """`struct`: what they are converted to, for who explains what does not fit."""
-        #: All parameters, in their order, if each of them is plain.
+        """`struct`: the msgspec struct that the arguments are converted to; used to explain errors."""
+        #: All parameters, in their order, if each of them is plain; else None.
         self._plain = plain
         self._convert = convert
         self._struct = struct
         self.signature = signature
 
     def bind(self, arguments: Mapping[str, Any], route: str) -> tuple[Any, ...]:  # hot: scripts/bench call_pipelined
-        """The arguments as the method takes them. Raises `InvalidArgument` that names the argument."""
+        """The positional arguments for the method. Raises `InvalidArgument`, which names the argument."""
         if self._plain is not None and type(arguments) is dict:
             values = self._as_they_are(self._plain, arguments)
             if values is not None:
@@ -91,7 +91,7 @@ class Binding:
             if hint := unfit.hint(found[1], found[2], self._struct):
                 problem += f" ({hint})" if hint.endswith("?") else f": {hint}"
                 if re.search(r"\W", found[2]) or not hint.startswith("expected '"):
-                    return f"{route}: {problem}"  # within an argument, of which the signature says nothing
+                    return f"{route}: {problem}"  # inside an argument, so the signature would not help
             elif unfit.says_itself(error, found[2], self._struct):
                 return f"{route}: {problem}"
         else:
@@ -100,7 +100,7 @@ class Binding:
 
 
 def plain(name: str, annotation: Any, default: Any = _NO_DEFAULT) -> Parameter | None:
-    """A parameter, if it is plain; None if only msgspec knows what to do with it."""
+    """The parameter as a plain one; None if its values need msgspec."""
     if default is not _NO_DEFAULT and type(default) not in _FIXED:
         return None
     if annotation is Any:

@@ -1,8 +1,8 @@
 """Component: an application, or a part of one, that plugs into a backplane; a module of the system state machine.
 
-A component is itself an object (its hooks are actions, and it may have operations of its own), and holds others. Which
-architecture it runs in, one thread for all or a pool or a process of its own, is the TOML's business, not its own
-(seed 002, "Conceptual Model"). All routes, topics and timers are known once it is constructed (law 12).
+A component is itself an object (its hooks are actions, and it may have operations of its own), and holds others. The TOML
+chooses its architecture: one thread for all, a pool, or a process of its own (seed 002, "Conceptual Model"). All its
+routes, topics and timers are known once it is constructed (law 12).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from .action import Action
     from .endpoint import Endpoint
 
-#: Requests a component may have outstanding before callers are told to come back (law 9). At 1 ms a request it is ten
-#: seconds of queue: a caller with the default deadline of 30 s still gets its answer, one behind it would not.
+#: Outstanding requests of a component above which callers get `Busy` (law 9). At 1 ms a request it is ten seconds of queue:
+#: within a caller's default deadline of 30 s. A queue much longer than that would hold requests whose callers have given up.
 REQUESTS_MAX_DEFAULT = 10_000
-#: Actions and timers that a component may have given itself and not ended: 400 bytes each, so 40 MB; a loop that never ends
-#: is told within half a second. Nothing that meant it has been seen to have more.
+#: Actions and timers that a component has given itself and that have not ended: 400 bytes each, so 40 MB. A runaway loop
+#: gets `Busy` within half a second. No component has been seen to need more.
 POSTED_MAX_DEFAULT = 100_000
-#: What a component is to say or do for itself.
+#: The methods of `Component` that users override.
 _HOOKS = ("setup", "make_room", "on_initializing", "on_primary", "on_secondary", "on_down")
 
 
@@ -37,17 +37,17 @@ class Component(AppObject):
     component_name: str = ""
     #: Names of the components that must have reached a state before this one moves to it.
     depends_on: ClassVar[tuple[str, ...]] = ()
-    #: "system": it waits for all it depends on. "backplane": for those in its own backplane only, and moves on without the
-    #: others; what it needs of them it has to ask for again until it gets it.
+    #: "system": it waits for all its dependencies. "backplane": it waits only for those in its own backplane, and has to
+    #: retry its calls to the others until they are up.
     driven_by: ClassVar[str] = "system"
-    #: Requests outstanding at most.
+    #: The bound of its outstanding requests; beyond it callers get `Busy`.
     max_requests: ClassVar[int] = REQUESTS_MAX_DEFAULT
-    #: Actions posted and timers set (`post`, `after`) that have not ended, at most.
+    #: The bound of its own actions and timers (`post`, `after`) that have not ended; beyond it `post` and `after` raise `Busy`.
     max_posted: ClassVar[int] = POSTED_MAX_DEFAULT
-    #: Classes whose operations are routes of this component even before an object of them is added.
+    #: Classes whose operations are routes of this component before any object of them is added.
     declares: ClassVar[tuple[type[AppObject], ...]] = ()
-    #: Topics on which it publishes for other nodes, too: "prices.eu", or "prices.*". What its objects subscribe to with
-    #: `export=True` need not be named.
+    #: Topics that it publishes to other nodes, too: "prices.eu", or "prices.*". Topics that its objects subscribe to with
+    #: `export=True` need not be listed.
     exported_topics: ClassVar[tuple[str, ...]] = ()
 
     _hosted_by: Host | None
@@ -60,7 +60,7 @@ class Component(AppObject):
         super().__init_subclass__(**options)
         if "component_name" not in cls.__dict__:
             cls.component_name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
-        # Who has no `setup` adds no objects: `add` is too good a name for what counters and stores do to be kept for nothing.
+        # A component without a `setup` adds no objects, so it may name an operation `add`, as counters and stores do.
         check_operations(cls, Component, _HOOKS if cls.setup is not Component.setup else (*_HOOKS, "add"))
         if inspect.iscoroutinefunction(cls.setup):
             raise DeclarationError(
@@ -79,47 +79,47 @@ class Component(AppObject):
 
     @owned
     def state(self) -> ModuleState:
-        """Where it is in the system state machine."""
+        """Its state in the system state machine."""
         return self._module_state
 
     @owned
     def cluster_epoch(self) -> int:
-        """How many nodes of its cluster have been primary, up to this one; 0: this one is not, or there is no cluster.
+        """A fencing token: how many nodes of the cluster have been primary, this one included; 0: not primary, or no cluster.
 
-        What is written to something that others write to, too, goes with it, and the lower one is refused there.
+        Send it with each write to a store that other nodes write to, too, and let the store refuse lower ones.
         """
         return self._cluster_epoch
 
     @owned
     def objects(self) -> tuple[AppObject, ...]:
-        """The objects added so far, itself not among them."""
+        """The objects added so far, without the component itself."""
         return tuple(self._objects)
 
     def setup(self) -> None:
-        """Add the objects it starts with. Called once, before any state is entered."""
+        """Add the initial objects. Called once, before any state is entered."""
 
     def _set_up(self, priorities: int) -> None:
-        """`setup`, and what has to follow it. `priorities`: of its backplane. For systems that are components themselves."""
+        """Run `setup`. `priorities`: how many the backplane has. Dispatchers and kernels override it to finish the setup."""
         self.setup()
 
     def _enters(self, state: ModuleState) -> None:
-        """It begins to be initialized; it serves, as primary or secondary; or it goes down, and its hook follows.
+        """Called with the lead: before the hook of INITIALIZING and DOWN, after that of PRIMARY and SECONDARY.
 
-        Called with the lead. For systems that are components themselves, as the next.
+        Dispatchers and kernels override it, and the methods below.
         """
 
     def _drains(self) -> None:
-        """Its backplane is drained: what has begun may end, but it is to begin nothing by itself."""
+        """Called when its backplane is drained: work in progress may end, but the component must begin none of its own."""
 
     def _ends(self, limit_s: float) -> None:
-        """Its backplane ends, and its workers have ended: what it has still to do in threads of its own may take so long."""
+        """Called after the workers have ended, or their time is over. Its own threads have `limit_s` seconds to finish."""
 
     def _requests(self) -> dict[str, Any] | None:
-        """Of a request kernel that runs: its figures, for the statistics of its backplane. Any thread, without the lead."""
+        """A running request kernel's figures for the statistics of its backplane. Called in any thread, without the lead."""
         return None
 
     def add(self, object: AppObject, *, key: str | None = None) -> AppObject:
-        """Add an object; a call with this `key` goes to it, one without to the least busy that serves the route."""
+        """Add an object. A call with this `key` goes to it; a call without a key, to the least busy object of the route."""
         where = f"{type(self).__qualname__}.add"
         given: Any = object
         if isinstance(given, type):
@@ -144,7 +144,7 @@ class Component(AppObject):
         return object
 
     def remove(self, object: AppObject) -> None:
-        """Take an object out. Raises `FailedPrecondition` while it has work or awaits a reply (law 6)."""
+        """Remove an object. Raises `FailedPrecondition` while it has work or awaits a reply (law 6)."""
         assert self._hosted_by is not None
         self._hosted_by.remove_object(object)
 
@@ -157,34 +157,34 @@ class Component(AppObject):
         self._endpoints.append(endpoint)
 
     def post(self, action: Action) -> None:
-        """Queue work for an object of this component, from any thread: a device, another library's callback.
+        """Queue work for an object of this component, from any thread, such as that of a device or a library's callback.
 
-        Raises `Busy` at `max_posted`, ValueError for an action that is queued already or whose priority there is not.
+        Raises `Busy` at `max_posted`, ValueError for an action that is already queued or has no valid priority.
         """
         self._host.post(action)
 
     def make_room(self, request: Action) -> bool:
-        """The component is at `max_requests` and `request` has come: free a place and say True, or False for `Busy`.
+        """Override it to free a place for `request`, which arrived at `max_requests`. If none is free then, it gets `Busy`.
 
-        By itself it frees that of a less urgent one (`shed`). Called in the thread that received the request: be quick.
+        By default a less urgent request is shed. Called in the thread that received the request: be quick.
         """
         return self.shed(below=request.priority) > 0
 
     def shed(self, *, below: int) -> int:
-        """Answer a request that has not begun with `Busy`: the newest of the least urgent, of lower priority than `below`.
-        Returns how many: 1 or 0.
+        """Refuse one queued request of lower priority than `below` with `Busy`: the newest of the least urgent ones.
+        Returns how many were refused: 1 or 0.
         """
         assert self._hosted_by is not None
         return self._hosted_by.shed(self, below)
 
     def on_initializing(self) -> Any:
-        """Hook, plain or `async`: get ready. All it depends on are initializing."""
+        """Hook, plain or `async`: get ready. All dependencies are initializing or further."""
 
     def on_primary(self) -> Any:
-        """Hook: take up the work. All it depends on are primary."""
+        """Hook: take up the work. All dependencies are primary."""
 
     def on_secondary(self) -> Any:
-        """Hook: stand by."""
+        """Hook: serve as a stand-by, ready to become primary."""
 
     def on_down(self) -> Any:
-        """Hook: let go. All that depend on it are down."""
+        """Hook: release all resources. All dependents are down."""

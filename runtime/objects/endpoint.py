@@ -1,8 +1,8 @@
-"""Endpoint: where messages enter that are not operations, for those who convert a foreign protocol.
+"""Endpoint: the entry for messages that are not operations; the place to convert a foreign protocol.
 
-An endpoint names its route and the states in which it is registered, and turns each request into an `Action` of its own
-making, in the thread that received it (law 7; seed 002, "Hermes Request Processing Example"). Work that does not come
-over a link at all (a device, another library's thread) is posted with `Component.post`.
+An endpoint names its route and the states in which it is registered. It turns each request into an `Action` of its own,
+in the thread that received the request (law 7; seed 002, "Hermes Request Processing Example"). Work that does not arrive
+over a link (from a device, another library's thread) is posted with `Component.post`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """What came, before anyone has looked at its arguments."""
+    """A request as received; its arguments are not checked yet."""
 
     route: str
     key: str | None
@@ -27,15 +27,15 @@ class Request(NamedTuple):
     deadline_ns: int | None
     #: [object, route] of every call that waits for it, outermost first.
     chain: Sequence[Sequence[str]] = ()
-    #: The topic of which it is a message; None: it was called or cast.
+    #: The topic that it was published on; None: it was called or cast.
     topic: str | None = None
 
 
 class Endpoint:
     """Subclass it, write `create_action`, and `expose` it in the component's `setup`."""
 
-    #: Whether its requests count in `max_requests`. For control, which must come through when the component is full: it then
-    #: has to limit its requests itself.
+    #: Whether its requests count in `max_requests`. Set False for control requests, which a full component must still accept;
+    #: the endpoint then has to bound them itself.
     is_counted: bool = True
 
     def __init__(
@@ -49,17 +49,17 @@ class Endpoint:
         topic: str | None = None,
         export: bool = False,
     ) -> None:
-        """`summary` and `signature`: for `appbackplane routes`. `topic`: its messages are requests of this endpoint, too.
-        `export`: other nodes may use both.
+        """`summary` and `signature`: shown by `appbackplane routes`. `topic`: a topic whose messages become requests, too.
+        `export`: other nodes may use the route and the topic.
         """
         self.name, self.priority, self.states, self.summary = name, priority, states_of(states), summary
         self.signature, self.topic, self.export = signature, topic, export
 
     def create_action(self, request: Request) -> Action | None:
-        """The action, with its object chosen. Be quick: it runs in the thread that received the request.
+        """Make the action, with its object chosen. Be quick: this runs in the thread that received the request.
 
-        Raise a `CallerError` to refuse. `action.refuse(error)` is called if it cannot run later. None: of a topic's message,
-        that it is for others who hear it.
+        Raise a `CallerError` to refuse. If the action cannot run later, its `refuse(error)` is called. Return None to ignore
+        a message of a topic.
         """
         raise NotImplementedError(
             f"{type(self).__name__} does not say what its requests become: define create_action()"

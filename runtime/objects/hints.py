@@ -1,8 +1,8 @@
 """Hints: the annotations of a function, with the bounds that msgspec checks (`Annotated[int, msgspec.Meta(le=100)]`).
 
-`typing.get_type_hints` drops everything in `Annotated`, and with it the bounds, unless it is told to keep it. Kept here is only
-what holds a `msgspec.Meta`: other remarks (`Annotated[int, "in metres"]`) are for people, and would keep a plain parameter
-from being bound without msgspec (binding.py). Resolved once a class, when it is defined.
+By default `typing.get_type_hints` drops everything in `Annotated`, the bounds included. This module keeps only annotations
+with a `msgspec.Meta`: other remarks (`Annotated[int, "in metres"]`) are for people, and would force a plain parameter
+through msgspec (binding.py). Resolved once a class, when it is defined.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import msgspec
 
 
 def hints_of(function: Any, globalns: dict[str, Any] | None = None) -> dict[str, Any]:
-    """By parameter, and "return". Raises NameError for an annotation that cannot be resolved."""
+    """The annotations by parameter name, and "return". Raises NameError for one that cannot be resolved."""
     hints = get_type_hints(function, globalns)
     full = get_type_hints(function, globalns, include_extras=True)
     return {name: full[name] if has_bounds(full[name]) else hint for name, hint in hints.items()}
 
 
 def has_bounds(annotation: Any) -> bool:
-    """Whether msgspec is told more about it, or about a part of it, than its type."""
+    """Whether the annotation, or a part of it, holds a `msgspec.Meta`."""
     return isinstance(annotation, msgspec.Meta) or any(has_bounds(each) for each in get_args(annotation))

@@ -1,7 +1,7 @@
-"""The module state machine: where a component is on its way up, in service, and down.
+"""The module state machine: the states of a component from start through service to down.
 
-One table, as on paper (seed 002, "How Modules are Supported"): what is not in it is refused. The order among components
-is the supervisor's business; a component only knows its own steps.
+One table, as on paper (seed 002, "How Modules are Supported"); moves outside it are refused. The supervisor orders the
+moves of several components; a component knows only its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from appbackplane.transport.errors import FailedPrecondition
 
 
 class ModuleState(StrEnum):
-    """The words of the system state machine; their values are what users write and see."""
+    """The states of the system state machine; users write and see their values."""
 
     START = "start"
     INITIALIZING = "initializing"
@@ -21,7 +21,7 @@ class ModuleState(StrEnum):
     DOWN = "down"
 
 
-#: From a state to those that may follow it.
+#: The states that may follow each state.
 MOVES: dict[ModuleState, frozenset[ModuleState]] = {
     ModuleState.START: frozenset({ModuleState.INITIALIZING, ModuleState.DOWN}),
     ModuleState.INITIALIZING: frozenset({ModuleState.PRIMARY, ModuleState.SECONDARY, ModuleState.DOWN}),
@@ -32,7 +32,7 @@ MOVES: dict[ModuleState, frozenset[ModuleState]] = {
 
 
 def check_move(component: str, now: ModuleState, to: ModuleState) -> None:
-    """Raises `FailedPrecondition` for a move that is not in the table."""
+    """Raise `FailedPrecondition`, which lists the allowed states, for a move that is not in the table."""
     if to not in MOVES[now]:
         allowed = ", ".join(sorted(state.value for state in MOVES[now]))
         raise FailedPrecondition(f"{component} cannot move from {now.value} to {to.value} (from there: {allowed})")

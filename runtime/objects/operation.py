@@ -1,7 +1,7 @@
-"""Operations: the marks of methods that others may call, hear or leave to the clock.
+"""Operations: decorators for methods that others may call, that receive a topic, or that a timer runs.
 
-A decorator only notes what was declared; what a call needs is made of it once a class (operation_spec.py). A wrong
-declaration fails when the class is made, and names the method and the parameter; never at a call.
+A decorator only notes the declaration. The data that calls need is derived from it once a class (operation_spec.py).
+A wrong declaration fails when the class is made, never at a call, and the error names the method and the parameter.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.request import is_number
 from appbackplane.transport.topics import check_pattern
 
-#: Priority of an operation that names none: the middle of the default eight, so that there is room on both sides.
+#: Priority of an operation that names none: the middle of the default eight, with room on both sides.
 PRIORITY_DEFAULT = 4
 #: Component states in which an operation that names none is registered.
 SERVING_STATES = ("primary", "secondary")
 _STATES = frozenset(("initializing", "primary", "secondary"))
-#: The attribute of a function that bears its mark.
+#: The attribute of a function that holds its `Mark`.
 MARK = "__appbackplane__"
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class DeclarationError(TypeError):
-    """An operation, subscription or timer is declared wrongly; says which, and what to write instead."""
+    """An operation, subscription or timer is declared wrongly; the message names it and gives the correct form."""
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decorator noted on a method."""
+    """The declaration that a decorator noted on a method."""
 
     kind: str
     name: str | None = None
@@ -72,13 +72,12 @@ def operation(
     """Make a method callable by others, on the route COMPONENT.NAME.
 
     `priority`: 0 is highest; a caller may ask for another. `name`: of the route, default the method's. `reentrant`: a call
-    that comes back to this object through its own chain is served instead of refused. `idempotent`: doing it twice does no
-    harm, so that callers may try again when nobody knows whether it was done. `calls`: routes it calls, for
-    `appbackplane check` to find cycles in. `states`: the component states in which it is registered. `digest`: name of a
-    method of the component that works out the key of the target slowly, in the digester (law 7). `accepted_in` and
-    `otherwise` ("refuse" or "defer"): states of a `StateMachine` in which it is accepted, and what happens elsewhere.
-    `is_long`: it may run for as long as it likes, and its backplane is not taken for wedged meanwhile (`stuck_after`).
-    `export`: other nodes may call it, by any key that is trusted with what is exported.
+    that comes back to this object through its own chain is served instead of refused. `idempotent`: running it twice does
+    no harm, so callers may retry when it is unknown whether it ran. `calls`: the routes it calls; `appbackplane check` looks
+    for cycles in them. `states`: the component states in which it is registered. `digest`: the name of a component method
+    that computes the key of the target slowly, in the digester (law 7). `accepted_in`: the states of a `StateMachine` in
+    which it is accepted; in others it is handled by `otherwise`: "refuse" or "defer". `is_long`: its run time has no limit,
+    and is no sign of a stuck backplane (`stuck_after`). `export`: other nodes may call it, with any key that may use exports.
     """
 
     def mark() -> Mark:
@@ -98,9 +97,9 @@ def operation(
 def subscribe(
     topic: str, *, priority: int = PRIORITY_DEFAULT, export: bool = False, **unknown: Never
 ) -> Callable[[Method], Method]:
-    """Have a method run for each message of `topic` (`a.b` exactly, or `a.*` for all below it).
+    """Run the method for each message of `topic` (`a.b` exactly, or `a.*` for all below it).
 
-    `export`: what other nodes publish there is heard, too.
+    `export`: also receive the messages that other nodes publish there.
     """
 
     def mark() -> Mark:
@@ -115,7 +114,7 @@ def subscribe(
 
 
 def every(seconds: float, *, priority: int = PRIORITY_DEFAULT, **unknown: Never) -> Callable[[Method], Method]:
-    """Have a method run every `seconds` while its component serves. An overrun skips, it does not pile up."""
+    """Run the method every `seconds` while its component serves. An overrun skips runs instead of queueing them."""
 
     def mark() -> Mark:
         _check_options(every, unknown)
@@ -127,7 +126,7 @@ def every(seconds: float, *, priority: int = PRIORITY_DEFAULT, **unknown: Never)
 
 
 def states_of(states: Any) -> tuple[str, ...]:
-    """Those in which something is registered, as they were declared. Raises `DeclarationError`."""
+    """The declared `states` as a tuple. Raises `DeclarationError` for an unknown state, or a single string."""
     found = _several("states", states, '("primary",)')
     if unknown := [state for state in found if not isinstance(state, str) or state not in _STATES]:
         raise DeclarationError(f"states: {unknown} are not among {sorted(_STATES)}")
@@ -153,7 +152,7 @@ def _check_options(decorator: Callable[..., Any], unknown: Mapping[str, object])
 
 
 def _marker(example: str, given: object, make: Callable[[], Mark]) -> Callable[[Method], Method]:
-    """A decorator. What is declared wrongly is said with the method's name, which only the decorator is told."""
+    """A decorator that attaches the mark. `make` runs in it, because only there the method's name is known for errors."""
     if inspect.isfunction(given):
         raise DeclarationError(f"{given.__qualname__}: write @{example}, with parentheses")
 

@@ -1,7 +1,7 @@
-"""Operation specs: marked methods as calls need them, made once a class.
+"""Operation specs: the data that calls of a marked method need, derived once a class.
 
-What to run, and a msgspec struct that checks the arguments against the annotations before the object sees them
-(binding.py). Apart from the marks (operation.py), because each call reads it, so that it is compiled where the package is.
+A spec holds the function to run, and a msgspec struct that checks the arguments against the annotations before the object
+gets them (binding.py). Separate from the marks (operation.py), because each call reads it and so it is compiled.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .binding import Binding
 from .hints import hints_of
 from .operation import MARK, DeclarationError, Mark
 
-#: The wire has bytes of its own; without this msgspec would take any text for base64 of bytes.
+#: The wire format has a bytes type. Without this msgspec would accept any text as base64 for bytes.
 _BUILTIN = (bytes, bytearray, memoryview)
 
 
 class OperationSpec:
-    """One marked method, compiled: what to run, how to check its arguments, what was declared about it."""
+    """One marked method, prepared for calls: the function, the check of its arguments, and its declaration."""
 
     __slots__ = (
         "attribute",
@@ -50,10 +50,10 @@ class OperationSpec:
         parameters, hints = _parameters(function)
         if mark.kind != "settings":
             _check_self(function)
-        #: Takes the object and what `bind` returns.
+        #: Takes the object and the values that `bind` returns.
         self.function = _by_position(function, parameters)
         self.signature = _signature(function)
-        #: By name: what it is to be, and whether it has to be given.
+        #: By name: the annotation, and whether the parameter is required.
         self.parameters: dict[str, tuple[Any, bool]] = {
             p.name: (hints.get(p.name, Any), p.default is p.empty) for p in parameters
         }
@@ -68,11 +68,11 @@ class OperationSpec:
             raise DeclarationError(f"{function.__qualname__} runs on a timer: its parameters need defaults")
 
     def bind(self, arguments: Mapping[str, Any], route: str) -> tuple[Any, ...]:
-        """The arguments as the method takes them. Raises `InvalidArgument` that names the argument."""
+        """The positional arguments for the method. Raises `InvalidArgument`, which names the argument."""
         return self.binding.bind(arguments, route)
 
     def takes_as(self, other: OperationSpec) -> bool:
-        """Whether it takes the arguments that `other` takes. What is not annotated takes anything."""
+        """Whether it takes the same arguments as `other`. A parameter without annotation matches any type."""
         mine, its = self.parameters, other.parameters
         return mine.keys() == its.keys() and all(
             is_required is its[name][1] and (kind == its[name][0] or Any in (kind, its[name][0]))
@@ -83,7 +83,7 @@ class OperationSpec:
 def specs_of(cls: type) -> dict[str, OperationSpec]:
     """All marked methods of a class by attribute name, base classes included. Raises `DeclarationError`.
 
-    A method that overrides a marked one and has no mark of its own keeps that one's.
+    A method that overrides a marked one without a mark of its own inherits that mark.
     """
     specs: dict[str, OperationSpec] = {}
     by_name: dict[str, str] = {}
@@ -151,14 +151,14 @@ def _struct(function: Callable[..., Any], parameters: list[inspect.Parameter], h
     try:
         msgspec.convert({}, struct)
     except msgspec.ValidationError:
-        return struct  # arguments are missing, which is what an empty call should say
+        return struct  # an empty call lacks arguments: the struct itself is usable
     except TypeError as error:
         raise DeclarationError(f"{function.__qualname__}: an annotation cannot be checked: {error}") from error
     return struct
 
 
 def _plain(parameters: list[inspect.Parameter], hints: dict[str, Any]) -> list[binding.Parameter] | None:
-    """All of them, if each is plain."""
+    """All parameters, if each of them is plain; else None."""
     found: list[binding.Parameter] = []
     for each in parameters:
         kind = hints.get(each.name, Any)
@@ -201,4 +201,4 @@ def _convert(kind: type, value: Any) -> Any:
 def _signature(function: Callable[..., Any]) -> str:
     text = str(inspect.signature(function))
     text = re.sub(r"^\(self(, )?", "(", text)
-    return text.replace("'", "").replace('"', "")  # of annotations that are text, and of names in a Literal
+    return text.replace("'", "").replace('"', "")  # quotes around string annotations and around names in a Literal

@@ -1,8 +1,8 @@
-"""Own: the names that are the runtime's own in what users subclass.
+"""Own: protects the runtime's names in the classes that users subclass.
 
-A user's class has one name space with ours. An attribute that is set over one of ours is refused in words that say whose it
-is; an operation in its place, which would replace it for the runtime, too, when the class is made. What is meant to be
-replaced (the hooks, `setup`, `make_room`) may be marked like any method.
+A user's class shares one name space with its base class. Setting a runtime attribute raises an error that says whose the
+name is. An operation of that name, which would replace it for the runtime, too, is refused when the class is made. Methods
+that users are meant to override (the hooks, `setup`, `make_room`) may be marked like any other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
 
     def owned(get: Callable[[Any], Any]) -> property:
-        """A property that says whose it is to whoever sets it."""
+        """A read-only property whose setter raises AttributeError: the name belongs to the runtime."""
 
         def refuse(self: Any, value: Any) -> Never:
             kind, name = type(self).__qualname__, get.__name__
@@ -30,7 +30,7 @@ else:
 
 
 def check_operations(cls: Any, base: type, replaceable: tuple[str, ...] = ()) -> None:
-    """No operation, subscription or timer of `cls` has a name that is the runtime's in `base`. Raises `DeclarationError`."""
+    """Raise `DeclarationError` if a marked method of `cls` replaces an attribute of `base` that is not `replaceable`."""
     for attribute in cls.__operations__:
         if attribute in vars(base) and attribute not in replaceable:
             raise DeclarationError(

@@ -1,8 +1,8 @@
 """Registry: the routes, topics and timers of one backplane, known once its components are constructed (law 12).
 
-A route leads to the objects that implement it; a component's state decides whether it is registered now. Objects may come
-and go while running, routes may not: a new class of object would be a route nobody has been told of. Plain tables; the
-supervisor gets them as `ComponentEntry`s for the directory.
+A route leads to the objects that implement it; a component's state decides whether it is registered now. Objects may be
+added and removed while running, routes may not: no caller would know a route that a new class brings. Plain tables; the
+supervisor receives them as `ComponentEntry`s for the routing table.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .operation import DeclarationError, Mark
 from .operation_spec import OperationSpec
 from .state_machine import StateMachine
 
-#: What users declare, of any type: compiled code reads an attribute as what it is said to be, and refuses a list for a tuple.
+#: Read users' declarations as Any: compiled code trusts the declared type of an attribute, and refuses a list for a tuple.
 _lends_of: attrgetter[Any] = attrgetter("lends")
 _depends_on_of: attrgetter[Any] = attrgetter("depends_on")
 _declares_of: attrgetter[Any] = attrgetter("declares")
 _exported_topics_of: attrgetter[Any] = attrgetter("exported_topics")
-#: By whom the moves of a component through the states may be driven.
+#: The values of `Component.driven_by`.
 DRIVERS = ("system", "backplane")
 
 
 class Route:
-    """One way in: the objects behind it, and the component whose state opens and shuts it."""
+    """One route: the objects that implement it, and the component whose state decides whether it is served."""
 
     __slots__ = (
         "_states", "component", "cursor", "endpoint", "has_digest", "is_counted", "mark", "name", "objects", "priority",
@@ -44,14 +44,14 @@ class Route:
     def __init__(self, name: str, component: Component, spec: OperationSpec | None, endpoint: Endpoint | None) -> None:
         self.name = name
         self.component = component
-        #: The first declaration of the operation: for descriptions; each object binds by its own class's.
+        #: The first declaration of the operation, for descriptions. Each object binds with the spec of its own class.
         self.spec = spec
         self.specs: dict[type[AppObject], OperationSpec] = {}
         self.endpoint = endpoint
         self.mark = spec.mark if spec is not None else Mark(kind="endpoint")
-        #: The highest that any class declares: of the digester, and of descriptions. A call runs at that of its target's class.
+        #: The highest that any class declares, for the digester and descriptions. A call runs at that of its target's class.
         self.priority: int = endpoint.priority if endpoint is not None else self.mark.priority
-        #: The component states in which it is served, by name, and as they are.
+        #: The component states in which it is served: by name, and below as members of the enum.
         self.states: tuple[str, ...] = endpoint.states if endpoint is not None else self.mark.states
         self._states = tuple(state for state in ModuleState if state.value in self.states)
         self.has_digest = self.mark.digest is not None
@@ -61,9 +61,9 @@ class Route:
         self.cursor = 0
 
     def add(self, cls: type[AppObject], spec: OperationSpec) -> None:
-        """Take in the declaration of one more class. Raises `DeclarationError` where a route can have but one.
+        """Add the declaration of one more class. Raises `DeclarationError` if its `states` or `digest` differ.
 
-        In which states a route is served, and who digests its calls, is settled before there is a target.
+        Both are needed before the target of a call is chosen, so a route can have only one value of each.
         """
         if self.specs:
             first = next(iter(self.specs))
@@ -79,35 +79,35 @@ class Route:
 
     @property
     def is_registered(self) -> bool:
-        """Whether it is served in the present state of its component."""
+        """Whether it is served in the current state of its component."""
         now = self.component._module_state
         # Not `in`, nor by name: an enum's hash and value are Python functions.
         return any(state is now for state in self._states)
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether a call may be tried again, whichever class serves it."""
+        """Whether a call may be retried: every class declares it idempotent."""
         return bool(self.specs) and all(spec.mark.idempotent for spec in self.specs.values())
 
     @property
     def is_reentrant(self) -> bool:
-        """Whether a call that comes back through its own chain is served, whichever class serves it."""
+        """Whether a call that comes back through its own chain is served: every class declares it reentrant."""
         return bool(self.specs) and all(spec.mark.reentrant for spec in self.specs.values())
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """The routes that any class declares that it calls, each once."""
+        """All routes that its classes declare in `calls`, each once."""
         return tuple(dict.fromkeys(route for spec in self.specs.values() for route in spec.mark.calls))
 
     @property
     def is_exported(self) -> bool:
-        """Whether other nodes may call it: all who implement it say so."""
+        """Whether other nodes may call it: every class, or the endpoint, declares `export`."""
         if self.endpoint is not None:
             return self.endpoint.export
         return all(spec.mark.export for spec in self.specs.values())
 
     def check_signatures(self) -> None:
-        """A call without a key goes to the least busy of all. Raises `DeclarationError` where some would take it, some not."""
+        """Raise `DeclarationError` if classes take different arguments: a call without a key goes to the least busy object."""
         if not self.has_digest and all(object._key is not None for object in self.objects):
             return  # a digester binds the arguments before it has a key
         first = next(iter(self.specs))
@@ -119,12 +119,15 @@ class Route:
                 )
 
     def close(self) -> None:
-        """From now on it is served in no state."""
+        """Stop serving it, whatever the state of its component."""
         self._states = ()
 
 
 class Hearer:
-    """An object and the method by which it hears a topic. By identity: objects may be equal, or unhashable (a dataclass)."""
+    """A subscriber: an object, and its method (or endpoint) that receives a topic.
+
+    Compared by identity: users' objects may be equal, or unhashable (a dataclass).
+    """
 
     __slots__ = ("component", "is_exported", "name", "object", "priority", "route", "spec")
 
@@ -132,15 +135,15 @@ class Hearer:
         self, component: Component, object: AppObject, spec: OperationSpec | None, route: Route | None = None
     ) -> None:
         self.component, self.object, self.spec = component, object, spec
-        #: That of an endpoint, which hears without a method.
+        #: The route of an endpoint, which receives the topic without a method; else None.
         self.route = route
         self.priority: int = 0
-        #: Whether it hears what other nodes publish, too.
+        #: Whether it also receives the messages of other nodes.
         self.is_exported = spec.mark.export if spec is not None else route is not None and route.is_exported
         if route is not None:
             self.name, self.priority = route.name, route.priority
         elif spec is not None:
-            #: What statistics call it.
+            #: Its name in statistics.
             self.name, self.priority = f"{component.component_name}.{spec.attribute}", spec.priority
 
     def __eq__(self, other: object) -> bool:
@@ -156,7 +159,7 @@ class Hearer:
 
 
 class Registry:
-    """What this backplane serves."""
+    """The components, routes, keys and topics that this backplane serves."""
 
     def __init__(self, backplane: str, priorities: int) -> None:
         self._backplane = backplane
@@ -169,7 +172,7 @@ class Registry:
         self.is_static = False
 
     def add_component(self, component: Component) -> None:
-        """Take in a component with the objects it has; its own marked methods are operations of it as an object."""
+        """Add a component, its objects and its endpoints. Raises `DeclarationError`."""
         name = component.component_name
         if name in self.components:
             raise DeclarationError(f"two components are named {name!r}: set component_name on one of them")
@@ -188,7 +191,7 @@ class Registry:
             self.add_endpoint(component, endpoint)
 
     def add_endpoint(self, component: Component, endpoint: Endpoint) -> None:
-        """Take in an endpoint under the component's name."""
+        """Add an endpoint as the route COMPONENT.NAME. Raises `DeclarationError` if the route exists."""
         route = f"{component.component_name}.{endpoint.name}"
         if route in self.routes:
             raise DeclarationError(f"two endpoints serve {route!r}")
@@ -198,12 +201,12 @@ class Registry:
             self._topics.add(endpoint.topic, Hearer(component, component, None, self.routes[route]))
 
     def add_object(self, component: Component, object: AppObject) -> None:
-        """Take in an object while running. Raises `DeclarationError` if its class brings a new route or topic."""
+        """Add an object while running. Raises `DeclarationError` if its class brings a new route."""
         self._add(component, object)
         component._objects.append(object)
 
     def remove_object(self, object: AppObject) -> None:
-        """Forget an object. Whether it may go is for the scheduler to say."""
+        """Forget an object. The caller has checked with `Scheduler.check_removable`."""
         component = object._component
         assert component is not None
         _take_out(component._objects, object)
@@ -217,11 +220,11 @@ class Registry:
         object._component = None
 
     def by_key(self, component: str, key: str) -> AppObject | None:
-        """The object that was added under `key`."""
+        """The object that was added under `key`; None: there is none."""
         return self._by_key.get((component, key))
 
     def hearers(self, topic: str) -> list[Hearer]:
-        """Those of this backplane that hear `topic`, in the order they were added. Not to be changed."""
+        """This backplane's subscribers of `topic`, in the order they were added. Do not change the list."""
         return self._topics.matching(topic)
 
     def objects(self) -> Iterator[AppObject]:
@@ -240,7 +243,7 @@ class Registry:
         ]
 
     def entries(self) -> tuple[ComponentEntry, ...]:
-        """The registration, as the directory wants it."""
+        """The registration that the supervisor puts into the routing table."""
         return tuple(self._entry(component) for component in self.components.values())
 
     def _entry(self, component: Component) -> ComponentEntry:
@@ -284,7 +287,7 @@ class Registry:
         name, key = component.component_name, object._key
         if key is not None and (name, key) in self._by_key:
             raise DeclarationError(f"{name} already has an object with key {key!r}")
-        if self.is_static:  # whatever is wrong is found before anything is noted
+        if self.is_static:  # check everything before any table changes
             for spec in type(object).__operations__.values():
                 if spec.mark.kind == "operation" and f"{name}.{spec.name}" not in self.routes:
                     raise DeclarationError(
@@ -330,8 +333,8 @@ class Registry:
             raise DeclarationError(f"{what}: priority {priority!r}, but the backplane has 0..{self._priorities - 1}")
 
 
-def _check_module(component: Any) -> None:  # what a user has written there is of any type until it is looked at
-    """How it wants to be moved through the states."""
+def _check_module(component: Any) -> None:  # Any: users' declarations have unknown types until they are checked
+    """Check the declarations `depends_on`, `declares`, `exported_topics` and `driven_by`."""
     kind, needs = type(component).__qualname__, _depends_on_of(component)
     if not isinstance(needs, (tuple, list)) or not all(isinstance(name, str) for name in needs):
         raise DeclarationError(f'{kind}.depends_on: expected names of components, as ("index",), got {needs!r}')
@@ -353,7 +356,7 @@ def _check_module(component: Any) -> None:  # what a user has written there is o
 
 
 def _take_out(objects: list[AppObject], object: AppObject) -> None:
-    """This very one; `list.remove` would take the first that is equal."""
+    """Remove the object by identity; `list.remove` would remove the first one that compares equal."""
     del objects[next(index for index, each in enumerate(objects) if each is object)]
 
 

@@ -1,8 +1,8 @@
-"""Schedulable: what the scheduler keeps of an object, in slots of the object itself.
+"""Schedulable: the scheduler's state of an object, in slots of the object itself.
 
-A dictionary beside 100,000 objects would cost more than the objects. Apart from `AppObject`, which is for users, because
-this is the part that the hot path reads and writes some twenty times an action: it is compiled where the package is
-(docs/decisions/compiled.md), and compiled code reaches these fields as one reaches those of a struct.
+A dictionary beside 100,000 objects would cost more than the objects. Separate from `AppObject`, which is for users: the hot
+path reads and writes these fields some twenty times an action. The class is compiled (docs/decisions/compiled.md), and
+compiled code accesses its fields like those of a struct.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Schedulable:
-    """Whatever has a queue of actions. `AppObject.__new__` fills it in, so that no `__init__` need be called."""
+    """An object with a queue of actions. `AppObject.__new__` fills the slots, so no `__init__` need be called."""
 
     __slots__ = ("_counts", "_head", "_load", "_number", "_priority", "_stale", "_state", "_tail", "_waits")
 
@@ -28,11 +28,11 @@ class Schedulable:
     _priority: int
     #: Actions by priority, only while priorities are mixed.
     _counts: list[int] | None
-    #: Entries left behind in ready queues it has been raised out of.
+    #: Dead entries, by ready queue, left behind when its priority changed (scheduling/ready_queues.py).
     _stale: dict[int, int] | None
-    #: Suspended coroutines that await a reply.
+    #: Actions that wait: coroutines that await a reply, and parked actions.
     _waits: int
     #: Actions queued, running or waiting.
     _load: int
-    #: Of its name, for the recorder.
+    #: Number of its name in the current recorder segment; below the segment's first: not written yet.
     _number: int

@@ -1,8 +1,8 @@
-"""StateMachine: an object whose operations are accepted by state, refused or deferred otherwise.
+"""StateMachine: an object that accepts an operation in certain states, and refuses or defers it in others.
 
-States are an Enum; `become` moves. A refused call ends in FAILED_PRECONDITION and names the state; a deferred one waits
-beside the queue and is put back, in its old order and before anything newer, at the next change of state (the postpone
-rule of OTP's gen_statem). Deferred work still counts towards the component's limit, so it cannot grow without end.
+States are an Enum; `become` changes the state. A refused call ends in FAILED_PRECONDITION, which names the state. A deferred
+call is kept outside the queue. At the next change of state it is put back, in its old order and before newer ones (the
+postpone rule of OTP's gen_statem). Deferred calls count in the component's `max_requests`, so they are bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NotAccepted(FailedPrecondition):
-    """The state does not accept the operation. Statistics count it as refused, and as no error of the operation."""
+    """The state does not accept the operation. Statistics count the call as refused, not as an error of the operation."""
 
 
 class StateMachine(AppObject):
@@ -54,11 +54,11 @@ class StateMachine(AppObject):
 
     @owned
     def state(self) -> Enum:
-        """Where the machine is."""
+        """The current state; `become` changes it."""
         return self._machine_state
 
     def become(self, state: Enum) -> None:
-        """Move to `state`; what was deferred is tried again before anything newer, once this action has ended."""
+        """Move to `state`. When this action has ended, deferred calls are tried again before newer ones."""
         if not isinstance(state, type(self.initial)):
             raise TypeError(f"{self.name} has no state {state!r}: expected a {type(self.initial).__name__}")
         changed = state is not self._machine_state

@@ -1,7 +1,7 @@
-"""Unfit: what msgspec leaves out when it says that a value does not fit: the choices there are, and the name that was meant.
+"""Unfit: adds the allowed choices, or the name probably meant, to msgspec's message about an invalid value.
 
-`[backplane.index.settings.Indexing.policy] kind = "process"` is answered with "threads" or "processes". Looked up only where
-something is refused already, so it costs calls nothing.
+For `[backplane.index.settings.Indexing.policy] kind = "process"` the hint is "threads" or "processes". Computed only for
+values that are already refused, so it costs valid calls nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import msgspec
 
 from appbackplane.transport.directory import nearest
 
-#: Names in a message: all settings of a kernel's policy; beyond that nobody reads on.
+#: Names listed in a message: enough for all settings of a kernel's policy; a longer list would not be read.
 NAMES_MAX = 32
 
 
 def hint(problem: str, where: str, kind: Any) -> str:
-    """What to write instead; "": msgspec has said it all. `where`: as it names a place in `kind`, without `$.`."""
+    """The hint for the user; "": msgspec's message suffices. `where`: msgspec's path of the value in `kind`, without `$.`."""
     for name in re.findall(r"[^.\[\]]+", re.sub(r"\[.*?\]", "", where)):
         kind = _fields(kind).get(name)
     if problem.startswith("Invalid enum value"):
@@ -34,12 +34,12 @@ def hint(problem: str, where: str, kind: Any) -> str:
 
 
 def says_itself(error: msgspec.ValidationError, where: str, kind: Any) -> bool:
-    """Whether the sentence is that of the structure's own check (`__post_init__`)."""
+    """Whether the message comes from the struct's own check (`__post_init__`)."""
     return isinstance(error.__cause__, ValueError) and bool(where) and bool(_fields(_fields(kind).get(where)))
 
 
 def _fields(kind: Any) -> dict[str, Any]:
-    """Of a struct, or of the one in a union; by the names that they are given by."""
+    """The fields of a struct, or of the first struct in a union, by the names that users write."""
     for each in (kind, *get_args(kind)):
         if isinstance(each, type) and issubclass(each, msgspec.Struct):
             hints = get_type_hints(each)
@@ -48,7 +48,7 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 
 def _choices(kind: Any) -> list[Any]:
-    """That a literal, an enumeration, or those in a union allow."""
+    """The values that a Literal, an Enum, or those in a union allow."""
     found: list[Any] = []
     for each in (kind, *get_args(kind)):
         if get_origin(each) is Literal:

@@ -1,4 +1,4 @@
-"""Observation: what happened, counted. Execution hands facts over; nothing here decides or runs anything.
+"""Observation: statistics, records and reports of past actions. Execution passes the facts; nothing here runs an action.
 
-The scheduler and this step never meet: one chooses, the other counts. Read `histogram.py` first, then `statistics.py`.
+It never calls the scheduler: that chooses, this counts. Read `histogram.py` first, then `statistics.py`.
 """

@@ -1,10 +1,10 @@
-"""Applied: which rows of a batch are new, so that a batch that is sent again is applied once, whoever is killed meanwhile.
+"""Applied: decides which rows of a batch are new, so that a batch sent again is applied once, whichever process was killed.
 
-Batches come from outside, in order: a group's batch is numbered above all before it, and its rows count from 0. Before rows
-go to a recorded topic, an entry of a ledger says which, and at what position of the topic the first will be; after them, that
-they are there. Whoever finds an entry without its end was killed between: what the topic holds from that position on are
-those rows and nothing else, because nothing comes between the rows of one entry. So they are counted, and the rest is new.
-Decides only; the file and the topic are execution/applying.py's. An entry takes about 120 bytes.
+Batches arrive from outside, in order: each batch of a group has a higher number than all before it; its rows count from 0.
+Before rows go to a recorded topic, a ledger entry notes their numbers and the topic position of the first; after them, a
+second entry notes that they are there. An entry without its end means that the process was killed in between. Only rows of
+that entry can follow its position, because no other message comes between them. So they are counted, and the rest is new.
+Decides only; execution/applying.py owns the file and the topic. An entry takes about 120 bytes.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ import msgspec
 
 from appbackplane.transport.errors import Busy, FailedPrecondition
 
-#: Of one ledger, topics times groups. One that nobody used for `IDLE_NS` makes room; else a new one is refused.
+#: Bound of the (topic, group) pairs of one ledger. A new pair replaces one unused for `IDLE_NS`, or else is refused.
 GROUPS_MAX: Final = 10_000
-#: Whoever replays a batch does so as soon as he is back; in an hour he would have been restarted.
+#: A sender repeats a batch as soon as it runs again, and within an hour it would have been restarted.
 IDLE_NS: Final = 3_600_000_000_000
-#: length of the entry, CRC-32 of it.
+#: Length of the entry, CRC-32 of the entry.
 ENTRY: Final = Struct("<II")
 ENTRY_BYTES_MAX: Final = 4096
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """Of the ledger: rows `first` to `first + count` of a batch are about to be applied; `count` 0: all before are."""
+    """A ledger entry: rows `first` up to `first + count` are about to be applied; `count` 0: all before `first` are applied."""
 
     topic: str
     group: str
     batch: int
     first: int
     count: int
-    #: Where the topic's next message would be: (segment, index), of this generation; 0, 0: the topic is not recorded.
+    #: Position of the topic's next message: (segment, index), in this generation; 0, 0: the topic is not recorded.
     generation: int
     segment: int
     index: int
-    #: Of the machine's clock.
+    #: Monotonic ns of the machine.
     time_ns: int
 
 
 class Applied:
-    """What is known of each group: its last batch, and how many rows of it are applied."""
+    """The state of each group: its last batch, and how many of its rows are applied."""
 
     def __init__(self) -> None:
-        #: By topic and group, the one that was used last at the end. `count` is 0, but while rows are being applied.
+        #: By (topic, group), the most recently used last. `count` is 0, except while rows are being applied.
         self._last: dict[tuple[str, str], Entry] = {}
 
     def __len__(self) -> int:
         return len(self._last)
 
     def recover(self, entries: Iterable[Entry], present: Callable[[Entry], int], now_ns: int) -> None:
-        """What a ledger says. `present`: how many messages its topic holds from an entry's position on."""
-        for entry in entries:  # the clock begins again with the machine: of those before, the hour begins now
+        """Take over the entries of a ledger. `present`: how many messages the topic holds from an entry's position on."""
+        for entry in entries:  # monotonic time restarts with the machine: an entry from before counts as used now
             self._put(msgspec.structs.replace(entry, time_ns=min(entry.time_ns, now_ns)))
         for pair, entry in list(self._last.items()):
             if (
                 entry.count
-            ):  # killed between; a topic that is not recorded is told at most once, so that it counts as told
+            ):  # killed in between; an unrecorded topic gets rows at most once, so they count as published
                 there = entry.count if not entry.segment else min(entry.count, present(entry))
                 self._last[pair] = settled(entry, there)
 
     def done(self, topic: str, group: str, batch: int) -> int:
-        """How many rows of the batch are applied. Raises `FailedPrecondition` if a later batch is."""
+        """How many rows of the batch are applied. Raises `FailedPrecondition` if a later batch was begun."""
         last = self._last.get((topic, group))
         if last is None or batch > last.batch:
             return 0
@@ -77,7 +77,7 @@ class Applied:
         return last.first
 
     def begin(self, entry: Entry) -> None:
-        """The rows of an entry are about to be applied. Raises `Busy` for a group more than there is room for."""
+        """Note that the rows of an entry are about to be applied. Raises `Busy` for a new group beyond `GROUPS_MAX`."""
         pair = (entry.topic, entry.group)
         if pair not in self._last and len(self._last) >= GROUPS_MAX:
             oldest = next(iter(self._last))
@@ -90,13 +90,13 @@ class Applied:
         self._put(entry)
 
     def end(self, entry: Entry, count: int) -> Entry:
-        """So many of them are. What the ledger is to say of it."""
+        """Note that `count` of its rows are applied. Returns the entry to write to the ledger."""
         done = settled(entry, count)
         self._put(done)
         return done
 
     def entries(self) -> list[Entry]:
-        """All that is known, for a ledger that begins with it; the one that was used last at the end."""
+        """All current entries, to begin a new ledger with; the most recently used last."""
         return list(self._last.values())
 
     def _put(self, entry: Entry) -> None:
@@ -105,18 +105,18 @@ class Applied:
 
 
 def settled(entry: Entry, count: int) -> Entry:
-    """The same, with `count` of its rows applied."""
+    """The entry after `count` of its rows were applied."""
     return msgspec.structs.replace(entry, first=entry.first + count, count=0)
 
 
 def pack(entry: Entry) -> bytes:
-    """As the ledger holds it."""
+    """The bytes of the entry in the ledger: length, CRC-32, msgpack."""
     told = msgspec.msgpack.encode(entry)
     return ENTRY.pack(len(told), zlib.crc32(told)) + told
 
 
 def unpack(data: bytes) -> list[Entry]:
-    """The entries of a ledger, up to the first that is not whole: kill -9 may tear the last one."""
+    """The entries of a ledger, up to the first incomplete one: kill -9 may tear the last one."""
     found: list[Entry] = []
     at = 0
     while at + ENTRY.size <= len(data):

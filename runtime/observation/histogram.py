@@ -1,8 +1,8 @@
-"""Histogram: durations in logarithmic buckets, so that percentiles of many processes can be added up.
+"""Histogram: durations in logarithmic buckets, so that the figures of many processes can be merged.
 
-Eight buckets to each doubling: a percentile read back is at most 12.5 % above the true one (never below it by more than a
-bucket), for any duration from 1 ns to a day. Merging is adding counts. Source: HdrHistogram's idea with a fixed
-three-bit mantissa; recording costs about 100 ns and allocates nothing after the first of its size.
+Eight buckets to each doubling, for any duration from 1 ns to a day: a percentile read back is at most 12.5 % above the true
+one, and never below it by more than a bucket. Merging is adding counts. Source: HdrHistogram's idea with a fixed three-bit
+mantissa. Recording costs about 100 ns, and allocates only for a duration longer than all before it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SUB: Final = 1 << _BITS
 
 
 def bucket_of(ns: int) -> int:
-    """The bucket of a duration."""
+    """The bucket of a duration; 0 for durations below 1 ns."""
     if ns < _SUB:
         return ns if ns > 0 else 0
     shift = ns.bit_length() - _BITS - 1
@@ -24,7 +24,7 @@ def bucket_of(ns: int) -> int:
 
 
 def upper_ns(bucket: int) -> int:
-    """The largest duration in a bucket."""
+    """The largest duration in a bucket, in ns."""
     if bucket < 2 * _SUB:
         return bucket
     shift = (bucket >> _BITS) - 1
@@ -43,16 +43,16 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many were recorded. Added up when asked, since recording is what must be cheap."""
+        """How many durations were recorded. Summed up on each read, because recording must be cheap."""
         return sum(self._counts)
 
     @property
     def counts(self) -> dict[int, int]:
-        """Counts by bucket, those that are not 0."""
+        """The counts by bucket, without zeros."""
         return {bucket: count for bucket, count in enumerate(self._counts) if count}
 
     def record(self, ns: int) -> None:  # hot: scripts/bench inproc
-        """Count one duration."""
+        """Count one duration, in about 100 ns."""
         if ns < _SUB:
             bucket = ns if ns > 0 else 0
         else:
@@ -76,7 +76,7 @@ class Histogram:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Histogram:
-        """What `summary(with_buckets=True)` has told, also of another process."""
+        """Rebuild a histogram from `summary(with_buckets=True)`, also of another process."""
         histogram = cls()
         for bucket, count in data["buckets"]:
             histogram._counts.extend([0] * (bucket + 1 - len(histogram._counts)))
@@ -86,7 +86,7 @@ class Histogram:
         return histogram
 
     def since(self, before: Histogram) -> Histogram:
-        """What has been recorded since `before` was read of the same one. Its maximum is known to a bucket only."""
+        """The durations recorded since `before`, an earlier copy. The maximum is only accurate to a bucket."""
         result = Histogram()
         result._counts = self._counts.copy()
         for bucket, count in enumerate(before._counts[: len(self._counts)]):
@@ -111,7 +111,7 @@ class Histogram:
         return result
 
     def summary(self, *, with_buckets: bool = False) -> dict[str, Any]:
-        """Count, mean, p50, p90, p99 and max, in microseconds; with all that `from_data` needs to make another of it."""
+        """Count, mean, p50, p90, p99 and max, in microseconds; `with_buckets` adds the data that `from_data` needs."""
         p50, p90, p99 = self.percentiles_ns((0.5, 0.9, 0.99))
         count = self.count
         mean = self.total_ns / count if count else 0.0

@@ -1,8 +1,8 @@
-"""Log line: what is kept of one thing that was said, as one line of JSON; the same in the ring, in the file and on a screen.
+"""Log line: one log record as a line of JSON; the same in the log ring buffer, in the file and on a screen.
 
-Written by every backplane and by the supervisor, read by `appbackplane logs` and by whatever else reads JSON lines. What is
-not known is left out. Encoding never fails: what has no place in JSON is said in words, what is too long is cut, and says so.
-About 2 us a line.
+Written by every backplane and by the supervisor, read by `appbackplane logs` and by any reader of JSON lines. Unknown fields
+are left out. Encoding never fails: a value without a JSON form becomes its repr, and text that is too long is cut, with a
+note of its length. About 2 us a line.
 """
 
 from __future__ import annotations
@@ -13,67 +13,67 @@ from typing import Any, Final
 
 import msgspec
 
-#: Python's, by number: what `--level` takes.
+#: Python's levels and their numbers; `--level` accepts these names.
 LEVELS: Final[Mapping[str, int]] = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
-#: Characters of a message, of a traceback and of a stack: a page or two. More is data, which belongs elsewhere.
+#: Characters of a message, of a traceback and of a stack: a few pages. More is data, which belongs elsewhere.
 TEXT_LENGTH_MAX: Final = 16_384
-#: Bytes of a line: a message, a traceback and what else was said, all as long as they may be, with every character escaped.
-#: One line may never fill a ring, or those behind it would be lost for it.
+#: Bytes of a line. One line may never fill a ring buffer, or it would displace all others. A line that is longer, such as one
+#: with a message and a traceback of full length and escaped characters, is shortened.
 LINE_BYTES_MAX: Final = 65_536
-#: Of a field's value that has no place in JSON, and is said in words.
+#: Characters of the repr that replaces a value without a JSON form.
 WORDS_LENGTH_MAX: Final = 500
 
 
 class LogLine(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """One thing that was said."""
+    """One log record, or one line of printed output."""
 
-    #: With its zone: UTC, unless somebody else has written it.
+    #: With a time zone: UTC, unless another program wrote the line.
     time: datetime
     level: str
-    #: Which one said it; "supervisor" for itself.
+    #: The backplane that wrote it; "supervisor" for the supervisor.
     backplane: str
     message: str
     generation: int = 0
-    #: The name of the logger; "" for what was printed.
+    #: The name of the logger; "" for printed output.
     logger: str = ""
-    #: Of the action in which it was said.
+    #: The action that was running when it was logged.
     component: str = ""
     object: str = ""
     route: str = ""
     trace: str = ""
-    #: Of the thread, where it was said outside an action.
+    #: The name of the thread, if it was logged outside an action.
     thread: str = ""
     #: File and line.
     where: str = ""
     #: The traceback of `exc_info`, and the stack of `stack_info`.
     error: str = ""
     stack: str = ""
-    #: "stdout" or "stderr", for what was printed.
+    #: "stdout" or "stderr", for printed output.
     stream: str = ""
     #: How many lines are missing here.
     lost: int = 0
-    #: Python's number of a level that has none of the usual names.
+    #: Python's number of a level without one of the usual names.
     severity: int = 0
     extra: dict[str, Any] = {}
 
     @property
     def level_number(self) -> int:
-        """By which levels are compared."""
+        """The number by which levels are compared."""
         return LEVELS.get(self.level, 0) or self.severity
 
 
 def encode(line: LogLine) -> bytes:
-    """As JSON, without a newline; at most `LINE_BYTES_MAX` bytes."""
+    """The line as JSON, without a newline, shortened to `LINE_BYTES_MAX` bytes. Never fails."""
     try:
         text = _ENCODER.encode(line)
-    except Exception:  # whatever a user's object makes of being encoded
+    except Exception:  # encoding a user's object may raise anything
         line = _in_words(line)
         text = _ENCODER.encode(line)
     return text if len(text) <= LINE_BYTES_MAX else _ENCODER.encode(_shortened(_in_words(line)))
 
 
 def decode(line: bytes) -> LogLine | None:
-    """None: it is no line of ours, or only a part of one."""
+    """The line; None: it is not a `LogLine`, or only a part of one."""
     try:
         return _DECODER.decode(line)
     except (msgspec.DecodeError, ValueError):  # ValueError: no UTF-8
@@ -81,12 +81,12 @@ def decode(line: bytes) -> LogLine | None:
 
 
 def cut(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
-    """As much of it as is kept."""
+    """The text, cut to `length_max` characters with a note of its length."""
     return text if len(text) <= length_max else f"{text[:length_max]} (cut: {len(text):,} characters)"
 
 
 def words_of(value: Any) -> str:
-    """What a value is called; asking a user's object may fail."""
+    """The repr of a value, cut to `WORDS_LENGTH_MAX`. Never fails, even if a user's `__repr__` does."""
     try:
         return cut(repr(value), WORDS_LENGTH_MAX)
     except Exception as error:  # the edge: a user's __repr__
@@ -98,14 +98,14 @@ _DECODER = msgspec.json.Decoder(LogLine)
 
 
 def _in_words(line: LogLine) -> LogLine:
-    """Everything that may be strange is text that can be written."""
+    """The same line with every text encodable, and the keys and values of `extra` as text."""
     texts = {name: _clean(value) for name in line.__struct_fields__ if isinstance(value := getattr(line, name), str)}
     extra = {_clean(cut(str(key), WORDS_LENGTH_MAX)): _clean(words_of(value)) for key, value in line.extra.items()}
     return msgspec.structs.replace(line, extra=extra, **texts)
 
 
 def _shortened(line: LogLine) -> LogLine:
-    """A third for each text: escaped, a character may be six bytes."""
+    """The same line with each text cut to a sixth of the bound, counted in escaped characters of six bytes."""
     length = LINE_BYTES_MAX // 6 // 6
     texts = {
         name: cut(value, length) for name in line.__struct_fields__ if isinstance(value := getattr(line, name), str)
@@ -115,5 +115,5 @@ def _shortened(line: LogLine) -> LogLine:
 
 
 def _clean(text: str) -> str:
-    """Half of a pair of surrogates is no character."""
+    """Escape lone surrogates, which cannot be encoded as UTF-8."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,8 +1,7 @@
-"""MessageLog: the messages of one recorded topic, one after the other, each with its number, its time and a check.
+"""MessageLog: the messages of one recorded topic in the order of publishing, each with its number, its time and a CRC-32.
 
-Written by the backplane that publishes them, before they leave; where that cannot be done, they leave all the same, and it is
-counted. The order is that of publishing; a position is (segment number, number in the segment). Costs 3 us a message, and a
-copy of its body.
+The publishing backplane writes each message before it is sent. A message that cannot be written is sent all the same, and
+counted as lost. A position is (segment number, number in the segment). Costs 3 us a message, and a copy of its body.
 """
 
 from __future__ import annotations
@@ -10,19 +9,19 @@ from __future__ import annotations
 from .recorder import Room, Supply
 from .segments import HEADER_BYTES, MESSAGE, pack_message
 
-#: Of the segment: from which share on the next one is asked for.
+#: The next segment is requested when 1 / `_HALF` of the current one is used.
 _HALF = 2
 
 
 class MessageLog:
-    """Part of the engine: whoever holds the lead owns it."""
+    """The log of one topic. Part of the engine: every caller must hold the lead."""
 
     def __init__(self, supply: Supply) -> None:
         self._supply = supply
         self._room: Room | None = None
         self._at = 0
         self._number = 0
-        #: Of the last segment that was written to.
+        #: Number of the last segment that was written to.
         self._segment = 0
         self._has_asked = False
         self.recorded_count = 0
@@ -35,11 +34,11 @@ class MessageLog:
 
     @property
     def position(self) -> tuple[int, int]:
-        """What is appended from now on is here or behind: segment number, number in the segment."""
+        """The next message will be here or behind it: (segment number, number in the segment)."""
         return (self._segment + 1, 0) if self._room is None else (self._segment, self._number)
 
     def append(self, body: bytes, now_ns: int) -> bool:
-        """Write one down; False, and counted, where that cannot be done now."""
+        """Write one message; False if there is no segment for it, which is counted in `lost_count`."""
         length = MESSAGE.size + len(body) + -len(body) % 8
         if self._room is None or self._at + length > self._room.size:
             self._hand_back()
@@ -50,7 +49,7 @@ class MessageLog:
             self._segment = self._room.number
         room = self._room
         message = pack_message(self._number, now_ns + room.unix_ns, body)
-        # The mark comes last: a reader that looks meanwhile finds no message yet.
+        # The header comes last: until then a concurrent reader finds no message here.
         end = self._at + len(message)
         room.buffer[self._at + MESSAGE.size : end] = message[MESSAGE.size :]
         room.buffer[self._at : self._at + MESSAGE.size] = message[: MESSAGE.size]
@@ -62,12 +61,12 @@ class MessageLog:
         return True
 
     def turn(self) -> None:
-        """The segment has become old: it is closed, and the next message begins another."""
+        """Close the segment because of its age; the next message begins another one."""
         if self._number:
             self._hand_back()
 
     def close(self) -> None:
-        """Nothing is recorded any more."""
+        """Hand back the current segment. Nothing may be appended any more."""
         self._hand_back()
 
     def _hand_back(self) -> None:

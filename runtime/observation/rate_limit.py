@@ -1,29 +1,29 @@
-"""Rate limit of reports: one a subject and interval, with a count of those left out.
+"""Rate limit of reports: one per subject and interval, with a count of those left out.
 
-A system in trouble must not be drowned by its own warnings, and the reader must know that there were more (DESIGN 12.10).
+A failing system must not be flooded by its own warnings, and the reader must know that there were more (DESIGN 12.10).
 """
 
 from __future__ import annotations
 
-#: One report a subject in this time: often enough to see that trouble goes on, seldom enough to read.
+#: One report per subject in this time: often enough to show that the problem persists, seldom enough to read.
 REPORT_INTERVAL_NS = 5_000_000_000
-#: Subjects remembered, and so the reports of any kind in one interval. Names come from declarations and are few, but
-#: peers are named by strangers: a new name for each report must not get around the limit.
+#: Bound of the subjects remembered, and so of all reports in one interval. Declared names are few, but peers choose their
+#: own names: a new name for each report must not get around the limit.
 SUBJECTS_MAX = 1_000
-#: A subject is cut here: it may quote a route, which a stranger may have made as long as a frame.
+#: Subjects are cut to this many characters: one may quote a peer's route, which may be as long as a frame.
 SUBJECT_LENGTH_MAX = 200
 
 
 class RateLimit:
-    """Decides whether one more report is made."""
+    """Decides whether a report is made; at most `SUBJECTS_MAX` reports per interval."""
 
     def __init__(self) -> None:
         self._reported: dict[str, tuple[int, int]] = {}  # subject: when, left out since; the latest last
-        #: Reports left out because too many subjects were reported of late.
+        #: Reports left out because `SUBJECTS_MAX` subjects were reported within the interval.
         self.overflow_count = 0
 
     def admit(self, subject: str, now_ns: int) -> int | None:
-        """How many reports of `subject` were left out before this one, which is made; None: leave this one out too."""
+        """How many reports of `subject` were left out before this one, which is due; None: leave this one out, too."""
         subject = subject[:SUBJECT_LENGTH_MAX]
         last = self._reported.get(subject)
         if last is not None and now_ns - last[0] < REPORT_INTERVAL_NS:

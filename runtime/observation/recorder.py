@@ -1,9 +1,9 @@
-"""Recorder: one record an action, written into the memory of a segment (segments.py) by whoever holds the lead.
+"""Recorder: writes one record per action into the memory of a segment (segments.py), with the lead.
 
-What is done for each action is one `pack_into`: some 200 ns compiled, no allocation that stays, no system call. Files are
-made, sealed and removed by execution/recording.py, in a thread of its own; here is only asked for the next one. When there
-is none (the disk is full), what cannot be written is counted, and reported there. A name is written once a segment, before
-the first record that uses it. Every action is a span; who calls from within it sends its span along, as a W3C traceparent.
+Per action it does one `pack_into`: some 200 ns compiled, no allocation that stays, no system call. execution/recording.py
+makes, seals and removes the files in a thread of its own; the recorder only asks for the next one. If there is none (the
+disk is full), lost records are counted here and reported there. A name is written once per segment, before the first record
+that uses it. Every action is a span; calls from within it carry its span as a W3C traceparent.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 _pack_into: Final = RECORD.pack_into
 _NO_DEADLINE: Final[i64] = NO_DEADLINE
 _SALT: Final[i64] = SALT
-#: All bits but the first one, or two: what remains of a word that is shifted so far.
+#: All bits but the highest one, or two: they mask a word that is shifted right by as many bits.
 _BUT_1: Final[i64] = (1 << 63) - 1
 _BUT_2: Final[i64] = (1 << 62) - 1
 _RECORD_BYTES: Final[i64] = RECORD.size
 _RECORDS_AT: Final[i64] = NAMES_END
-#: From where in the names on the next segment is asked for: with many objects they end before the records do.
+#: The next segment is requested when the names pass this offset: with many objects they fill up before the records do.
 _NAMES_HALF: Final[i64] = NAMES_END // 2
 #: "00-" trace id "-" span id "-01".
 _TRACEPARENT_LENGTH: Final = 55
-#: INTERNAL of transport/status.py: it raised what is no error of ours.
+#: INTERNAL of transport/status.py: the outcome of an exception that is no `BackplaneError`.
 _INTERNAL: Final = 13
 _SIGN: Final = 1 << 63
-#: A deadline beyond is as good as none: 73 years. A client may send one of which 64 bits do not hold what is left.
+#: Deadlines are clamped to this, 73 years: a client may send one whose remaining time does not fit into 64 bits.
 _FAR: Final = 1 << 61
 
 
 class Room:
-    """A segment to write into: its memory, how many bytes that is, and its number. The header is there.
+    """A segment to write into, with its header written: its memory, the size in bytes, and its number.
 
-    `unix_ns` makes Unix time of the clock's: of this segment, because calendars are set right now and then.
+    `unix_ns`: the offset from monotonic to Unix time. It is kept per segment, because the system's clock may be corrected.
     """
 
     __slots__ = ("buffer", "number", "size", "unix_ns")
@@ -57,14 +57,14 @@ class Room:
 
 
 class Part(NamedTuple):
-    """A piece of what an action did, that is recorded as an action of its own (`Action.parts`)."""
+    """A piece of an action's work that is recorded as an action of its own (`Action.parts`)."""
 
-    #: By what name.
+    #: The operation under whose name it is recorded.
     account: OperationStatistics
     started_ns: int
-    #: In queues, before it was begun.
+    #: Time in queues before it began.
     wait_ns: int
-    #: From its begin to its end; it ran for no longer than the action did.
+    #: From its begin to its end. Its recorded run time is at most that of the action.
     took_ns: int
     cpu_ns: int
     lane: int
@@ -72,20 +72,20 @@ class Part(NamedTuple):
 
 
 class Supply(Protocol):
-    """Where segments come from (execution/recording.py)."""
+    """Provides segments (execution/segment_files.py). Never blocks: the lead is held."""
 
     def take(self, least: int = 0) -> Room | None:
-        """The next one, of `least` bytes or more; None: there is none now."""
+        """The next segment, of `least` bytes or more; None: there is none now."""
 
     def prepare(self) -> None:
-        """One will be needed soon."""
+        """Start to make a segment, because one will be needed soon."""
 
     def finished(self, room: Room, count: int, end: int) -> None:
-        """Nothing will be written to it any more; it holds so many records, and nothing from the byte `end` on."""
+        """Take a full segment back. It holds `count` records, and nothing from byte `end` on."""
 
 
 class Recorder:
-    """Part of the engine: whoever holds the lead owns it."""
+    """Records the actions of one backplane. Part of the engine: every caller must hold the lead."""
 
     __slots__ = (
         "_buffer", "_capacity", "_end", "_first", "_index", "_names_at", "_names_count", "_room", "_span",
@@ -93,17 +93,17 @@ class Recorder:
     )  # fmt: skip
 
     def __init__(self, supply: Supply, span: int) -> None:
-        """`span`: from which spans are counted, below 2**62."""
+        """`span`: the first span id, below 2**62; later ones count up from it."""
         self._supply = supply
         self._unix_ns: i64 = 0
         self._span: i64 = span
         self._room: Room | None = None
         self._buffer: Any = None
         self._index: i64 = 0
-        #: At which index something has to be done: half full, or full.
+        #: The record index at which `_has_room` must run: the segment is half full (request the next one), or full.
         self._end: i64 = 0
         self._capacity: i64 = 0
-        #: Names since the process began, and how many of them are of earlier segments.
+        #: Names written since the process began, and how many of them are in earlier segments.
         self._names_count: i64 = 0
         self._first: i64 = 0
         self._names_at: i64 = 0
@@ -111,7 +111,7 @@ class Recorder:
         self.lost_count = 0
 
     def record(self, action: Action, account: OperationStatistics, now_ns: i64) -> None:  # hot: scripts/bench recording
-        """Write down an action that has ended at `now_ns`."""
+        """Record an action that ended at `now_ns`; without a segment it is counted in `lost_count`."""
         if self._index >= self._end and not self._has_room():
             self.lost_count += 1
             return
@@ -169,9 +169,9 @@ class Recorder:
         self._index = index + 1
 
     def record_parts(self, action: Action, account: OperationStatistics, now_ns: i64) -> None:
-        """Write down the parts of an action that has ended at `now_ns`, and the action with what is left of its times.
+        """Record the parts of an action that ended at `now_ns`, and the action with the rest of its times.
 
-        So sums over records are what the workers did. Where it has called somebody, the parts are called by it.
+        So the sums over all records equal the workers' times. If the action made calls, its parts are recorded as its children.
         """
         trace = action.trace if action.span == 0 else self.context(action)
         run_ns, cpu_ns = all_ns, all_cpu_ns = action.run_ns, action.cpu_ns
@@ -189,7 +189,7 @@ class Recorder:
         action.run_ns, action.cpu_ns = all_ns, all_cpu_ns
 
     def context(self, action: Action) -> str:
-        """What a call made within `action` carries as its trace: the same trace, with this action as its parent."""
+        """The traceparent for calls made within `action`: its trace, with its own span as their parent."""
         if action.span == 0:
             self._span += 1
             action.span = self._span
@@ -200,12 +200,12 @@ class Recorder:
         return f"{trace[:36]}{span}{trace[52:]}"
 
     def turn(self) -> None:
-        """The segment that is written has become old: it is closed, and the next record begins another."""
+        """Close the segment because of its age; the next record begins another one."""
         if self._index:
             self._hand_back()
 
     def close(self) -> None:
-        """Nothing is recorded any more."""
+        """Hand back the current segment. Nothing may be recorded any more."""
         self._hand_back()
 
     @property
@@ -214,7 +214,7 @@ class Recorder:
         return self.recorded_count + int(self._index)
 
     def _has_room(self) -> bool:
-        """Where something had to be done: whether the next record may be written now."""
+        """Request the next segment when half full, change to it when full; whether a record may be written now."""
         if self._index < self._capacity:
             self._supply.prepare()
             self._end = self._capacity
@@ -239,7 +239,7 @@ class Recorder:
         self._index = self._capacity = self._end = 0
 
     def _has_names(self, action: Action, account: OperationStatistics) -> bool:
-        """See that both names are in the segment, or in the next, when this one has no room for them."""
+        """Write both names into the segment, or into the next one if this one is full; False: there is no next one."""
         for _ in range(2):
             if account.number < self._first and self._is_written("", account.name):
                 account.number = int(self._names_count - 1)
@@ -269,7 +269,7 @@ class Recorder:
         return True
 
     def _context_of(self, trace: str, span: i64) -> tuple[i64, i64, i64]:
-        """(trace id, its lower half, the caller's span) of a traceparent; what is none begins a trace of its own."""
+        """(upper half of the trace id, lower half, caller's span) of a traceparent; an invalid one begins a new trace."""
         if len(trace) != _TRACEPARENT_LENGTH:
             return 0, span, 0
         try:
@@ -285,6 +285,6 @@ def _signed(digits: str) -> i64:
 
 
 def outcome_of(error: BaseException) -> int:
-    """A Status: that of an error of ours, INTERNAL of any other, whatever it calls its own status."""
+    """The `Status` of a `BackplaneError`; INTERNAL of any other error, even if it has a `status` attribute."""
     status: Any = error.status if isinstance(error, BackplaneError) else None
     return int(status) & 0xFF if isinstance(status, Status) else _INTERNAL

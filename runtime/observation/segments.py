@@ -1,9 +1,9 @@
-"""Segments: the files in which a backplane records what it did, byte by byte. The contract between recorder and readers.
+"""Segments: the format of the files in which a backplane records actions and messages; recorder and readers share it.
 
-A segment is complete in itself: a header, the names that its records use by number, and the records, each with a check of
-its own, so that a record that was torn by kill -9, or damaged later, is seen and left out, and what is around it is read.
-It is written through shared memory in one direction and never changed, so whoever reads it needs no lock: the first place
-that holds no valid record is the end, for now. A position, (segment number, index), names one record for ever.
+A segment is complete in itself: a header, the names that its records use by number, and the records. Each record has a check
+of its own, so readers skip one that was torn by kill -9 or damaged later, and read those around it. A segment is written
+through shared memory, only forwards, and never changed, so readers need no lock: the first place without a valid record is
+the current end. A position, (segment number, index), names one record for ever.
 
 | bytes | what |
 |---|---|
@@ -22,44 +22,44 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-#: Of the layout: whoever changes a byte of it counts one up, and readers refuse what they do not know.
+#: Version of the layout. Raise it with any change of a byte; readers refuse versions that they do not know.
 VERSION: Final = 1
 MAGIC: Final = b"ABPSEGM\n"
-#: magic, version, length of the JSON, its CRC-32, 0, what is sealed: so many records, or -1 while it may grow.
+#: Magic, version, length of the JSON, its CRC-32, 0, seal: the number of records, or -1 while the segment may grow.
 HEADER: Final = Struct("<8sIIIIq")
 HEADER_BYTES: Final = 4096
-#: Where in the header the seal is.
+#: Offset of the seal in the header.
 SEAL_OFFSET: Final = 24
 NAMES_END: Final = 1 << 18
-#: length (0: no more), 0, CRC-32 of what follows.
+#: Length (0: no more names), 0, CRC-32 of the text that follows.
 NAME: Final = Struct("<HHI")
-#: A name that is longer is cut: routes and keys of persons are not.
+#: Longer names are cut; routes and keys that people write are shorter.
 NAME_BYTES_MAX: Final = 512
 
 WORDS: Final = 13
 RECORD: Final = Struct(f"<{WORDS}q")
 RECORD_BYTES: Final = RECORD.size
-#: So that zeros are no record, nor what lies in another place: the last word is all others, this, and the index, by XOR.
+#: The last word of a record is the XOR of all others, this salt and the index. So neither zeros nor a record from another place
+#: are valid.
 SALT: Final = 0x5EA5_0F1E_2D3C_4B5A
-#: Words that are often equal to another one (cpu and took to run, span to trace_low, parent to trace_high) go into the check
-#: with themselves shifted right, or two that are struck alike would cancel out: word, and by how many bits.
+#: (Word, bits): words that often equal another one (cpu and took equal run, span trace_low, parent trace_high) enter the check
+#: a second time, shifted right; otherwise the same damage to both would cancel out.
 SHIFTED: Final = ((3, 1), (4, 2), (8, 1), (9, 2))
-#: An action without a deadline has this margin.
+#: The margin of an action without a deadline.
 NO_DEADLINE: Final = -(1 << 63)
 
 
 class Field(NamedTuple):
-    """Where in a record something is: in which word, from which bit, how many bits (64: the whole word, signed)."""
+    """The place of a value in a record: word, lowest bit, number of bits (64: the whole word, signed)."""
 
     word: int
     shift: int = 0
     bits: int = 64
 
 
-#: Times in ns. `start`: Unix time at which it first ran; `wait`: in queues; `took`: from its start to its end, what it
-#: awaited included; `margin`: what was left of its deadline then. `operation` and `object` are numbers of names of this
-#: segment; `lane` is that of a request, 0 for other actions. `priority` is what was asked for, `effective` what it ended
-#: with; `outcome` a Status (0: OK).
+#: Times in ns. `start`: Unix time at which it first ran; `wait`: in queues; `took`: from start to end, awaiting included;
+#: `margin`: time left to the deadline at its end. `operation` and `object`: numbers of names in this segment. `lane`: that of
+#: a request, 0 for other actions. `priority`: as requested; `effective`: at its end. `outcome`: a Status (0: OK).
 FIELDS: Final = {
     "start": Field(0),
     "wait": Field(1),
@@ -79,10 +79,10 @@ FIELDS: Final = {
     "outcome": Field(11, 24, 8),
     "boosted": Field(11, 32, 1),
 }
-#: The last word.
+#: Index of the last word, the check.
 CHECK_WORD: Final = WORDS - 1
 
-#: 0x6d736731, CRC-32 of the rest, length of the body, 0, number in the segment, Unix time ns. Begins at a multiple of 8.
+#: 0x6d736731, CRC-32 of the rest, length of the body, 0, number in the segment, Unix time in ns. Begins at a multiple of 8.
 MESSAGE: Final = Struct("<IIIIqq")
 MESSAGE_MARK: Final = 0x6D73_6731
 
@@ -93,7 +93,7 @@ RECORDS: Final = "records"
 
 
 class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose it is."""
+    """The JSON in the header of a segment: its writer, its number, and the writer's limits."""
 
     kind: str
     system: str
@@ -104,18 +104,18 @@ class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
     #: Counted from 1 for each backplane (and topic), over all its generations.
     number: int
     created_ns: int
-    #: Of messages.
+    #: The topic of recorded messages; None for actions.
     topic: str | None = None
-    #: What the backplane was allowed: for who judges whether it was enough. threads, priorities, quotas, cpu_limit, nice.
+    #: The backplane's settings threads, priorities, quotas, cpu_limit and nice, to judge later whether they sufficed.
     limits: dict[str, Any] = {}
 
 
 class BadSegment(Exception):
-    """A file that is no segment, or none that this version reads. One line, without the file's name."""
+    """A file is no segment, or of an unknown version. The message is one line without the file's name."""
 
 
 def pack_header(header: SegmentHeader) -> bytes:
-    """The first bytes of a segment, not sealed; without limits, where they do not fit (hundreds of quotas)."""
+    """The first bytes of an unsealed segment. `limits` are left out if they do not fit (hundreds of quotas)."""
     told = msgspec.json.encode(header)
     if HEADER.size + len(told) > HEADER_BYTES:
         told = msgspec.json.encode(msgspec.structs.replace(header, limits={}))
@@ -125,7 +125,7 @@ def pack_header(header: SegmentHeader) -> bytes:
 
 
 def unpack_header(data: bytes) -> tuple[SegmentHeader, int]:
-    """What `pack_header` has packed, and what is sealed (-1: it may grow). Raises `BadSegment`."""
+    """The header, and the sealed number of records (-1: the segment may grow). Raises `BadSegment`."""
     if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
         raise BadSegment("is no segment" if any(data) else "is empty: nothing was written to it")
     _, version, length, check, _, sealed = HEADER.unpack_from(data)
@@ -141,7 +141,7 @@ def unpack_header(data: bytes) -> tuple[SegmentHeader, int]:
 
 
 def pack_name(component: str, name: str) -> bytes:
-    """An entry of the names."""
+    """An entry of the names: length, CRC-32 and text, cut to `NAME_BYTES_MAX`."""
     text = f"{component}\0{name}".encode("utf-8", "replace")[:NAME_BYTES_MAX]
     return NAME.pack(len(text), 0, zlib.crc32(text)) + text
 
@@ -156,7 +156,7 @@ def unpack_names(data: bytes) -> list[tuple[str, str]]:
             break
         at += NAME.size
         text = data[at : at + length]
-        if zlib.crc32(text) != check:  # where it is the length that is damaged, numbers would move from here on
+        if zlib.crc32(text) != check:  # if the length is damaged, all later names would get wrong numbers
             text = _checked(data[at : at + NAME_BYTES_MAX], check) or text
         if not 0 < len(text) <= NAME_BYTES_MAX:
             break
@@ -170,7 +170,7 @@ def unpack_names(data: bytes) -> list[tuple[str, str]]:
 
 
 def _checked(data: bytes, check: int) -> bytes:
-    """What of `data`, from its begin, has this check; empty if nothing has."""
+    """The shortest prefix of `data` with this CRC-32; empty if there is none."""
     crc = 0
     for end in range(1, len(data) + 1):
         crc = zlib.crc32(data[end - 1 : end], crc)
@@ -180,7 +180,7 @@ def _checked(data: bytes, check: int) -> bytes:
 
 
 def check_of(words: tuple[int, ...], index: int) -> int:
-    """The last word of the record at `index` in its segment, of its other words; signed."""
+    """The check, signed, of a record with these words at `index` in its segment."""
     check = SALT ^ index
     for word in words[:CHECK_WORD]:
         check ^= word
@@ -190,14 +190,14 @@ def check_of(words: tuple[int, ...], index: int) -> int:
 
 
 def pack_message(number: int, time_ns: int, body: bytes) -> bytes:
-    """A recorded message: `number` counts from 0 in its segment."""
+    """The bytes of a recorded message, padded to a multiple of 8. `number` counts from 0 in its segment."""
     head = MESSAGE.pack(MESSAGE_MARK, 0, len(body), 0, number, time_ns)
     check = zlib.crc32(body, zlib.crc32(head[8:]))
     return MESSAGE.pack(MESSAGE_MARK, check, len(body), 0, number, time_ns) + body + bytes(-len(body) % 8)
 
 
 def unpack_message(data: bytes | memoryview, at: int) -> tuple[int, int, memoryview, int] | None:
-    """(number, time ns, body, where the next begins) of the message at `at`; None if there is none that is whole."""
+    """(number, Unix time in ns, body, offset of the next message) of the message at `at`; None: none, or it is incomplete."""
     if at + MESSAGE.size > len(data):
         return None
     mark, check, length, _, number, time_ns = MESSAGE.unpack_from(data, at)
@@ -212,15 +212,15 @@ def unpack_message(data: bytes | memoryview, at: int) -> tuple[int, int, memoryv
 
 
 def file_name(number: int, suffix: str) -> str:
-    """Of a segment."""
+    """The file name of a segment: its number in eight digits and the suffix."""
     return f"{number:08d}{suffix}"
 
 
 def actions_folder(run_dir: Path, backplane: str) -> Path:
-    """Where a backplane's actions are recorded."""
+    """The folder of a backplane's recorded actions."""
     return run_dir / RECORDS / backplane
 
 
 def messages_folder(run_dir: Path, backplane: str, topic: str) -> Path:
-    """Where the messages that a backplane publishes on a topic are recorded."""
+    """The folder of the messages that a backplane publishes on a recorded topic."""
     return run_dir / RECORDS / backplane / topic

@@ -1,7 +1,7 @@
-"""Slow actions: those that ran longer than `slow_action`, reported with the stack taken while they ran (law 11).
+"""Slow actions: reports of actions that ran longer than `slow_action`, with a stack taken while they ran (law 11).
 
-A stack taken afterwards shows the worker loop; this one shows the culprit. Warnings are limited to one an operation and
-interval, with a count of those left out, so that a system in trouble is not drowned by its own reports (DESIGN 12.10).
+A stack taken afterwards would only show the worker loop. A failing system must not be flooded by its own reports, so there is
+one per operation and interval, with a count of those left out (DESIGN 12.10).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .rate_limit import RateLimit
 
 #: Frames shown, innermost last; the worker's own outermost frames are cut.
 FRAMES_MAX = 12
-#: The files that call the user's code: frames up to them are ours.
+#: The files that call the user's code; the frames up to theirs belong to the runtime.
 _OUTERMOST = ("execution/method_action.py", "dispatcher/delivery.py")
 
 
 class SlowAction(NamedTuple):
-    """One report."""
+    """One report. `left_out`: reports of the operation that were suppressed since the last one."""
 
     name: str
     object: str
@@ -30,7 +30,7 @@ class SlowAction(NamedTuple):
     left_out: int
 
     def sentence(self) -> str:
-        """For the log."""
+        """The text for the log, with the stack on lines of its own."""
         done = "has been running for" if self.is_running else "ran"
         more = f" ({self.left_out} more since the last report)" if self.left_out else ""
         where = f"\n{self.stack}" if self.stack else ""
@@ -38,18 +38,18 @@ class SlowAction(NamedTuple):
 
 
 class SlowActions:
-    """Decides what is reported."""
+    """Decides which slow actions are reported."""
 
     def __init__(self, threshold_ns: int) -> None:
         self.threshold_ns = threshold_ns
-        #: Those that have ended.
+        #: Slow actions that have ended.
         self.count = 0
         self._limit = RateLimit()
 
     def report(
         self, name: str, object: str, run_ns: int, now_ns: int, frame: FrameType | None, *, is_running: bool
     ) -> SlowAction | None:
-        """What to log of one, or None while its operation has been reported lately."""
+        """The report to log; None if the operation was reported within the interval."""
         left_out = self._limit.admit(name, now_ns)
         if left_out is None:
             return None
@@ -57,17 +57,17 @@ class SlowActions:
 
 
 def stack_of(frame: FrameType | None) -> str:
-    """The stack as text, from where the user's code begins."""
+    """The stack as text, from the first frame of the user's code."""
     return "" if frame is None else as_text(frames_of(frame))
 
 
 def frames_of(frame: FrameType) -> list[traceback.FrameSummary]:
-    """The same, as data: quick, since the source is only read for the text."""
+    """The same stack as data: quick, because source lines are read only when it becomes text."""
     frames = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)[::-1]
     ours = [n for n, entry in enumerate(frames) if entry.filename.endswith(_OUTERMOST)]
     return frames[ours[-1] + 1 if ours else 0 :][-FRAMES_MAX:]
 
 
 def as_text(frames: Sequence[traceback.FrameSummary]) -> str:
-    """As Python prints it."""
+    """The frames in the form in which Python prints a traceback."""
     return "".join(traceback.format_list(frames)).rstrip()

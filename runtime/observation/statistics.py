@@ -1,8 +1,8 @@
-"""Statistics: what each operation did, cheap enough to be always on (law 11).
+"""Statistics: counts and times of each operation, cheap enough to be always on (law 11).
 
-One entry an operation: how often, how it ended, how long it queued and ran, and the CPU it took. Written by whoever holds
-the lead, read in one piece by `snapshot`. Names come from declarations, and from users' own actions, which may make one up
-for each request: so the table is bounded, and what does not fit is counted together.
+One entry per operation: how often it ran, how it ended, its time in queues, run time and CPU time. Written with the lead;
+`snapshot` reads without it, and may be an action behind. Names come from declarations and from users' own actions. A user may
+make up a name for each request, so the table is bounded, and all further names share one entry.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 from .histogram import Histogram
 
-#: Accounts. A backplane with more operations than this is none that we have seen; 10,000 take some 20 MB.
+#: Bound of the entries: more operations than any known backplane has; 10,000 entries take some 20 MB.
 NAMES_MAX = 10_000
-#: Where all others are counted.
+#: The entry that counts all names beyond the bound.
 OTHERS = "(others)"
-#: A run that nobody sees for less than that is worth no attention.
+#: Least base for the growth of `unseen_ns`: shorter times do not matter.
 UNSEEN_MIN_NS = 100_000
 
 
 class OperationStatistics:
-    """One operation's account."""
+    """The entry of one operation. Written with the lead, but for `unseen_ns`."""
 
     __slots__ = (
         "cancelled_count",
@@ -40,30 +40,30 @@ class OperationStatistics:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
-        #: Of the name, for the recorder.
+        #: Number of its name in the recorder's segments; -1: not recorded yet.
         self.number = -1
         self.wait = Histogram()
         self.run = Histogram()
         self.cpu_ns = 0
-        #: It raised.
+        #: Runs that raised an error.
         self.error_count = 0
-        #: Its deadline passed before it began.
+        #: Calls whose deadline passed before they began.
         self.expired_count = 0
         self.cancelled_count = 0
-        #: Throttled, or in the wrong state.
+        #: Calls refused by the throttle or in the wrong state.
         self.refused_count = 0
         self.slow_count = 0
-        #: How long a run lately takes, smoothed over about eight: what the workers expect of the next.
+        #: Run time of a typical run, smoothed over about eight runs: the workers' estimate of the next one.
         self.typical_ns = 0
-        #: How long a run lately goes on without a look whether there is something more urgent: all of it, or, where it looks
-        #: by itself (`checkpoint`), what is between two looks. Written by who runs it, without the lead.
+        #: Longest time that a typical run goes on without a check for more urgent work: the whole run, or the time between two
+        #: `checkpoint`s. Written by the worker that runs it, without the lead.
         self.unseen_ns = 0
 
     def was_unseen(self, ns: int) -> None:
-        """One run was, for so long at the longest.
+        """Update `unseen_ns`: the longest time of one run without a check was `ns`.
 
-        Smoothed over about eight. What is longer than known counts for a quarter more at most: on a busy machine every other
-        run is kept off its processor for some milliseconds, and is no longer for that.
+        Smoothed over about eight runs. A longer time than known counts as at most a quarter more: on a busy machine every
+        other run is preempted for some milliseconds, which does not make the operation longer.
         """
         known_ns = self.unseen_ns
         if known_ns:
@@ -71,9 +71,9 @@ class OperationStatistics:
         self.unseen_ns = known_ns + ((ns - known_ns) >> 3) if known_ns else ns
 
     def snapshot(self, *, with_buckets: bool = False, failing: int = 0) -> dict[str, Any]:
-        """As data for `status --stats`; with the histograms' buckets for who computes percentiles of an interval.
+        """The entry as data for `status --stats`. `with_buckets`: with the histograms, to compute percentiles of an interval.
 
-        `failing`: runs in a row that raised, up to now, of a timer.
+        `failing`: for a timer, how many of its last runs in a row failed.
         """
         return {
             "count": self.run.count,
@@ -90,14 +90,14 @@ class OperationStatistics:
 
 
 class Statistics:
-    """All operations of one backplane."""
+    """The entries of all operations of one backplane, `NAMES_MAX` and `OTHERS` at most."""
 
     def __init__(self) -> None:
         self.operations: dict[str, OperationStatistics] = {}
         self.actions_count = 0
 
     def of(self, name: str) -> OperationStatistics:
-        """The account of one operation, opened when first asked for."""
+        """The entry of one operation, made on first use; `OTHERS` if the table is full."""
         found = self.operations.get(name)
         if found is None:
             if len(self.operations) >= NAMES_MAX and name != OTHERS:
@@ -106,7 +106,7 @@ class Statistics:
         return found
 
     def snapshot(self, failing: Mapping[str, int], *, with_buckets: bool = False) -> dict[str, Any]:
-        """All accounts by name, those that did anything. `failing`: of timers by name, runs in a row that raised."""
+        """All entries by name, as data. `failing`: by name of a timer, how many of its last runs in a row failed."""
         accounts = sorted(self.operations.items())
         return {
             name: account.snapshot(with_buckets=with_buckets, failing=failing.get(name, 0))

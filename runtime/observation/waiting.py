@@ -1,9 +1,9 @@
-"""Waiting: why something waits, as sentences for people and data for programs (DESIGN 12, "why is this waiting?").
+"""Waiting: explains why an action or object waits, in sentences and as data (DESIGN 12, "why is this waiting?").
 
-Pure: facts about one action and its object come in (execution/inspection.py collects them), reasons go out, the one that
-matters most first. Each is a law at work: the object's order (1), the ready queues and their quotas (3), the CPU budget
-(5), an awaited reply (6), the digester (7), the throttle (9), the component's state (12). A reason that points to another
-call bears its name in `next`: who asks on there gets the chain, across backplanes. Costs nothing until somebody asks.
+Pure: facts about one action and its object come in (execution/inspection.py collects them); reasons go out, the most
+important first. Each reason is an effect of a law: the object's order (1), the ready queues and their quotas (3), the CPU
+budget (5), an awaited reply (6), the digester (7), the throttle (9), the component's state (12). A reason that points to
+another call names it in `next`; asking about that call, too, yields the chain across backplanes. No cost until it is asked.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from enum import Enum
 from traceback import FrameSummary
 from typing import Any
 
-#: Running actions listed of a backplane whose workers are all busy: what keeps 256 of them busy is seen in the first few.
+#: Running actions listed if all workers are busy: even the cause of 256 busy workers shows in the first few.
 RUNNING_SHOWN = 8
-#: Of what goes first, so many are named: a queue of thousands is of few kinds.
+#: Names listed of the actions or objects ahead: a queue of thousands holds only a few kinds.
 AHEAD_SHOWN = 3
 
 
 class Because(Enum):
-    """What keeps something waiting."""
+    """The kind of a reason; the values are the codes in the data."""
 
     RUNNING = "running"
     AWAITS = "awaits"
@@ -48,7 +48,7 @@ class Because(Enum):
 
 
 class Where(Enum):
-    """Where an action is."""
+    """The place of an action: queued, with a worker, or set aside."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -59,7 +59,7 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What a worker runs."""
+    """The action that a worker runs, and for how long."""
 
     route: str
     object: str
@@ -68,47 +68,47 @@ class Running:
     worker: int
     for_ns: int
     frames: Sequence[FrameSummary] = ()
-    #: For what it waits in its thread; empty: it does not, or does not say.
+    #: The thing that it waits for in its thread; empty: it does not wait, or does not report it.
     what: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """What an action awaits: a call, or (`callee` is None) something of this backplane, or only time."""
+    """The cause of a suspended action: a call, or (`callee` is None) a condition in this backplane, or only time."""
 
-    #: The action that awaits it.
+    #: The action that waits.
     route: str
     left_ns: int
     #: The route that was called, the backplane that serves it, and the call's name there.
     called: str = ""
     callee: str | None = None
     call: str = ""
-    #: Whether the callee does not read, so that the call may still be here.
+    #: Whether the callee does not read, so the call may not have left yet.
     is_stalled: bool = False
-    #: Without a callee: what it waits for; empty: only time.
+    #: Without a callee: the awaited condition; empty: it only waits for time to pass.
     what: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """An action that waits for something of its own, such as a lock, and one of those that have it."""
+    """An action that waits, parked or in its thread, such as for a lock, and one of the holders of that lock."""
 
     route: str
     what: str
-    #: Empty: nobody stands in its way (any more).
+    #: The holder's route; empty: no action holds it (any more).
     holder: str = ""
     holder_object: str = ""
-    #: The name of the holder's call, if somebody waits for that; and where it is.
+    #: The name of the holder's call, if a caller waits for it, and its backplane.
     call: str = ""
     callee: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """An object's place in a ready queue."""
+    """The place of an object in a ready queue."""
 
     priority: int
-    #: Objects before it in its queue, and in all higher queues together. Counted up to a bound, then `is_at_least`.
+    #: Objects before it in its queue, and in all higher queues together. Counted up to a bound; then `is_at_least` is set.
     ahead_count: int
     higher_count: int
     quota_left: int
@@ -120,7 +120,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """How full a component is."""
+    """The outstanding requests of a component and their limit."""
 
     component: str
     outstanding: int
@@ -132,37 +132,37 @@ class Facts:
     """One action and its object (or only the object), at one moment."""
 
     object: str
-    #: None: nothing of the object is outstanding.
+    #: None: the object has no outstanding action.
     route: str | None = None
     where: Where | None = None
     #: Actions of the object that go first, and the routes of the first AHEAD_SHOWN.
     ahead_count: int = 0
     ahead: tuple[str, ...] = ()
-    #: What of the object runs, what it awaits, and where it stands in a ready queue.
+    #: The object's running action, its suspended and parked ones, and its place in a ready queue.
     running: Running | None = None
     awaited: tuple[Awaited, ...] = ()
     parked: Parked | None = None
     standing: Standing | None = None
-    #: Why the action is deferred: the machine's state, and those in which it is accepted.
+    #: For a deferred action: the machine's state, and the states in which it is accepted.
     machine_state: str = ""
     accepted_in: tuple[str, ...] = ()
-    #: The route of the call whose object this action works out.
+    #: The route of the call whose key this action computes in the digester.
     digests: str | None = None
-    #: Of the backplane: until the tick, if the CPU budget is spent for this priority; and what all its workers run.
+    #: Of the backplane: time to the tick, if the CPU budget is spent for this priority; its workers and their actions.
     until_tick_ns: int | None = None
     cpu_limit: int | None = None
     workers_count: int = 1
     busy: tuple[Running, ...] = ()
     throttled: Throttled | None = None
-    #: The component's state, if it keeps the route from being served.
+    #: The component's state, if the route is not served in it.
     unserved_state: str | None = None
-    #: False: no such call is here, and nothing else is known.
+    #: False: no such call is here, and all other facts are unknown.
     is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One link of the chain."""
+    """One reason, as a sentence and as data; one link of the chain."""
 
     because: Because
     text: str
@@ -174,7 +174,7 @@ class Reason:
 
 
 def explain(facts: Facts) -> list[Reason]:
-    """All that keeps it waiting, the nearest cause first."""
+    """All reasons why it waits, the nearest cause first."""
     reasons = list(_of_the_action(facts))
     if facts.unserved_state is not None:
         text = f"{facts.object}'s component is {facts.unserved_state}: it is not served in that state"
@@ -237,7 +237,7 @@ def _queued(facts: Facts) -> Iterator[Reason]:
 
 
 def _ready(facts: Facts, standing: Standing) -> Iterator[Reason]:
-    """Its object may run, and does not yet."""
+    """The reasons why a ready object does not run yet."""
     at_least = "at least " if standing.is_at_least else ""
     before = len(facts.busy)
     if facts.until_tick_ns is not None:
@@ -330,7 +330,7 @@ def _many(count: int, noun: str) -> str:
 
 
 def _named(names: tuple[str, ...], count: int) -> str:
-    """The first of `count`, in brackets; "": none is known."""
+    """The given names in brackets, with "..." if `count` is larger; "": there are none."""
     return f" ({', '.join(names)}{', ...' if count > len(names) else ''})" if names else ""
 
 
@@ -339,5 +339,5 @@ def _ms(ns: int) -> float:
 
 
 def _time(ns: int) -> str:
-    """As a person would say it."""
+    """The time in s or ms, with one decimal."""
     return f"{ns / 1e9:.1f} s" if ns >= 1_000_000_000 else f"{max(ns, 0) / 1e6:.1f} ms"

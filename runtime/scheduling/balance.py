@@ -1,9 +1,8 @@
-"""Balance: which object gets a call that names none (seed 002: "load balance between available objects").
+"""Balance: chooses the object for a call without a key (seed 002: "load balance between available objects").
 
-The least busy one: fewest actions queued, running or waiting. The search starts one further each time and stops at the
-first idle object, so it is short exactly when there is little to gain. With more than `LOOK_MAX` objects it takes the
-least busy of that many in a row: choosing the better of a few is nearly as good as the best of all, at a bounded price
-(Mitzenmacher, "The Power of Two Choices").
+It is the least busy object: fewest actions queued, running or waiting. Each search starts one object further and stops at
+the first idle one, so it is short when there is little to gain. Of more than `LOOK_MAX` objects only that many in a row are
+compared: the best of a few is nearly as good as the best of all, at a bounded cost (Mitzenmacher, "The Power of Two Choices").
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from collections.abc import Collection
 
 from ..objects.app_object import AppObject
 
-#: Objects looked at. 16 take about a microsecond.
+#: Objects compared per search. 16 take about a microsecond.
 LOOK_MAX = 16
 
 
 def least_busy(objects: list[AppObject], start: int, avoid: Collection[str] = ()) -> AppObject | None:
-    """The least busy of `objects`, looking from index `start`; one named in `avoid` only if all looked at are."""
+    """The least busy of the `LOOK_MAX` objects from index `start`; one named in `avoid` only if all compared ones are."""
     count = len(objects)
     best: AppObject | None = None
     best_load = 1 << 62

@@ -1,12 +1,12 @@
-"""Deadline order: within one priority, the object whose work has the nearer deadline goes first (`order = "deadline"`).
+"""Deadline order: within one priority, the object with the nearest deadline goes first (`order = "deadline"`).
 
-Earliest deadline first (Liu and Layland, 1973) among objects of one rank; priorities, quotas and the order within an object
-stay as they are (laws 1 to 3). What counts for an object is the nearest deadline among its first `LOOK_AHEAD_MAX` actions of
-the priority for which it stands there: those before it are in its way. Work without a deadline counts as if it had the
-default one from when it was queued, so it is overtaken for that long and then overtakes: nothing starves.
+Earliest deadline first (Liu and Layland, 1973) among objects of one priority; priorities, quotas and the order within an
+object stay the same (laws 1 to 3). An object's deadline is the nearest among its first `LOOK_AHEAD_MAX` actions of the
+object's priority: the actions before that one delay it. An action without a deadline gets the default one, counted from when
+it was queued: it is overtaken for at most that long, so nothing starves.
 
-A heap a priority instead of a FIFO, in classes of its own: the default order pays nothing for it (about 1 us more an
-action here). Dead entries stay behind, as in ready_queues.py, and are known by having lost their object.
+It has a heap per priority instead of a FIFO: an action costs about 1 us more. It is in classes of its own, so the default
+order pays nothing. Dead entries stay in the heap, as in ready_queues.py, with None as their object.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from . import ready_queues
 from .object_queue import READY
 from .scheduler import Policy, Scheduler
 
-#: Actions of an object that are looked at: 40 ns each. An action further behind counts once it has moved up.
+#: Actions of an object that are scanned: 40 ns each. An action further behind counts once it has moved up.
 LOOK_AHEAD_MAX = 32
-#: The deadline of work that has none, from when it was queued: that of calls which come without.
+#: The assumed deadline of an action without one, from when it was queued: the default deadline of calls.
 PATIENCE_NS = DEADLINE_DEFAULT_NS
 _NEVER_NS = 1 << 63
 
 
-#: A place in a queue: when it is due, its turn, a number of its own, and the object; None once it is dead. A list, because
-#: heapq compares lists in C: with a class of its own an action cost 0.6 us more.
+#: A heap entry: deadline, turn (order of arrival), a unique number, and the object (None once the entry is dead). A list,
+#: because heapq compares lists in C: with a class of its own an action cost 0.6 us more.
 Entry = list[Any]
 _DUE, _TURN, _OBJECT = 0, 1, 3
 
 
 class DeadlineQueues(ready_queues.Ready):
-    """Ready queues in the order of deadlines; of equal ones, first come, first served."""
+    """Ready queues in the order of deadlines; equal deadlines in the order of arrival."""
 
     def __init__(self, priorities: int) -> None:
         super().__init__([[] for _ in range(priorities)])
@@ -45,17 +45,17 @@ class DeadlineQueues(ready_queues.Ready):
         self._numbers = itertools.count()
 
     def push(self, object: Schedulable) -> None:
-        """Put an object where it belongs in the queue of its priority."""
+        """Put an object into the queue of its priority, by its deadline."""
         self._enter(object, next(self._turns))
         self.count += 1
 
     def move(self, object: Schedulable, old_priority: int) -> None:
-        """The object's priority has changed while it was ready."""
+        """Move a ready object, whose priority has changed, to its new queue."""
         self._bury(object, old_priority)
         self._enter(object, next(self._turns))
 
     def take(self, left: list[int], end: int) -> Schedulable | None:
-        """Take the first object of the highest priority that has quota `left`, above `end`, and spend one; or None."""
+        """Take the first object of the highest priority with quota `left`, above `end`, and spend one of it; None: no such."""
         for priority, queue in enumerate(self.queues):
             while queue and left[priority] > 0:
                 if priority >= end:
@@ -71,7 +71,7 @@ class DeadlineQueues(ready_queues.Ready):
         return None
 
     def standing(self, priority: int) -> Iterator[Schedulable]:
-        """Those who stand in one queue, first to last; sorted as far as one looks."""
+        """The objects in one queue, first to last. Sorted lazily, on a copy of the heap."""
         heap = self.queues[priority].copy()
         while heap:
             object: Schedulable | None = heapq.heappop(heap)[_OBJECT]
@@ -79,19 +79,19 @@ class DeadlineQueues(ready_queues.Ready):
                 yield object
 
     def ahead_of(self, object: Schedulable, look_max: int) -> tuple[int, bool]:
-        """How many stand before a ready object in its queue; True: that is all, and not only those that were looked at."""
+        """How many objects are before a ready object in its queue, and whether the count is complete (`look_max` sufficed)."""
         own, queue = self._entries[id(object)], self.queues[object._priority]
         looked_at = itertools.islice(queue, look_max)
         return sum(entry < own and entry[_OBJECT] is not None for entry in looked_at), len(queue) <= look_max
 
     def joined(self, action: Action) -> None:
-        """An action has joined those of a ready object."""
+        """Re-sort a ready object that got `action`, if that has a nearer deadline."""
         entry = self._entries.get(id(action.object))
         if entry is not None and due_ns(action) < entry[_DUE]:
             self.changed(action.object)
 
     def changed(self, object: Schedulable) -> None:
-        """Its actions have changed: another place among its equals, if need be, and no loss of its turn."""
+        """Re-sort a ready object whose actions have changed. It keeps its turn among equal deadlines."""
         entry = self._entries.get(id(object))
         if entry is not None and nearest_ns(object) != entry[_DUE]:
             self._bury(object, object._priority)
@@ -112,7 +112,7 @@ class DeadlineQueues(ready_queues.Ready):
 
 
 class DeadlineScheduler(Scheduler):
-    """The scheduler, with its ready queues in the order of deadlines."""
+    """A `Scheduler` with ready queues in the order of deadlines; about 1 us more an action."""
 
     def __init__(self, policy: Policy, now_ns: int) -> None:
         super().__init__(policy, now_ns)
@@ -132,12 +132,12 @@ class DeadlineScheduler(Scheduler):
 
 
 def due_ns(action: Action) -> int:
-    """When an action should be done."""
+    """The monotonic ns by which an action should be done; without a deadline, `PATIENCE_NS` after it was queued."""
     return action.posted_ns + PATIENCE_NS if action.deadline_ns is None else action.deadline_ns
 
 
 def nearest_ns(object: Schedulable) -> int:  # hot: scripts/bench inproc
-    """When the work for which an object stands in its queue should be done."""
+    """The nearest deadline (`due_ns`) among the first actions of the object's priority."""
     head = here = object._head
     assert head is not None, "a ready object has work"
     if head.next is None:

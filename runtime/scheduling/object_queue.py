@@ -1,9 +1,9 @@
 """The queue of one object: its actions in order, and the highest priority among them (laws 1 and 2).
 
-A linked list through `Action.next`, its ends in the object's slots: an idle object owns no queue (a deque would cost 760
-bytes an object). While all queued actions have one priority, which is the usual case, `_counts` is None and `_priority` is
-theirs. The first odd one makes a count a priority, for which the queue is walked once; the counts stay until it is empty,
-so that no action is walked over twice.
+A linked list through `Action.next`, with its ends in the object's slots: an idle object owns no queue (a deque would cost
+760 bytes an object). Usually all queued actions have one priority: then `_counts` is None and `_priority` is theirs. The
+first action of another priority makes a count per priority, for which the queue is walked once. The counts stay until the
+queue is empty, so no action is counted twice by walking.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WAITING: Final = 3
 
 
 def append(object: Schedulable, action: Action, priorities: int) -> None:  # hot: scripts/bench inproc
-    """Put an action last."""
+    """Put an action last, in constant time but for the first one of another priority."""
     action.next = None
     tail = object._tail
     if tail is None:
@@ -34,7 +34,7 @@ def append(object: Schedulable, action: Action, priorities: int) -> None:  # hot
 
 
 def prepend(object: Schedulable, action: Action, priorities: int) -> None:
-    """Put an action first."""
+    """Put an action first, before those that continue, too."""
     head = object._head
     action.next = head
     object._head = action
@@ -46,7 +46,7 @@ def prepend(object: Schedulable, action: Action, priorities: int) -> None:
 
 
 def insert(object: Schedulable, action: Action, priorities: int) -> None:
-    """Put an action behind those that continue and before all others. Those that continue are few: linear in them."""
+    """Put an action behind those that continue and before all others. Linear in those that continue, which are few."""
     before: Action | None = None
     here = object._head
     while here is not None and here.continues:
@@ -61,7 +61,7 @@ def insert(object: Schedulable, action: Action, priorities: int) -> None:
 
 
 def pop(object: Schedulable) -> Action:  # hot: scripts/bench inproc
-    """Take the first action."""
+    """Take the first action. The queue must not be empty."""
     action = object._head
     assert action is not None
     object._head = action.next
@@ -75,7 +75,7 @@ def pop(object: Schedulable) -> Action:  # hot: scripts/bench inproc
 
 
 def remove(object: Schedulable, action: Action) -> bool:
-    """Take an action out of the middle; False if it is not queued. Linear in the length of this one queue."""
+    """Remove an action; False if it is not queued. Linear in the length of this queue."""
     before: Action | None = None
     here = object._head
     while here is not None and here is not action:
@@ -95,7 +95,7 @@ def remove(object: Schedulable, action: Action) -> bool:
 
 
 def set_priority(object: Schedulable, action: Action, priority: int, priorities: int) -> bool:
-    """Change the priority of an action at its place in the queue; False if it is not queued. Linear in the length of it."""
+    """Change the priority of an action, which keeps its place; False if it is not queued. Linear in the length of the queue."""
     here = object._head
     while here is not None and here is not action:
         here = here.next
@@ -103,7 +103,7 @@ def set_priority(object: Schedulable, action: Action, priority: int, priorities:
     if here is None:
         return False
     if object._head is object._tail:
-        object._priority, object._counts = priority, None  # the counts of those that were before it are of no use
+        object._priority, object._counts = priority, None  # a single action: older counts are no longer needed
         return True
     if object._counts is not None:
         object._counts[old_priority] -= 1
@@ -113,7 +113,7 @@ def set_priority(object: Schedulable, action: Action, priority: int, priorities:
 
 
 def _note(object: Schedulable, priority: int, priorities: int) -> None:
-    """An action of this priority has joined others in the queue."""
+    """Count an action of this priority that has joined others in the queue."""
     counts = object._counts
     if counts is not None:
         counts[priority] += 1
@@ -130,7 +130,7 @@ def _note(object: Schedulable, priority: int, priorities: int) -> None:
 
 
 def _unnote(object: Schedulable, priority: int) -> None:
-    """An action of this priority has left; others are still there."""
+    """Subtract an action of this priority that has left; the queue must not be empty."""
     counts = object._counts
     assert counts is not None
     counts[priority] -= 1
@@ -138,7 +138,7 @@ def _unnote(object: Schedulable, priority: int) -> None:
 
 
 def _raise_to_first(object: Schedulable) -> None:
-    """Where no action of the object's priority is left in its queue, the next one below counts."""
+    """Set the object's priority to the highest one that is left in its queue."""
     counts = object._counts
     while counts is not None and not counts[object._priority]:
         object._priority += 1

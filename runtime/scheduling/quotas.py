@@ -1,20 +1,20 @@
 """Quotas: how many actions a priority may run before lower ones get their turn (law 3).
 
-The default rule is the source's (seed 002, "Scheduling Algorithm"): the highest priority unlimited, the next 100, every
-one below half of the one above, down to 12.
+The default rule (seed 002, "Scheduling Algorithm"): the highest priority is unlimited, the next has 100, and each further
+one has half of the one above, but at least 12.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-#: Stands for "unlimited" where arithmetic is done: no tick is long enough to spend it.
+#: The number that stands for "unlimited": no tick is long enough to spend it.
 UNLIMITED = 1 << 60
 FIRST_LIMITED, SMALLEST = 100, 12
 
 
 def default_quotas(priorities: int) -> list[int]:
-    """Unlimited, 100, 50, 25, 12, 12, …"""
+    """The default rule: unlimited, 100, 50, 25, 12, 12, …"""
     quotas = [UNLIMITED]
     following = FIRST_LIMITED
     while len(quotas) < priorities:
@@ -24,7 +24,7 @@ def default_quotas(priorities: int) -> list[int]:
 
 
 def quotas_from(configured: Sequence[int], priorities: int) -> list[int]:
-    """As configured: 0 is unlimited, the last repeats; nothing configured gives the default rule."""
+    """The quotas as configured: 0 is unlimited, the last one repeats, empty gives the default rule. Raises ValueError."""
     if not configured:
         return default_quotas(priorities)
     if len(configured) > priorities:
@@ -36,18 +36,18 @@ def quotas_from(configured: Sequence[int], priorities: int) -> list[int]:
 
 
 class Quotas:
-    """What each priority has left until the next tick, real or virtual."""
+    """The quota that each priority has left until the next tick, real or virtual."""
 
     def __init__(self, full: Sequence[int]) -> None:
         self.full = list(full)
         self.left = list(full)
 
     def reset(self) -> None:
-        """Replenish all."""
+        """Replenish all quotas, at a tick."""
         self.left[:] = self.full
 
     def change(self, full: Sequence[int]) -> None:
-        """New quotas, in force at once."""
+        """Replace the quotas, in force at once. Raises ValueError if their number differs."""
         if len(full) != len(self.full):
             raise ValueError(f"quotas: {len(full)} given for {len(self.full)} priorities")
         self.full = list(full)

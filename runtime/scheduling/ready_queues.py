@@ -1,9 +1,9 @@
-"""Ready queues: objects with work, one FIFO a priority (law 3).
+"""Ready queues: objects with work, one FIFO per priority (law 3).
 
-An object whose priority changes while it is ready must move at once. Taking it out of the middle of a deque is linear, so
-its old entry stays behind and is counted in the object: entries of one object leave a FIFO in the order they came,
-hence the first `stale[p]` of them are the dead ones, and skipping them needs no search and no tickets. A queue that is
-mostly dead entries is swept, so that one which is never reached (priority 7 behind endless urgent work) cannot grow.
+An object whose priority changes while it is ready must move at once. Removing it from the middle of a deque is linear, so
+its old entry stays behind and is counted in the object's `_stale`. Entries of one object leave a FIFO in the order they
+came, so its first `_stale[p]` entries are the dead ones: skipping them needs no search and no tickets. A queue of mostly
+dead entries is swept, so one that is never reached (priority 7 behind endless urgent work) cannot grow.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 from ..objects.schedulable import Schedulable
 
-#: Dead entries a queue may hold however short it is. Sweeping is linear, and done when half of a queue is dead: with this
-#: minimum it costs a few nanoseconds an entry, without it every second move would sweep.
+#: Dead entries that even a short queue may hold. Sweeping is linear and happens when half of a queue is dead. With this
+#: minimum it costs a few nanoseconds an entry; without it every second move would sweep a short queue.
 DEAD_MAX = 64
 
 
 class Ready:
-    """N queues of objects; 0 is highest. What their order has no part in: deadline_order.py has another one."""
+    """One queue of objects per priority; 0 is highest. The part that does not depend on the order within a queue."""
 
     def __init__(self, queues: list[Any]) -> None:
-        #: A sequence a priority: entries of living objects, and dead ones.
+        #: One sequence per priority, of live and dead entries.
         self.queues = queues
         #: Live entries.
         self.count = 0
@@ -36,39 +36,39 @@ class Ready:
         raise NotImplementedError
 
     def push_first(self, object: Schedulable) -> None:
-        """Put an object before its equals, where there is such a place."""
+        """Put an object first in the queue of its priority, if the order allows that; else as `push`."""
         self.push(object)
 
     def move(self, object: Schedulable, old_priority: int) -> None:
-        """The object's priority has changed while it was ready."""
+        """Move a ready object, whose priority has changed, to its new queue."""
         raise NotImplementedError
 
     def take(self, left: list[int], end: int) -> Schedulable | None:
-        """Take the first object of the highest priority that has quota `left`, above `end`, and spend one; or None."""
+        """Take the first object of the highest priority with quota `left`, above `end`, and spend one of it; None: no such."""
         raise NotImplementedError
 
     def standing(self, priority: int) -> Iterator[Schedulable]:
-        """Those who stand in one queue, first to last. For who looks, not for who chooses; not to be changed meanwhile."""
+        """The objects in one queue, first to last, for inspection. The queue must not change meanwhile."""
         raise NotImplementedError
 
     def ahead_of(self, object: Schedulable, look_max: int) -> tuple[int, bool]:
-        """How many stand before a ready object in its queue; True: that is all, and not only those that were looked at."""
+        """How many objects are before a ready object in its queue, and whether the count is complete (`look_max` sufficed)."""
         raise NotImplementedError
 
     def discard(self, object: Schedulable, priority: int) -> None:
-        """The object is no longer ready: its last action was taken back."""
+        """Remove an object that is no longer ready, because its last action was withdrawn."""
         self._bury(object, priority)
         self.count -= 1
 
     def highest(self) -> int | None:
-        """The highest priority that has work."""
+        """The highest priority that has work; None: there is no work."""
         for priority, queue in enumerate(self.queues):
             if queue and len(queue) > self._dead[priority]:
                 return priority
         return None
 
     def has_above(self, end: int, left: list[int] | None = None) -> bool:
-        """Whether there is work above priority `end`, with quota `left` for it. Dead entries may say yes too often."""
+        """Whether there is work above priority `end` with quota `left`. Dead entries may cause a false yes."""
         for priority, queue in enumerate(self.queues):
             if priority >= end:
                 return False
@@ -77,16 +77,16 @@ class Ready:
         return False
 
     def depths(self) -> list[int]:
-        """Objects a queue."""
+        """The number of objects in each queue, without dead entries."""
         return [len(queue) - dead for queue, dead in zip(self.queues, self._dead, strict=True)]
 
     def _bury(self, object: Schedulable, priority: int) -> None:
-        """Its entry in this queue is dead."""
+        """Mark the object's entry in this queue as dead."""
         raise NotImplementedError
 
 
 class ReadyQueues(Ready):
-    """First come, first served among equals."""
+    """Ready queues that are first in, first out within a priority; the default order."""
 
     def __init__(self, priorities: int) -> None:
         super().__init__([deque() for _ in range(priorities)])
@@ -96,17 +96,17 @@ class ReadyQueues(Ready):
         self.count += 1
 
     def push_first(self, object: Schedulable) -> None:
-        """Put an object before its equals. If a dead entry of its own is among them, it takes the place of that one instead."""
+        """Put an object first in its queue. If it has a dead entry there, it takes the place of that entry instead."""
         self.queues[object._priority].appendleft(object)
         self.count += 1
 
     def move(self, object: Schedulable, old_priority: int) -> None:
-        """The object's priority has changed while it was ready: its place in the old queue is dead."""
+        """Move a ready object, whose priority has changed, to the end of its new queue; its old entry is dead."""
         self._bury(object, old_priority)
         self.queues[object._priority].append(object)
 
     def take(self, left: list[int], end: int) -> Schedulable | None:  # hot: scripts/bench inproc
-        """Take the first object of the highest priority that has quota `left`, above `end`, and spend one; or None."""
+        """Take the first object of the highest priority with quota `left`, above `end`, and spend one of it; None: no such."""
         for priority, queue in enumerate(self.queues):
             while queue and left[priority] > 0:
                 if priority >= end:
@@ -119,7 +119,7 @@ class ReadyQueues(Ready):
         return None
 
     def standing(self, priority: int) -> Iterator[Schedulable]:
-        """Those who stand in one queue, first to last. For who looks, not for who chooses; not to be changed meanwhile."""
+        """The objects in one queue, first to last, for inspection. The queue must not change meanwhile."""
         passed: dict[int, int] = {}
         queue: deque[Schedulable] = self.queues[priority]
         for object in queue:
@@ -130,7 +130,7 @@ class ReadyQueues(Ready):
                 yield object
 
     def ahead_of(self, object: Schedulable, look_max: int) -> tuple[int, bool]:
-        """How many stand before a ready object in its queue; True: that is all, and not only those that were looked at."""
+        """How many objects are before a ready object in its queue, and whether the count is complete (`look_max` sufficed)."""
         ahead_count = 0
         for other in islice(self.standing(object._priority), look_max):
             if other is object:
@@ -151,7 +151,7 @@ class ReadyQueues(Ready):
             queue.extend(living)
 
     def _unbury(self, object: Schedulable, priority: int) -> bool:
-        """Whether this entry of the object is dead; if so, it is forgotten."""
+        """Whether this entry of the object is dead; if so, remove it from the counts of dead entries."""
         stale = object._stale
         assert stale is not None
         left = stale.get(priority)

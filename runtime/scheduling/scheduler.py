@@ -1,12 +1,12 @@
-"""Scheduler: what runs next in this process. Composes queues, quotas, ticks and budget; keeps laws 1 to 6.
+"""Scheduler: chooses the next action of this process. Composes queues, quotas, ticks and budget; keeps laws 1 to 6.
 
-Pure: the owner of the lead calls it with `now_ns` and does what it says. `post` puts work in, `next` chooses, `finished`
-says what became of the object. An object is in exactly one of four places, and `_place` is that rule:
+Pure: the owner of the lead calls it with `now_ns` and runs the chosen action. `post` adds work, `next` chooses an action,
+`finished` reports its outcome. An object is in exactly one of four places; `_place` implements this rule:
 
 | place | while |
 |---|---|
 | RUNNING | a worker has one of its actions |
-| READY | it may run: it has work, and either awaits nothing or the first of its queue may go on all the same |
+| READY | it may run: it has work, and either awaits nothing or the first action of its queue may run meanwhile |
 | WAITING | it awaits a reply |
 | IDLE | it has nothing to do |
 
@@ -33,12 +33,12 @@ from .ready_queues import Ready, ReadyQueues
 from .ticks import Ticks
 from .timers import Timers
 
-#: Saves looking into the enum twice an action.
+#: Saves two accesses to the enum per action.
 _DONE: Final = Outcome.DONE
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What the components of one backplane have agreed on (seed 002, "policy domain")."""
+    """The scheduling settings that the components of one backplane share (seed 002, "policy domain")."""
 
     priorities: int = 8
     #: Empty: the default rule.
@@ -51,7 +51,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scheduler:
-    """The laws of one backplane. Not thread-safe: whoever holds the lead owns it."""
+    """The scheduler of one backplane. Not thread-safe: every caller must hold the lead."""
 
     def __init__(self, policy: Policy, now_ns: int) -> None:
         self.priorities = policy.priorities
@@ -68,15 +68,15 @@ class Scheduler:
         self.queued_count = 0
 
     def change_tick(self, period_ns: int, now_ns: int) -> None:
-        """Another integration period."""
+        """Change the integration period of ticks and budget, in force at once. Raises ValueError for 0 or less."""
         self.ticks.change(period_ns, now_ns)
         self.budget.change_period(period_ns)
 
     def post(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench inproc
-        """Queue a request behind what its object has (law 1); the object is raised to it if need be (law 2).
+        """Queue a request last at its object (law 1), which moves up if the request is more urgent (law 2).
 
-        A reentrant call (`continues`) of an object that awaits a reply goes before all that has to wait for that reply,
-        or the two would wait for each other. Where nothing is awaited (any more) it is a request like any other.
+        A reentrant call (`continues`) goes before all actions that wait for the object's reply; otherwise the two would
+        wait for each other. If the object awaits nothing (any more), it is queued like any other request.
         """
         object: Schedulable = action.object
         action.posted_ns = now_ns
@@ -100,14 +100,14 @@ class Scheduler:
             self.ready.move(object, old_priority)
 
     def post_first(self, action: Action, now_ns: int) -> None:
-        """Queue an action in front of all that its object has."""
+        """Queue an action before all other actions of its object."""
         object: Schedulable = action.object
         action.posted_ns = now_ns
         object._load += 1
         self._put_first(action)
 
     def resume(self, action: Action, now_ns: int) -> None:
-        """The reply that a waiting action awaited has come: it goes to the front, its object back to ready (law 6)."""
+        """Requeue a waiting action, first at its object, because its reply has arrived (law 6)."""
         object: Schedulable = action.object
         assert object._waits > 0, "a reply for an object that awaits none"
         object._waits -= 1
@@ -116,13 +116,13 @@ class Scheduler:
         self._put_first(action)
 
     def resume_first(self, action: Action, now_ns: int) -> None:
-        """`resume`, for an action that holds what others wait for: its object goes before its equals.
+        """`resume`, for an action that others wait for: its object goes first in its ready queue.
 
-        Behind them it would keep all those waiting for as long as the queue is: with a quarter of the messages after one
-        datum and four workers, the others were done in 83 ms, and those not before 190 (docs/decisions/parking.md).
+        At the end of the queue it would delay all those waiters by the length of the queue. With a quarter of the messages
+        after one datum and four workers, the rest was done in 83 ms, that quarter only in 190 (docs/decisions/parking.md).
         """
         object: Schedulable = action.object
-        if object._state != WAITING:  # something else of the object goes on
+        if object._state != WAITING:  # another action of the object runs or may run
             self.resume(action, now_ns)
             return
         assert object._waits > 0, "resumed, and did not wait"
@@ -136,9 +136,9 @@ class Scheduler:
         self.ready.push_first(object)
 
     def requeue(self, actions: list[Action]) -> None:
-        """Put actions of one object that were set aside back, in their order, before all that came later.
+        """Put set-aside actions of one object back, in their order, before all that came later.
 
-        What already goes on (a reply, one that stepped aside) stays in front of them.
+        Actions that continue (a received reply, one that yielded) stay in front of them.
         """
         object: Schedulable = actions[0].object
         old_priority = object._priority
@@ -154,11 +154,11 @@ class Scheduler:
 
     # hot: scripts/bench inproc
     def next(self, now_ns: int, below: int | None = None) -> Action | None:
-        """The next action, its object marked running; None if nothing may run now.
+        """Take the next action and mark its object running; None if nothing may run now.
 
         The search starts at the highest priority each time (law 3). `below`: only priorities more urgent than this, for a
-        relief worker. When every queue with work has spent its quota and CPU budget is left, quotas are reset: a virtual
-        tick (law 4).
+        relief worker. If every queue with work has spent its quota but CPU budget is left, quotas are reset: a virtual tick
+        (law 4).
         """
         if now_ns >= self.ticks.next_ns:
             self._tick(now_ns)
@@ -182,7 +182,7 @@ class Scheduler:
         return object_queue.pop(object)
 
     def has_work(self, below: int | None = None) -> bool:
-        """Whether `next` would find something; at worst it says yes too often."""
+        """Whether `next` would find an action. May be wrongly True, never wrongly False."""
         if not self.ready.count:
             return False
         if self.budget.is_spent:
@@ -192,7 +192,7 @@ class Scheduler:
         return self.ready.has_above(below, self.quotas.left)
 
     def _are_quotas_spent(self, end: int) -> bool:
-        """Whether no queue with work has quota left, and a virtual tick would free one above `end`."""
+        """Whether no queue with work has quota left, and one above `end` would get some at a virtual tick."""
         highest = self.ready.highest()
         if highest is None or highest >= end:
             return False
@@ -201,12 +201,12 @@ class Scheduler:
 
     # hot: scripts/bench inproc
     def finished(self, action: Action, outcome: Outcome, now_ns: int) -> None:
-        """The worker is through with an action for now: back to a ready queue, to the wait queue, or idle."""
+        """Report that a worker's run of an action returned `outcome`; its object becomes ready, waiting or idle."""
         object: Schedulable = action.object
         assert object._state == RUNNING, "finished without having been chosen"
         if outcome is _DONE:
             object._load -= 1
-            if not object._waits:  # the usual case, with nothing to look up
+            if not object._waits:  # the usual case, without `_place`
                 if object._head is None:
                     object._state = IDLE
                 else:
@@ -223,9 +223,9 @@ class Scheduler:
         self._place(object, object._priority)
 
     def set_aside(self, action: Action, now_ns: int) -> None:
-        """A running action stops and is kept by its object, in no queue, until `requeue` or `drop`.
+        """Stop a running action; its object keeps it, in no queue, until `requeue` or `drop`.
 
-        It counts as outstanding, and its time there as time in queues.
+        It still counts as outstanding, and this time counts as time in queues.
         """
         object: Schedulable = action.object
         action.posted_ns = now_ns
@@ -233,18 +233,18 @@ class Scheduler:
         self._place(object, object._priority)
 
     def drop(self, action: Action) -> None:
-        """An action that was set aside will not be put back."""
+        """Stop counting an action that was set aside and will not be put back."""
         action.object._load -= 1
 
     def set_priority(self, action: Action, priority: int) -> None:
-        """Change the priority of an action (law 10): at its place, if it is queued, and that of its object with it (law 2)."""
+        """Change the priority of an action (law 10). A queued one keeps its place; its object's priority follows (law 2)."""
         object: Schedulable = action.object
         old_priority = object._priority
         if object_queue.set_priority(object, action, priority, self.priorities) and object._state == READY:
             self._place(object, old_priority)
 
     def withdraw(self, action: Action) -> bool:
-        """Take a queued action back (cancelled, or shed to make room). False if it is not queued."""
+        """Remove a queued action (cancelled, or shed to make room). False if it is not queued."""
         object: Schedulable = action.object
         old_priority = object._priority
         if not object_queue.remove(object, action):
@@ -256,7 +256,7 @@ class Scheduler:
         return True
 
     def check_removable(self, object: AppObject) -> None:
-        """Raises `FailedPrecondition` while the object has work or awaits a reply (law 6)."""
+        """Raise `FailedPrecondition` while the object has work or awaits a reply (law 6)."""
         if object._waits:
             raise FailedPrecondition(f"{object.name} awaits a reply: it cannot be removed from the wait queue")
         if object._load:
@@ -271,7 +271,7 @@ class Scheduler:
             self._place(object, old_priority)
 
     def _place(self, object: Schedulable, old_priority: int) -> None:  # hot: scripts/bench inproc
-        """Put an object where it belongs now. While it awaits a reply, only what continues may run (law 6)."""
+        """Put an object into its place. While it awaits a reply, only actions that continue may run (law 6)."""
         before = object._state
         head = object._head
         if head is not None and (head.continues or not object._waits):
@@ -293,7 +293,7 @@ class Scheduler:
         self.tick_count += 1
 
     def next_wake_ns(self) -> int | None:
-        """When to look again although nothing has come: a timer, or the tick that frees a spent budget."""
+        """When a sleeping worker must wake without input: at a timer, or at the tick that renews a spent budget."""
         timer_ns = self.timers.next_ns()
         if self.ready.count and self.budget.is_spent:
             return self.ticks.next_ns if timer_ns is None else min(self.ticks.next_ns, timer_ns)

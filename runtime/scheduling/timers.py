@@ -1,6 +1,6 @@
-"""Timers: what is due and when. They become actions in the scheduler, never calls in a timer's own thread (law 8).
+"""Timers: one heap per backplane. A due timer becomes an action in the scheduler, never a call in a thread of its own (law 8).
 
-A repeating timer stays in step with its first due time. While its last action has not run, the next is skipped and
+A repeating timer stays in step with its first due time. While its last action has not ended, the next one is skipped and
 counted: a timer that overruns must not fill its object's queue.
 """
 
@@ -15,13 +15,13 @@ from ..objects.action import Action
 from ..objects.app_object import AppObject
 from .throttle import OwnWork
 
-#: Entries from which on those of cancelled timers are swept out, each time their number has doubled: time-outs that are
-#: nearly always taken back would otherwise stay until they fall due. Below this there is nothing to gain.
+#: Least size of the heap at which cancelled timers are swept out; afterwards whenever it has doubled. Time-outs, which are
+#: nearly always cancelled, would otherwise stay until they are due. Below this size there is nothing to gain.
 SWEEP_MIN = 256
 
 
 class Timer:
-    """One timer; also the handle by which it is taken back."""
+    """One timer, and the handle to cancel it."""
 
     __slots__ = (
         "account",
@@ -50,36 +50,36 @@ class Timer:
     ) -> None:
         self.object, self.name, self.function, self.arguments = object, name, function, arguments
         self.priority = priority
-        #: 0: one shot.
+        #: 0: a one-shot.
         self.interval_ns = interval_ns
         self.due_ns = 0
         #: An action of this timer is queued or running.
         self.is_pending = False
-        #: It will not fire (again): taken back, or a one-shot that has become an action.
+        #: It will not fire (again): cancelled, or a one-shot that has fired.
         self.is_over = False
         self.skipped_count = 0
-        #: Runs in a row that raised, up to now; of one that is not over.
+        #: Failed runs in a row, up to the last run; kept only while the timer is not over.
         self.failed_count = 0
-        #: Makes the action that it becomes, where that is not a run of `function`; None of it: nothing is to be done this time.
-        #: Called with the lead. A repeating timer of this kind keeps its account, and whose action it is clears `is_pending`.
+        #: Makes the action, instead of a run of `function`; returns None to skip this time. Called with the lead. A repeating
+        #: timer of this kind keeps its account, and the owner of the action clears `is_pending`.
         self.make: Callable[[], Action | None] | None = None
-        #: Where it counts until it is taken back or has become an action; None: nowhere, as declared timers.
+        #: The account that counts it until it is cancelled or fires; None, as for declared timers: not counted.
         self.account: OwnWork | None = None
 
     def cancel(self) -> bool:
-        """Take it back; False when it had been, or when a one-shot has already become an action."""
+        """Cancel it, from any thread; False if it was cancelled before, or is a one-shot that has fired."""
         was_waiting = not self.is_over
         self.is_over = True
         account = self.account
         if was_waiting and account is not None:
             account.taken_back.append(
                 self
-            )  # atomic, so any thread may; `settle` finds out whether it fired all the same
+            )  # atomic, so any thread may do it; `settle` checks whether the timer fired all the same
         return was_waiting
 
 
 class Timers:
-    """All timers of a backplane, nearest first."""
+    """All timers of a backplane, nearest first. Owned by the lead, but for `Timer.cancel`."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
@@ -90,7 +90,7 @@ class Timers:
         return sum(not timer.is_over for _, _, timer in self._heap)
 
     def set(self, timer: Timer, due_ns: int) -> None:
-        """Have `timer` fall due at `due_ns`."""
+        """Let `timer` fire at `due_ns`, in monotonic ns."""
         timer.due_ns = due_ns
         if len(self._heap) >= self._sweep_at:
             self._heap[:] = [entry for entry in self._heap if not entry[2].is_over]
@@ -99,7 +99,7 @@ class Timers:
         heapq.heappush(self._heap, (due_ns, next(self._order), timer))
 
     def due(self, now_ns: int) -> list[Timer]:
-        """Those that fire now, in the order they fell due; repeating ones are set again."""
+        """The timers that fire now, in the order they fell due; repeating ones are set again."""
         fired: list[Timer] = []
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
@@ -120,14 +120,14 @@ class Timers:
         return fired
 
     def cancel_of(self, objects: Iterable[AppObject]) -> None:
-        """Take back all timers of these objects. All at once, since it looks at every timer there is."""
+        """Cancel all timers of these objects. One call for all of them, because it scans every timer of the backplane."""
         gone = {id(object) for object in objects}  # by identity: they may be equal, or unhashable
         for _, _, timer in self._heap:
             if id(timer.object) in gone:
                 timer.cancel()
 
     def next_ns(self) -> int | None:
-        """When the nearest falls due."""
+        """When the nearest timer is due, in monotonic ns; None: no timer is set."""
         heap = self._heap
         while heap and heap[0][2].is_over:
             heapq.heappop(heap)

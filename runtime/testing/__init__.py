@@ -1,8 +1,8 @@
-"""Testing: a whole backplane in the test's own thread, under a clock that moves when told to. No sockets, no threads.
+"""Testing: a whole backplane in the test's own thread, with a clock that only the test moves. No sockets, no threads.
 
-The scheduler, the intake, the codec and the workers' turn are the real ones; only the clock and the link are replaced, so
-what passes here runs the same in a process, and runs the same every time. For the tests of your components and of this
-project. Read `virtual_backplane.py` first.
+The scheduler, the admission, the codec and the worker loop's steps are the real ones; only the clock and the link are
+replaced. So a test behaves the same every time, and as in a process. For the tests of your components and of this project.
+Read `virtual_backplane.py` first.
 
 >>> backplane = VirtualBackplane(Greeter())
 >>> backplane.call("greeter.greet", name="Ada").result()

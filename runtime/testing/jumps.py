@@ -1,7 +1,7 @@
-"""Jumps: take the components of a virtual backplane to a state by all the steps that lead there, in a legal order.
+"""Jumps: move the components of a virtual backplane to a state through all the steps in between, in a legal order.
 
-What the supervisor does with a whole system, for a test that is about what comes after: dependencies first on the way up,
-what depends on them first on the way down, each hook run. A hook that fails, or does not end, fails the jump.
+In production the supervisor does this; here it brings a test to its starting point. Dependencies go up first and down last,
+and each hook runs. A hook that fails, or does not end, fails the jump.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ..objects.module_state import MOVES, ModuleState
 from .virtual_backplane import VirtualBackplane
 
 _BOTTOM = (ModuleState.START, ModuleState.DOWN)
-#: To a state those from which the way there leads down.
+#: For each target state, the states from which the component has to go down to it.
 _ABOVE = {
     ModuleState.PRIMARY: (),
     ModuleState.SECONDARY: (ModuleState.PRIMARY,),
@@ -19,17 +19,17 @@ _ABOVE = {
 
 
 def jump_to_primary(backplane: VirtualBackplane, *components: str) -> list[str]:
-    """All components, or these, to primary, from wherever they are. What ran, in order. Raises what a hook raised."""
+    """Move all components, or these, to primary. Returns the actions that ran, in order. Raises the error of a failed hook."""
     return _jump(backplane, components, ModuleState.PRIMARY)
 
 
 def jump_to_secondary(backplane: VirtualBackplane, *components: str) -> list[str]:
-    """All components, or these, to secondary, from wherever they are."""
+    """Move all components, or these, to secondary; see `jump_to_primary`."""
     return _jump(backplane, components, ModuleState.SECONDARY)
 
 
 def jump_to_exit(backplane: VirtualBackplane, *components: str) -> list[str]:
-    """All components, or these, to down, as they are when their process ends."""
+    """Move all components, or these, to down, as when their process ends; see `jump_to_primary`."""
     return _jump(backplane, components, ModuleState.DOWN)
 
 
@@ -56,7 +56,7 @@ def _jump(backplane: VirtualBackplane, components: tuple[str, ...], to: ModuleSt
 
 
 def _order(backplane: VirtualBackplane) -> list[str]:
-    """Its components, each after those here that it depends on; as they were given, where that does not matter."""
+    """The names of its components, each after its dependencies in this backplane; otherwise in the order they were given."""
     needs = {entry.name: set(entry.depends_on) for entry in backplane.backplane.entries()}
     order: list[str] = []
     while len(order) < len(needs):

@@ -1,6 +1,6 @@
-"""MemoryLink: a link whose far ends are the test.
+"""MemoryLink: a link without sockets; the test acts as all its peers.
 
-Answers as `transport/link.py` does, frame by frame: a peer may be full, or have gone.
+It behaves like `transport/link.py`, frame by frame. The test may declare a peer full or gone.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ class MemoryLink:
     """A `Port` of the engine (execution/engine.py) without a socket."""
 
     def __init__(self, known_as: str = "virtual-1") -> None:
-        """`known_as`: what far ends call this one."""
+        """`known_as`: the identity by which all peers know this backplane."""
         self._known_as = known_as.encode()
         self._inbox: deque[tuple[bytes, bytes]] = deque()
-        #: Frames that were sent and not taken yet: (peer, frame).
+        #: Frames sent by the backplane that the test has not taken yet: (peer, frame).
         self.sent: deque[tuple[bytes, bytes]] = deque()
-        #: Peers that do not read, and peers that are not there.
+        #: Peers that do not read, and peers that are gone. The test fills both.
         self.full: set[bytes] = set()
         self.gone: set[bytes] = set()
         self._connected = 0
 
     def deliver(self, peer: bytes, frame: bytes) -> None:
-        """Have the backplane receive a frame from `peer`."""
+        """Queue a frame from `peer` for the backplane."""
         self._inbox.append((peer, frame))
 
     def send(self, peer: bytes, frame: bytes) -> Sent:
-        """Take a frame from the backplane."""
+        """Put a frame of the backplane into `sent`, unless the peer is in `gone` or `full`."""
         if peer in self.gone:
             return Sent.UNREACHABLE
         if peer in self.full:
@@ -39,21 +39,21 @@ class MemoryLink:
         return Sent.SENT
 
     def receive(self) -> tuple[bytes, bytes] | None:
-        """The next frame for the backplane."""
+        """The next frame for the backplane; None: there is none."""
         return self._inbox.popleft() if self._inbox else None
 
     def read_ahead(self, frames: int) -> None:
-        """All that is delivered has room."""
+        """Does nothing: `deliver` has no bound that would need frames to be read ahead."""
 
     def expect(self) -> None:
-        """It is no cheaper to know."""
+        """Does nothing: `receive` is not cheaper if input is known to be there."""
 
     def has_input(self) -> bool:
-        """Whether `receive` has something."""
+        """Whether `receive` has a frame."""
         return bool(self._inbox)
 
     def connect(self, path: Path) -> bytes:
-        """A peer for a path."""
+        """Make up a new peer identity for a path."""
         self._connected += 1
         return b"connected-%d %s" % (self._connected, str(path).encode())
 
@@ -62,12 +62,12 @@ class MemoryLink:
         return self._known_as
 
     def disconnect(self, peer: bytes) -> None:
-        """The backplane has let go of a peer."""
+        """Count the peer as gone from now on."""
         self.gone.add(peer)
 
     def fileno(self) -> int:
-        """There is nothing to wait on."""
+        """-1: there is no descriptor to wait on."""
         return -1
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: it holds no resources."""

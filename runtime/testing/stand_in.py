@@ -1,8 +1,8 @@
-"""StandIn: what runs in a virtual backplane waits in its thread, which is the test's; the others run meanwhile, inside it.
+"""StandIn: lets an operation of a virtual backplane block its thread, the test's only one, while other actions run inside it.
 
-In a process an operation that waits in its thread has another thread in its place. A test has one, so the turns of the others
-are taken in the call that waits, one within the other, until what it waits for is there. If nothing is left to run, time
-passes, as it would; but not for ever: a test that hangs says nothing.
+In a process a spare thread replaces one that a waiting operation blocks. A test has a single thread, so the blocking call
+itself runs other actions, nested, until its gate opens. If no action is left, virtual time passes, as it would in a process,
+but at most `PATIENCE_NS`: then the test fails with the reason instead of hanging.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..execution.worker import Worker
 if TYPE_CHECKING:
     from .virtual_backplane import VirtualBackplane
 
-#: How much virtual time may pass in vain: less than the 30 s of a call that names no deadline, which is to be told the reason.
+#: Virtual time that may pass without progress: below the default deadline of a call (30 s), so the failure names the reason.
 PATIENCE_NS: Final = 20_000_000_000
 
 
 class StandIn:
-    """For all that wait in one backplane: each takes turns as a worker of its own."""
+    """Serves all blocking waits of one backplane; each nested wait runs actions as a worker of its own."""
 
     def __init__(self, backplane: VirtualBackplane) -> None:
         self._backplane = backplane
@@ -29,7 +29,10 @@ class StandIn:
         self._count = 0
 
     def wait(self, gate: threading.Lock, limit_s: float) -> bool:
-        """As `Engine.stand_in`; also for the test itself, outside any action."""
+        """Run other actions until `gate` opens; False: `limit_s` seconds of virtual time have passed.
+
+        The value of `Engine.stand_in`; the test itself may call it outside any action. Raises AssertionError as above.
+        """
         backplane, outer = self._backplane, current.worker
         engine, clock = backplane.backplane.engine, backplane.clock
         waiting, started_ns = (None, 0) if outer is None else (outer.action, outer.started_ns)

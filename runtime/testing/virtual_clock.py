@@ -1,21 +1,21 @@
-"""VirtualClock: time that passes only when a test says so.
+"""VirtualClock: time that passes only when a test moves it.
 
-It starts at an odd number, so that code which looks at another clock, or compares against zero, is found out.
+It starts at an unusual value, which exposes code that reads another clock or compares against zero.
 """
 
-#: About 11 days after nothing in particular.
+#: About 11 days; an arbitrary value.
 START_NS = 987_654_321_000_000
-#: Some Wednesday in 2033.
+#: A Wednesday in 2033; an arbitrary value.
 UNIX_START_NS = 2_000_000_000_000_000_000
 
 
 class VirtualClock:
-    """A `Clock` (execution/clock.py) that stands still."""
+    """A `Clock` (execution/clock.py) that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self._now_ns = START_NS
         self._cpu_ns = 0
-        #: What a calendar shows, ns since 1970, less `now_ns`: a test may set it right, or wrong.
+        #: Unix time in ns, minus `now_ns`. A test may change it, as a correction of the system's clock would.
         self.unix_ahead_ns = UNIX_START_NS - START_NS
 
     def now_ns(self) -> int:
@@ -23,30 +23,30 @@ class VirtualClock:
         return self._now_ns
 
     def cpu_ns(self) -> int:
-        """CPU nanoseconds "used" by the test's thread: what `work` was told."""
+        """CPU nanoseconds "used" by the test's thread: the sum of all `work`."""
         return self._cpu_ns
 
     def cpu_ns_of(self, ident: int) -> int:
-        """The same, whichever thread: there is no other."""
+        """The same as `cpu_ns`: there is only one thread."""
         return self._cpu_ns
 
     def process_cpu_ns(self) -> int:
-        """The same: there is no other thread."""
+        """The same as `cpu_ns`: there is no other thread."""
         return self._cpu_ns
 
     def unix_offset_ns(self) -> int:
-        """What makes Unix time of `now_ns`."""
+        """The offset from `now_ns` to Unix time, in ns."""
         return self.unix_ahead_ns
 
     def move(self, to_ns: int) -> None:
-        """Go on to a moment; never back."""
+        """Set the time to `to_ns`; it never goes back."""
         self._now_ns = max(self._now_ns, to_ns)
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass inside an operation, as a blocking call would."""
+        """Let time pass inside an operation, as a blocking call does."""
         self._now_ns += round(seconds * 1e9)
 
     def work(self, seconds: float) -> None:
-        """Let time and CPU time pass inside an operation, as a computation would."""
+        """Let time and CPU time pass inside an operation, as a computation does."""
         self.sleep(seconds)
         self._cpu_ns += round(seconds * 1e9)

@@ -1,7 +1,8 @@
-"""Direction: what happens next in a system. All of it decides, nothing here touches a process.
+"""Direction: the decisions of the supervisor. All of it is pure; nothing here touches a process.
 
-Read first: `director` (events in, effects out). `movement` with `lifecycle` and `orders`: who may go where, and when.
-`restart` with `group_restart`: whether again, when, and with whom; `ordered_restart` with `rolling` and `draining`: because
-somebody wants it. `replicas`: one component in several places. `plan`: whether it can come up at all.
-`reconfiguration` with `turnover`: what another configuration takes, and who comes, goes or starts again for it.
+Read first: `director` (events in, effects out). `movement` with `lifecycle` and `orders`: which component moves to which state,
+and when. `restart` with `group_restart`: whether a dead backplane restarts, when, and with which others. `ordered_restart` with
+`rolling` and `draining`: restarts that an operator orders. `replicas`: one component in several backplanes. `plan`: whether
+the system can start at all. `reconfiguration` with `turnover`: how each changed key takes effect, and which backplanes are
+added, removed or restarted for it.
 """

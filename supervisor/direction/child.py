@@ -1,4 +1,4 @@
-"""Child: what the director knows of one backplane, through all its generations."""
+"""Child: the director's knowledge of one backplane, through all its generations."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from .restart import RestartHistory
 
 
 class Phase(StrEnum):
-    """Where the process of a backplane is; the values are what `status` shows."""
+    """The phase of a backplane's process; `status` shows the values."""
 
-    WAITING = "waiting"  # there is none: not spawned yet, or its next start is due later
+    WAITING = "waiting"  # no process: not spawned yet, or its next start is due later
     STARTING = "starting"  # spawned, not registered
     UP = "up"  # registered: its components are being moved, or serve
-    DRAINING = "draining"  # takes nothing new: what it has is finished, then its components go down (draining.py)
-    STOPPING = "stopping"  # told to go
-    KILLED = "killed"  # SIGKILL is on its way
+    DRAINING = "draining"  # accepts nothing new and finishes its work; then its components go down (draining.py)
+    STOPPING = "stopping"  # ordered to exit
+    KILLED = "killed"  # SIGKILL is sent, its death not seen yet
     FAILED = "failed"  # given up: it stays down while the others go on
-    ENDED = "ended"  # by itself, and not wanted back (restart.type)
-    DOWN = "down"  # gone, in order
+    ENDED = "ended"  # exited by itself, and not to be restarted (restart.type)
+    DOWN = "down"  # exited as ordered
 
 
-#: There is a process.
+#: Phases with a process.
 LIVING = frozenset((Phase.STARTING, Phase.UP, Phase.DRAINING, Phase.STOPPING, Phase.KILLED))
-#: It has registered, and its components can be moved.
+#: Phases of a registered process whose components can be moved.
 MOVABLE = (Phase.UP, Phase.DRAINING)
 
 
 class Drain(Enum):
-    """How far it is with finishing what it has, before its components go down."""
+    """The progress of draining: finishing the accepted work before its components go down."""
 
-    NONE = "none"  # nothing to finish, or nobody asks for it
-    DUE = "due"  # ordered: those that depend on it are drained first
+    NONE = "none"  # not ordered, or nothing to finish
+    DUE = "due"  # ordered: its dependents are drained first
     RUNNING = "running"
     DONE = "done"
 
@@ -50,72 +50,72 @@ class Failure:
     to: ModuleState
     reason: str
     since_ns: int
-    #: When it is tried again; None: it is being tried, or has been given up.
+    #: When it is retried; None: the retry is running, or it has been given up.
     retry_ns: int | None = None
-    #: It is not tried again by itself.
+    #: It is not retried automatically.
     is_given_up: bool = False
 
 
 @dataclass(slots=True)
 class Child:
-    """One backplane. Changed by the director alone."""
+    """One backplane. Only the director and the modules of its folder change it."""
 
     name: str
     policy: RestartPolicy
-    #: The name that it has in common with its replicas, if it has some.
+    #: The common name of the replicas that it belongs to; None: it has no replicas.
     replica_of: str | None = None
     phase: Phase = Phase.WAITING
     generation: int = 0
-    #: Above what a killed supervisor may have left in this run directory: no name is used twice there.
+    #: Above all generations that a killed supervisor may have left in this run directory: file names are never reused.
     first_generation: int = 1
-    #: How long its process may take to register and a hook on its way up to end; and the last hook, and then the process.
+    #: Limit of registering and of each hook on the way up; limit of the last hook on the way down, and then of the exit.
     start_limit_ns: int = 60_000_000_000
     stop_limit_ns: int = 10_000_000_000
-    #: How long it may work off what it has been asked before it goes down.
+    #: How long it may work on accepted requests before it goes down.
     drain_limit_ns: int = 10_000_000_000
     pid: int | None = None
-    #: The folder of its own cgroup, in which its next generation begins, too.
+    #: The folder of its own cgroup; its next generation starts in it, too.
     cgroup: str | None = None
-    #: Of the last generation that registered: its routes stay in the directory while it is down.
+    #: Of the last generation that registered: its routes stay in the routing table while it is down.
     registration: Registration | None = None
     states: dict[str, ModuleState] = field(default_factory=dict)
     moving: dict[str, ModuleState] = field(default_factory=dict)
-    #: Until when a hook on its way up is to have ended.
+    #: By component: the time limit of its running hook, on the way up only.
     hooks_due_ns: dict[str, int] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
-    #: When it is killed (starting, stopping) or spawned (waiting).
+    #: When it is killed (starting, draining, stopping) or spawned (waiting).
     deadline_ns: int | None = None
-    #: It goes down, in order, to be started again: with another that died, or because somebody ordered it.
+    #: It goes down, in order, to be restarted (or removed): with another that died, or by an order.
     is_leaving: bool = False
-    #: Its restart was ordered: it is started again whatever its type, and that counts for nothing.
+    #: Its restart was ordered: it is restarted whatever its `restart.type`, and the restart is not counted.
     is_ordered: bool = False
     drain: Drain = Drain.NONE
-    #: What was refused or cut off when its last process went down on purpose.
+    #: The work that was refused or cut off when its last process went down on purpose.
     unfinished: list[str] = field(default_factory=list)
-    #: Its last process has been drained, and nothing was left: all calls that it had taken in were done or refused.
+    #: Its last process was drained completely: all calls that it had accepted were done or refused.
     has_finished: bool = False
-    #: Its components are above `start` on the primary node of a cluster alone.
+    #: Its components leave `start` only on the primary node of a cluster.
     is_primary_only: bool = False
-    #: It carries what is for other nodes, on each node of a cluster alike.
+    #: It connects this node to other nodes; it runs alike on each node of a cluster.
     is_carrier: bool = False
-    #: This node is not to be primary any more, and something in it is; and when it is killed if that is so then.
+    #: This node must stop being primary, and this backplane still is; at `gone_by_ns` it is killed.
     is_stepping_down: bool = False
     gone_by_ns: int | None = None
-    #: Those that have to be gone before it is spawned.
+    #: The backplanes that must have exited before it is spawned.
     spawns_after: frozenset[str] = frozenset()
-    #: It does not come back: the configuration does not know it any more.
+    #: It is removed from the configuration and does not come back.
     is_removed: bool = False
-    #: What it registered is not what its next generation will: the configuration has changed.
+    #: The configuration has changed: its next generation may register other routes.
     is_outdated: bool = False
     since_ns: int = 0
-    #: When all its components had reached where they were to be.
+    #: When all its components had reached their targets; None: they have not.
     up_since_ns: int | None = None
-    #: That was so once, in whatever generation.
+    #: Any of its generations has been up.
     has_been_up: bool = False
     history: RestartHistory = field(default_factory=RestartHistory)
-    #: Of the hooks of each component.
+    #: By component: the retries of its hooks.
     hook_histories: dict[str, RestartHistory] = field(default_factory=dict)
-    #: Why it is not as it should be; kept after a restart, for whoever asks.
+    #: The reason of its last death or failure; kept after a restart, for display.
     reason: str | None = None
     #: It has not been up since it died.
     has_died: bool = False
@@ -126,8 +126,8 @@ class Child:
 
     @property
     def problem(self) -> str | None:
-        """Why it does not do its part in a system that is up; None: it does, nobody wants it back (restart.type), or hooks of
-        it have failed, which is told of each (movement.py).
+        """Why it does not serve in a system that is up; None: it serves, is not to be restarted (restart.type), or has failed
+        hooks, which are reported one by one (movement.py).
         """
         if self.phase is Phase.FAILED:
             return self.reason
@@ -137,7 +137,7 @@ class Child:
 
     @property
     def is_in_service(self) -> bool:
-        """Its components are where they are to be, and it is not about to go."""
+        """Whether all its components have reached their targets, and it is not leaving."""
         return self.up_since_ns is not None and not self.is_leaving
 
     @property
@@ -146,7 +146,7 @@ class Child:
 
     @property
     def is_past(self) -> bool:
-        """What it has registered was true of a process that has gone, and will not be of the next one."""
+        """Whether its registration is only that of an exited process; the next one may register other routes."""
         return self.is_outdated and not self.is_leaving
 
     @property
@@ -154,14 +154,14 @@ class Child:
         return self.phase in MOVABLE
 
     def is_at(self, generation: int, *phases: Phase) -> bool:
-        """Whether news of `generation` concerns the present process, and it is in one of these phases."""
+        """Whether an event of `generation` concerns the current process, and that is in one of these phases (or living)."""
         return generation == self.generation and self.phase in (phases or LIVING)
 
     def enter(self, phase: Phase, now_ns: int, deadline_ns: int | None = None) -> None:
         self.phase, self.since_ns, self.deadline_ns = phase, now_ns, deadline_ns
 
     def standings(self) -> dict[str, Standing]:
-        """Its components, for the lifecycle: nodes of the graph."""
+        """Its components as nodes of the lifecycle's graph, by node name; empty before it has registered."""
         if self.registration is None:
             return {}
         is_coming_back = self.has_been_up and self.up_since_ns is None
@@ -183,7 +183,7 @@ class Child:
         }
 
     def node(self, component: str) -> str:
-        """What it is called in the graph: by its own name, where no other backplane has it."""
+        """The node name of a component in the graph: its own name, or BACKPLANE/COMPONENT in a replica."""
         return component if self.replica_of is None else f"{self.name}/{component}"
 
     def _refuses(self, component: str) -> ModuleState | None:
@@ -197,15 +197,15 @@ class Child:
         self.up_since_ns, self.has_been_up, self.has_died = now_ns, True, False
 
     def has_begun(self) -> bool:
-        """Some of its components have left the bottom: it cannot be taken for one that was just started."""
+        """Whether any of its components has left `start`, so that it differs from a process just started."""
         return self.is_movable and (bool(self.moving) or any(s is not _START for s in self.states.values()))
 
     def holds_nothing(self) -> bool:
-        """All its components are down, so it may be told to go."""
+        """Whether all its components are down, so that it may be ordered to exit."""
         return all(is_down(standing) for standing in self.standings().values())
 
     def has_reached(self, targets: Mapping[str, ModuleState]) -> bool:
-        """All its components are where they are to be."""
+        """Whether it is up and all its components have reached their targets."""
         return self.phase is Phase.UP and all(
             is_there(standing, targets[name]) for name, standing in self.standings().items()
         )
@@ -217,7 +217,7 @@ class Child:
         self._forget_hooks()
 
     def bury(self, now_ns: int) -> int:
-        """Forget what was true of the process only. Returns how long it had been up; 0 if it never was."""
+        """Forget the state of the dead process. Returns how long it had been up, in ns; 0 if it never was."""
         up_ns = 0 if self.up_since_ns is None else now_ns - self.up_since_ns
         self.up_since_ns = self.pid = None
         self.is_leaving, self.drain = False, Drain.NONE
@@ -238,7 +238,7 @@ def children_of(
     limits_ns: Mapping[str, tuple[int | None, int | None]],
     limit_ns: tuple[int, int],
 ) -> dict[str, Child]:
-    """One for each policy, before its first spawn. `limits_ns`: of a start and a stop, of those that have their own."""
+    """One child for each policy, before its first spawn. `limits_ns`: own (start, stop) limits; None: that of `limit_ns`."""
     children = {}
     for name, policy in policies.items():
         children[name] = child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)

@@ -1,10 +1,10 @@
-"""Director: what happens next in a system. (event, now) in, effects out; no process is touched here.
+"""Director: decides the next steps of a system. (event, now) in, effects out; no process is touched here.
 
-Brings the backplanes up, has their components moved in the order of their dependencies (movement.py), judges deaths
-(restart.py), and takes everything down in reverse. All waits have an end: a start, a hook and a stop each have a limit,
-after which the process is killed or the component left behind; a second order to go down kills at once. Before the
-system has been up once, a process that cannot even be constructed ends everything, with its reason; after that only the
-backplane concerned, and those that its policy names, are restarted or given up. `run.py` is the doer.
+It starts the backplanes, moves their components in the order of their dependencies (movement.py), judges deaths
+(restart.py), and takes everything down in reverse. All waits are bounded: a start, a hook and a stop each have a limit, after
+which the process is killed or the component left behind; a second order to go down kills at once. Until the system has
+been up once, a process that cannot even be constructed ends the whole system, with its reason. After that only that
+backplane, and those that its policy names, are restarted or given up. `run.py` carries the effects out.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .ordered_restart import OrderedRestarts
 from .restart import GiveUp, Random, StartAgain, after_end, is_wanted_back
 
 #: How long SIGKILL may take while going down (0.9 s were measured for a throttled process: TRAPS 22). A process that
-#: survives it is stuck in the kernel, and waiting for it helps nobody.
+#: survives it is stuck in the kernel, so waiting longer is of no use.
 KILL_LIMIT_NS = 10_000_000_000
 
 
 class Director:
-    """One system, from the first spawn to the last death."""
+    """The state machine of one system, from the first spawn to the last death."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class Director:
         node: str = "",
         primary_only: Collection[str] | None = None,
     ) -> None:
-        """`limits_ns`: of a start and a stop, where a backplane has its own. `drains_ns`: of draining. `random`: 0 to 1.
-        `replica_of`: to replicas their common name. `stuck_after_ns`: health.py. `node`: who carries what is for others.
-        `primary_only`: of a cluster, in which it begins as secondary, what its primary alone needs; None: it is in none."""
+        """`limits_ns`: own (start, stop) limits by backplane. `drains_ns`: limits of draining. `random`: 0 to 1.
+        `replica_of`: the common name of each replica. `stuck_after_ns`: health.py. `node`: the backplane that connects to other
+        nodes. `primary_only`: the backplanes that only a cluster's primary needs (it begins as secondary); None: no cluster."""
         self.system, self._node = system, node
         limits = limits_ns or {}, (start_limit_ns, stop_limit_ns)
         self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {}, *limits)
@@ -63,7 +63,7 @@ class Director:
         self.directory = Directory(system=system, node=node, missing=tuple(self.children))
         #: "starting", "up", "stopping" or "down".
         self.mode = "starting"
-        #: When it was ordered up, and when it came into its present mode.
+        #: When it was ordered up, and when it entered its current mode.
         self.begun_ns = self.since_ns = 0
         #: Why it is going down.
         self.reason = ""
@@ -72,10 +72,10 @@ class Director:
         self._effects: list[Effect] = []
 
     def handle(self, event: events.Event, now_ns: int) -> list[Effect]:
-        """What is to be done about `event`, in order."""
+        """Returns the effects to carry out for `event`, in order."""
         assert self.mode != "down", "nothing happens to a system that has ended"
         if getattr(event, "backplane", None) not in (None, *self.children):
-            return []  # late news of one that was removed
+            return []  # a late event of a backplane that was removed
         match event:
             case events.UpOrdered():
                 self.begun_ns = self.since_ns = now_ns
@@ -194,7 +194,7 @@ class Director:
         self._effects.append(ClearSlot(child.name))
         was_killed = child.phase is Phase.KILLED
         reason = child.reason if was_killed and child.reason else self.health.obituary(event)
-        # An exit code is the process's own word, and it would say the same again; a signal came from outside.
+        # A process that exits with a code would do so again; a signal came from outside.
         repeats = event.code >= 0 or was_killed
         self._on_death(child, reason, now_ns, repeats=repeats, is_normal=event.code == 0)
 
@@ -214,7 +214,7 @@ class Director:
                     self._effects += draining.cut(self.children, child)
             return
         child.die(reason)
-        # At first start nobody gets a second try at being constructed; who has come so far is judged as ever.
+        # At first start a failed construction is not retried; a process that had registered is judged by its policy.
         is_let_go = child.registration is not None and not is_wanted_back(child.policy, is_normal=is_normal)
         if self.mode == "starting" and repeats and not is_let_go:
             child.enter(Phase.FAILED, now_ns)
@@ -277,7 +277,7 @@ class Director:
                     self._kill(child, "killed: ordered twice to go down", now_ns)
 
     def _abort(self, reason: str, now_ns: int) -> None:
-        """It cannot come up, or go on."""
+        """Take the system down with exit code 1, because it cannot start or go on."""
         if self.mode != "stopping":
             self._exit_code = 1
             self._effects.append(Say(reason, is_error=True))
@@ -298,7 +298,7 @@ class Director:
             if child.phase is Phase.WAITING:
                 child.enter(Phase.DOWN, now_ns)
             elif child.phase is Phase.STARTING:
-                self._kill(child, "", now_ns)  # it serves nobody yet
+                self._kill(child, "", now_ns)  # it has no callers yet
             elif child.phase is Phase.KILLED:
                 child.deadline_ns = now_ns + KILL_LIMIT_NS
             else:
@@ -315,7 +315,7 @@ class Director:
             if child.deadline_ns is None or child.deadline_ns > now_ns:
                 continue
             if child.phase is Phase.WAITING:
-                continue  # spawned below, with those that are due for other reasons
+                continue  # `_advance` spawns it
             if child.phase is Phase.STARTING:
                 self._kill(child, f"did not register within {child.start_limit_ns / 1e9:g} s", now_ns)
             elif child.phase is Phase.KILLED:
@@ -332,7 +332,7 @@ class Director:
                 self._effects.append(Say(f"backplane {child.name!r}: {reason}: killed", is_error=True))
                 self._kill(child, reason, now_ns)
 
-    # What follows from where everybody is
+    # Consequences of the current state
 
     def _advance(self, now_ns: int) -> None:
         if turnover.sweep(self.children, self._past):
@@ -340,16 +340,16 @@ class Director:
         if self.mode == "starting" and not self.movement.is_planned:
             self._try_plan(now_ns)
         news = self.restarts.advance(now_ns)
-        while True:  # by where all are to be now, an order may end, and the next one for that backplane begin
+        while True:  # moves may complete an order, so that the next one for its backplane begins
             self._effects += [*news, *self.movement.advance(now_ns)]
             self._see_up(now_ns)
             if not (news := self.restarts.advance(now_ns)):
                 break
-        # Once it is known who is to go: those that need others are drained before them.
+        # Only once all that have to go are known: dependents are drained before their dependencies.
         if begun := draining.begin(self.children, now_ns, is_going_down=self.mode == "stopping"):
             self._send_directory()
             self._effects += begun
-        self._effects += self.movement.advance(now_ns)  # of those that have nothing to finish
+        self._effects += self.movement.advance(now_ns)  # for backplanes without work to finish
         self._effects += draining.let_go(self.children, now_ns, is_going_down=self.mode == "stopping")
         self._see_end(now_ns)
         for child in self.children.values():

@@ -1,10 +1,9 @@
-"""Draining: who finishes what it has before its components go down, and when that may begin. Part of the director, as pure.
+"""Draining: which backplanes finish their accepted work before their components go down, and when. Part of the director; pure.
 
-Whoever goes down because somebody wants it is drained: `down`, an ordered restart. Not what a crash pulls along (there the
-crashed one has to be back first, also where the crash comes while they are drained already), and not what serves nobody
-yet. A backplane is drained after those that depend on it have gone down, since until then they need it to finish their own
-work; backplanes that depend on each other are drained at the same time. What a process does while it drains:
-runtime/execution/draining.py.
+A backplane that goes down by an order (`down`, an ordered restart) is drained. One that goes down because of another's crash
+is not, and stops draining if it had begun: the crashed one, whose replies it may await, comes back only afterwards. Nor is one
+that does not serve yet. A backplane is drained after its dependents have gone down, because they need it to finish their own
+work; backplanes that depend on each other are drained at the same time. The process's part: runtime/execution/draining.py.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from .events import Drained
 from .group_restart import registrations
 from .plan import dependants
 
-#: Beyond both of its limits a process answers within a turn of its sentinel; on a machine that is overloaded, within this.
+#: After both limits a process replies within one iteration of its sentinel; on an overloaded machine, within this time.
 ANSWER_NS = 2_000_000_000
 RESTARTING, GOING_DOWN, SECONDARY = "is being restarted", "is going down", "is on a node that is not primary any more"
 _SERVING = (ModuleState.PRIMARY, ModuleState.SECONDARY)
 
 
 def order(child: Child) -> None:
-    """Have it go down, and forget what an earlier order cut off. One that is being drained already goes on with that."""
+    """Mark it for draining, if it serves, and forget the unfinished work of an earlier order. A running drain goes on."""
     if child.drain is not Drain.NONE:
         return
     child.unfinished = []
@@ -35,11 +34,11 @@ def order(child: Child) -> None:
 
 
 def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) -> list[effects.Effect]:
-    """Those whose turn has come. Whoever calls sends a directory before these effects."""
+    """Start to drain the backplanes whose dependents are down. The caller sends a routing table before these effects."""
     due = [child for child in children.values() if child.drain is Drain.DUE and _is_at_rest(child)]
     if not due:
         return []
-    for child in [child for child in due if not _serves(child)]:  # it had begun to go down before it was ordered to
+    for child in [child for child in due if not _serves(child)]:  # it had begun to go down before the order
         child.drain = Drain.NONE
         due.remove(child)
     above = dependants(registrations(children))
@@ -59,7 +58,7 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
 
 
 def ended(child: Child, event: Drained) -> list[effects.Effect]:
-    """Its components may go down now, whatever it could not finish."""
+    """End the drain: its components may go down now. Unfinished work is noted and logged."""
     if not child.is_at(event.generation, Phase.DRAINING) or child.drain is not Drain.RUNNING:
         return []
     child.drain, child.deadline_ns = Drain.DONE, None
@@ -77,7 +76,7 @@ def ended(child: Child, event: Drained) -> list[effects.Effect]:
 
 
 def let_go(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) -> list[effects.Effect]:
-    """Tell those to go that are to, and hold nothing any more."""
+    """Order those leaving backplanes to exit whose components are all down."""
     told: list[effects.Effect] = []
     for child in children.values():
         if (is_going_down or child.is_leaving) and child.is_movable and child.holds_nothing():
@@ -87,9 +86,9 @@ def let_go(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) -
 
 
 def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
-    """Where `died` is to be started again once others have gone, they go now, whatever they have not finished.
+    """Stop draining the backplanes that must exit before `died` restarts.
 
-    Their calls to it would wait for it, and it for them: until the calls' deadlines, or the limits of each drain in turn.
+    Otherwise their calls would wait for `died`, and `died` for them, until the calls' deadlines or the drains' limits.
     """
     said: list[effects.Effect] = []
     if died.phase is not Phase.WAITING:
@@ -109,7 +108,7 @@ def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
 
 
 def limit_hooks(child: Child, now_ns: int) -> None:
-    """While it goes down: a hook on its way up gets no longer than one on its way down, which has its own limit."""
+    """While it goes down, limit its running hooks on the way up to `stop_limit_ns`; those on the way down have a limit."""
     if child.is_movable and child.drain is not Drain.RUNNING:
         rising = any(to is not ModuleState.DOWN for to in child.moving.values())
         if not rising:
@@ -119,7 +118,7 @@ def limit_hooks(child: Child, now_ns: int) -> None:
 
 
 def too_late(child: Child) -> str:
-    """Why one that goes down is killed at its limit; noted as unfinished."""
+    """The reason to kill a leaving process at its limit; also noted in `unfinished`."""
     because = f"did not stop within {child.stop_limit_ns / 1e9:g} s"
     if child.drain is Drain.RUNNING:
         limit_ns = child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS
@@ -129,12 +128,12 @@ def too_late(child: Child) -> str:
 
 
 def unfinished(children: Iterable[Child]) -> list[str]:
-    """What these have refused or cut off as they went down the last time, a line each."""
+    """The work that these refused or cut off when they last went down, one line per backplane."""
     return [f"backplane {child.name!r}: {'; '.join(child.unfinished)}" for child in children if child.unfinished]
 
 
 def _limits(child: Child, now_ns: int) -> tuple[int, int]:
-    """How long it may work off what it has, and then finish what has begun: a third each of the time that there is at most."""
+    """The limits for its queued work and then for running work, in ns: at most a third each of the time until `gone_by_ns`."""
     if child.gone_by_ns is None:
         return child.drain_limit_ns, child.stop_limit_ns
     third_ns = max(0, child.gone_by_ns - now_ns) // 3
@@ -146,12 +145,12 @@ def _serves(child: Child) -> bool:
 
 
 def _is_at_rest(child: Child) -> bool:
-    """No hook runs: one on its way up ends first, or the process is killed at its limit."""
+    """Whether it is up and no hook runs. A hook on its way up ends first, or the process is killed at its limit."""
     return child.phase is Phase.UP and not child.moving
 
 
 def _users(name: str, children: Mapping[str, Child], above: Mapping[str, Collection[str]]) -> set[str]:
-    """Those that depend on it; through one that is gone, also those that depend on that one."""
+    """Its dependents; for each one that is not movable, its dependents, too."""
     found, ahead = set(above[name]), list(above[name])
     while ahead:
         if not children[other := ahead.pop()].is_movable:
@@ -162,7 +161,7 @@ def _users(name: str, children: Mapping[str, Child], above: Mapping[str, Collect
 
 
 def _all_above(name: str, above: Mapping[str, Collection[str]]) -> set[str]:
-    """It, and those that depend on it, and so on."""
+    """It, and all its direct and indirect dependents."""
     found, ahead = {name}, [name]
     while ahead:
         news = set(above[ahead.pop()]) - found

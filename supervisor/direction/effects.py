@@ -1,4 +1,4 @@
-"""Effects: everything the director can ask for. Frozen words; `run.py` is the one that carries them out."""
+"""Effects: everything that the director can ask for, as frozen data; `run.py` carries them out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from appbackplane.transport.errors import BackplaneError
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who waits for an answer: a peer of the control socket and the number of its call."""
+    """A caller that awaits a reply: a peer of the control socket and the id of its call."""
 
     peer: bytes
     id: int
@@ -29,7 +29,7 @@ class Spawn:
 class Move:
     """Call `control.move`; answered by Moved or MoveFailed within the limit, whatever the process does.
 
-    A hook on its way up may end when its time is long over: the director counts that, so the limit here is far off.
+    On the way up the limit is far off (`movement.LATE_LIMIT_NS`): a hook may end after its time limit, and that still counts.
     """
 
     backplane: str
@@ -37,26 +37,26 @@ class Move:
     component: str
     state: str
     limit_ns: int
-    #: Of the cluster, while this node is primary; 0: it is not, or there is none.
+    #: The cluster's epoch while this node is primary; 0: it is not primary, or there is no cluster.
     epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Call `control.drain`; answered by Drained, whatever becomes of it."""
+    """Call `control.drain`; answered by Drained in any case, with an error if the call failed."""
 
     backplane: str
     generation: int
-    #: How long it works off what it has; then what has not begun is refused, and what has gets `stop_limit_ns` to end.
+    #: How long it works on its requests. Then those not begun are refused, and those begun get `stop_limit_ns` to end.
     limit_ns: int
     stop_limit_ns: int
-    #: What those are told who are refused.
+    #: The reason for refused callers.
     because: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Cast `control.stop`: its components are down, it may go."""
+    """Cast `control.stop`: its components are down, and it is to exit."""
 
     backplane: str
     generation: int
@@ -64,7 +64,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL to the process group. Its death is seen as any other."""
+    """Send SIGKILL to the process group. Its death is reported by Exited, like any other."""
 
     backplane: str
     generation: int
@@ -72,31 +72,31 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class TakeStacks:
-    """Have it write the stacks of all its threads to its standard error; each batch of lines is told by Wrote."""
+    """Make it write the stacks of all its threads to its standard error; Wrote reports each batch of lines."""
 
     backplane: str
     generation: int
-    #: Its sentinel does not answer, so that it has to be done behind its back, and may crash it.
+    #: Its sentinel does not react, so a signal handler has to write them, which may crash it.
     by_force: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ClearSlot:
-    """Its owner is dead: clear what it left on the board."""
+    """Clear the shared-memory board's slot of a dead process."""
 
     backplane: str
 
 
 @dataclass(frozen=True, slots=True)
 class SendDirectory:
-    """A new version, to every backplane that is up and to every client that asked."""
+    """Send a new version of the routing table to every backplane that is up and to every client that asked for it."""
 
     directory: Directory
 
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Tell a backplane that it is registered; from now on its limit holds, and it is told by whom."""
+    """Confirm a registration to the backplane; its CPU limit holds from now on, and it learns who enforces it."""
 
     caller: Caller
     backplane: str
@@ -104,7 +104,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tell a caller that what it ordered is done."""
+    """Reply to a caller that its order is done."""
 
     caller: Caller
     result: dict[str, Any]
@@ -112,7 +112,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Tell a caller that it may not."""
+    """Reply to a caller with an error."""
 
     caller: Caller
     error: BackplaneError
@@ -120,7 +120,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A line for whoever watches."""
+    """Log a line, as INFO or ERROR."""
 
     text: str
     is_error: bool = False
@@ -128,14 +128,14 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class AnnounceUp:
-    """Every component is where it is to be, but for those named in `problems`: failed hooks, and who waits for them."""
+    """Announce that all components have reached their targets, except for `problems`: failed hooks and waiting dependents."""
 
     problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Nothing is left: leave the loop with this exit code."""
+    """Leave the event loop with this exit code: no process is left."""
 
     exit_code: int
     reason: str

@@ -1,7 +1,7 @@
-"""Events: everything that can happen to a system, as the director is told of it.
+"""Events: everything that can happen to a system, as input of the director.
 
-Facts, frozen; each that concerns a process names its generation, so that what is said about a dead one is never taken
-for news of its successor. Whoever saw it (a pidfd, the control socket, a signal) says no more than it saw.
+Frozen facts. Each event of a process names its generation, so one about a dead process is never attributed to its successor.
+The source (a pidfd, the control socket, a signal) reports only observations, no conclusions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class UpOrdered:
 
 @dataclass(frozen=True, slots=True)
 class DownOrdered:
-    """Bring everything down in order: a signal, or `appbackplane down`. Again while going down: kill at once."""
+    """Take everything down in order: a signal, or `appbackplane down`. `is_final` (ordered again): kill at once."""
 
     because: str
     is_final: bool = False
@@ -36,7 +36,7 @@ class DownOrdered:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """The process is there; it has said nothing yet."""
+    """The process exists, but has not registered yet."""
 
     backplane: str
     generation: int
@@ -47,7 +47,7 @@ class Spawned:
 
 @dataclass(frozen=True, slots=True)
 class SpawnFailed:
-    """There is no process: no memory, no descriptors, no interpreter."""
+    """The process could not be created: no memory, no descriptors, no interpreter."""
 
     backplane: str
     generation: int
@@ -56,7 +56,7 @@ class SpawnFailed:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """It was moved to a cgroup of its own while it runs: it has been given a limit."""
+    """A running process was moved to a cgroup of its own, because it was given a limit."""
 
     backplane: str
     generation: int
@@ -94,64 +94,64 @@ class MoveFailed:
 
 @dataclass(frozen=True, slots=True)
 class MoveOrdered:
-    """A client wants a component, and what depends on it, in another state; None: the whole system."""
+    """A client orders a component, with its dependents, into another state; `component` None: the whole system."""
 
     caller: Caller
     to: ModuleState
     component: str | None
-    #: How long the caller waits. What was ordered holds beyond that.
+    #: How long the caller waits. The order itself stays in force after that.
     limit_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """This node is the primary one of its cluster."""
+    """This node has become the primary of its cluster."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """It is not to be any more: its components are to be secondary, or not there at all."""
+    """This node must stop being primary: its components become secondary, or their processes are replaced."""
 
     because: str
-    #: What is not by then is killed; None: all take the time they need.
+    #: Backplanes that are still primary then are killed; None: they may take the time they need.
     gone_by_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class RestartOrdered:
-    """A client wants backplanes restarted, one after the other; `is_now`: killed, and not drained."""
+    """A client orders backplanes restarted, one after the other; `is_now`: killed, and not drained."""
 
     caller: Caller
     backplanes: tuple[str, ...]
-    #: How long the caller waits. What has begun by then goes on.
+    #: How long the caller waits. A restart that has begun by then goes on.
     limit_ns: int
     is_now: bool = False
-    #: Replicas, each when the others answer (rolling.py); `is_forced`: also what has none.
+    #: Restart each replica only while the others serve (rolling.py); `is_forced`: also a backplane without replicas.
     is_rolling: bool = False
     is_forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """A backplane has finished what it had, or refused what it could not begin; or it did not answer."""
+    """A backplane has finished draining, or did not reply to `control.drain` (`error`)."""
 
     backplane: str
     generation: int
-    #: What it had not begun when its time was over, and has refused.
+    #: Requests refused because they had not begun within the time limit.
     refused_count: int = 0
-    #: What had begun, and has not ended in its time.
+    #: Requests that had begun but did not end within the time limit.
     running: tuple[str, ...] = ()
-    #: Callers that have not taken their answers.
+    #: Callers that have not read their replies.
     unread_count: int = 0
-    #: Why it does not know.
+    #: Why the result of draining is unknown; "": it is known.
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkLost:
-    """The process may live, but its control link is gone: it can no longer be told anything."""
+    """The control connection of a process is lost: it may live, but can no longer receive orders."""
 
     backplane: str
     generation: int
@@ -159,19 +159,19 @@ class LinkLost:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process has ended, and all its group with it. `code` below 0 is a signal, as subprocess has it."""
+    """The process and its whole group have ended. `code` below 0 is a signal, as in `subprocess`."""
 
     backplane: str
     generation: int
     code: int
-    #: The last line it wrote: why, when it was an exception.
+    #: The last line that it wrote; after an exception, the reason.
     last_words: str = ""
     #: Whether the kernel killed it for its memory.
     is_out_of_memory: bool = False
 
     @property
     def obituary(self) -> str:
-        """How it ended, in a few words."""
+        """The cause of death in a few words, for logs and `status`."""
         how = f"killed by signal {-self.code}" if self.code < 0 else f"exited with {self.code}"
         if self.is_out_of_memory:
             how = f"out of memory: killed by the kernel (signal {-self.code})"
@@ -180,7 +180,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """Another configuration holds from now on; `plan` leads there, and has been found to be possible."""
+    """The configuration changes from `old` to `new` by `plan`, which was checked to be possible."""
 
     old: Config
     new: Config
@@ -189,27 +189,27 @@ class Reconfigured:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One backplane at one look."""
+    """One backplane at one scan of the board."""
 
-    #: What it says of itself; None: nothing.
+    #: Its slot of the shared-memory board; None: it has not written one.
     slot: BoardSlot | None
-    #: The percentage of a core at which the kernel holds it; None: no such limit.
+    #: The CPU limit that the kernel enforces, in percent of a core; None: no such limit.
     limit_percent: int | None = None
-    #: What the kernel says of its process. Looked up for those who are suspected only.
+    #: The kernel's state of its process. Only looked up for suspects (`HealthWatch.suspects`).
     is_stopped: bool = False
     is_traced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The board was looked at: backplane to what was seen there, of those whose processes live."""
+    """The board was scanned; `sights` by backplane, for those whose processes live."""
 
     sights: Mapping[str, Sight]
 
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """It has written to its standard error, where its stacks are awaited."""
+    """A backplane whose stacks are awaited has written to its standard error."""
 
     backplane: str
     generation: int
@@ -217,7 +217,7 @@ class Wrote:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """The instant that the director asked for (`wakes_at_ns`) has come."""
+    """The time that the director asked for (`wakes_at_ns`) has come."""
 
 
 Event = (

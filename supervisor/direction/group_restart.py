@@ -1,7 +1,8 @@
-"""Group restart: those that start again with one that died, or is to, because its strategy says so (restart.py). Pure.
+"""Group restart: restarts the backplanes that the strategy of a dead (or restarting) one names with it (restart.py). Pure.
 
-As OTP has it: first all of them go down, in order, then all are started; so no hook of a new process meets one of an old.
-Who has not begun is left alone, since nothing of the dead one can be in it. The director asks; only children are changed.
+As in OTP, first all of them go down, in order, then all are started, so no hook of a new process meets one of an old.
+A backplane whose components have not left `start` is left alone: it cannot hold any state of the dead one. Called by the
+director; changes only children.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .restart import group
 
 
 def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -> list[Child]:
-    """`died` is to be spawned at `at_ns`, once those that are returned have gone down."""
+    """Plan to spawn `died` at `at_ns`, after the returned backplanes have gone down; marks those as leaving."""
     others = others_of(children, died)
     leaving = [other for other in others if other.has_begun()]
     names = frozenset(other.name for other in leaving)
@@ -27,14 +28,14 @@ def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -
     for other in others:
         if other.name in names:
             other.is_leaving, other.spawns_after = True, names
-        elif other.phase is Phase.ENDED and other.policy.type == "transient":  # OTP starts all that it knows
+        elif other.phase is Phase.ENDED and other.policy.type == "transient":  # OTP restarts ended ones, too
             other.spawns_after = names
             other.enter(Phase.WAITING, now_ns, now_ns)
     return leaving
 
 
 def begin_ordered(children: Mapping[str, Child], child: Child, now_ns: int, *, is_alone: bool = False) -> list[Child]:
-    """`child`, which lives, is to start again, and with it those that are returned; each begins to leave."""
+    """Mark a living `child`, and the returned backplanes that its strategy names, as leaving in order to restart."""
     others = [] if is_alone else [other for other in others_of(children, child) if other.has_begun()]
     names = frozenset((child.name, *(other.name for other in others)))
     for one in (child, *others):
@@ -43,7 +44,7 @@ def begin_ordered(children: Mapping[str, Child], child: Child, now_ns: int, *, i
 
 
 def has_gone(child: Child, now_ns: int) -> None:
-    """One that went down in order: it is spawned again, unless nobody wants it back."""
+    """Set the next phase of a backplane that went down in order: it is spawned again, unless it is removed or temporary."""
     if child.is_removed:
         child.enter(Phase.DOWN, now_ns)
     elif child.policy.type == "temporary" and not child.is_ordered:
@@ -54,23 +55,23 @@ def has_gone(child: Child, now_ns: int) -> None:
 
 
 def others_of(children: Mapping[str, Child], child: Child) -> list[Child]:
-    """Those that the strategy of `child` names, whether they have begun or not."""
+    """The other backplanes that the strategy of `child` names, whether or not they have left `start`."""
     above: dict[str, set[str]] = {name: set() for name in children}
     above |= dependants(registrations(children))
     return [children[name] for name in sorted(group(child.policy, child.name, above))]
 
 
 def is_held(children: Mapping[str, Child], child: Child) -> bool:
-    """Others have to be gone before it may be spawned."""
+    """Whether it waits for the exit of others before it may be spawned."""
     return child.phase is Phase.WAITING and any(
         name in children and children[name].is_leaving for name in child.spawns_after
     )
 
 
 def registrations(children: Mapping[str, Child]) -> list[Registration]:
-    """Of all that have ever registered. Of one that has gone because its configuration has changed, until its next
-    generation registers, what others do not have meanwhile, and nothing that it needs: its routes are known, and nobody is
-    at fault for them.
+    """The registrations of all backplanes that have ever registered. One that restarts after a configuration change
+    contributes, until it registers again, only routes that no other backplane has taken, and no dependencies: so its routes
+    stay known, and the plan finds no error in them.
     """
     known = [(child, child.registration) for child in children.values() if child.registration is not None]
     found = [registration for child, registration in known if not child.is_past]

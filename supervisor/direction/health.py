@@ -1,10 +1,10 @@
-"""Health: what is a backplane doing, and is one that does nothing to be replaced? Pure: what was seen and when, come in.
+"""Health: judges whether each backplane works, and whether one that is stuck must be replaced. Pure: observations come in.
 
-Whether a process lives (its pidfd), whether its sentinel turns (heartbeat) and whether its workers get on (progress) are
-three answers, never one (DESIGN 12.2). Two clocks run for each backplane: how long it has said nothing, and how long work was
-ready while no worker began or ended anything. At `stuck_after` it is made to write its stacks, and is killed. What was not
-seen does not count: no clock goes by more in one look than looks are apart, so neither a supervisor that was stopped nor a
-lid that was closed finds everybody overdue. Cost: 5 us a backplane and look; with four, 0.3 ms of CPU a second in all.
+Whether a process lives (its pidfd), its sentinel runs (heartbeat) and its workers make progress are three separate answers
+(DESIGN 12.2). Two times are added up for each backplane: without a heartbeat, and with ready work while no worker began or
+ended an action. At `stuck_after` it is made to write its stacks, and is killed. Time that was not observed does not count: one
+scan adds at most twice the interval of scans, so no backplane is overdue after the supervisor was stopped or a laptop slept.
+Cost: 5 us a backplane and scan; with four, 0.3 ms of CPU a second in all.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from .events import Exited, Looked, Sight, Wrote
 if TYPE_CHECKING:
     from appbackplane.runtime.execution.board import BoardSlot
 
-#: A sentinel beats four times a second (runtime/execution/sentinel.py): two seconds of silence are a process that was
-#: stopped, or an extension that keeps the GIL. With less, a machine that swaps looks like either.
+#: A sentinel beats four times a second (runtime/execution/sentinel.py). Two seconds without a heartbeat mean a stopped
+#: process, or an extension that keeps the GIL. A shorter limit would take a swapping machine for either.
 SILENT_NS = 2_000_000_000
-#: Where nobody is replaced (`stuck_after = "never"`), this makes a backplane wedged all the same, in what is shown.
+#: The limit after which `status` shows a backplane as wedged, if it is never replaced (`stuck_after = "never"`).
 STUCK_AFTER_NS = 60_000_000_000
-#: Looks are so far apart, or a tenth of the shortest `stuck_after` if that is less: late by a tenth at most.
+#: Interval of scans, or a tenth of the shortest `stuck_after` if that is less: detection is late by a tenth at most.
 LOOK_EVERY_NS = 1_000_000_000
-#: How long stacks may take: 100 threads of 100 frames were written in 40 ms, but not by one that shares its CPU with others.
+#: How long stacks may take: 100 threads of 100 frames were written in 40 ms, but a process that shares its CPU is slower.
 STACKS_LIMIT_NS = 1_000_000_000
-#: They are taken for complete when nothing has been written for so long.
+#: The stacks count as complete when nothing has been written for so long.
 STACKS_QUIET_NS = 100_000_000
 
 
 class Health(StrEnum):
-    """What `status` shows; the order is from good to bad."""
+    """The health that `status` shows, ordered from good to bad."""
 
     IDLE = "idle"
     BUSY = "busy"  # work waits or runs
-    WEDGED = "wedged"  # it beats, and work is ready, but no worker begins or ends anything
-    UNKNOWN = "unknown"  # it says nothing: stopped, or an extension keeps the interpreter to itself
+    WEDGED = "wedged"  # it has a heartbeat and ready work, but no worker begins or ends an action
+    UNKNOWN = "unknown"  # no heartbeat: stopped, or an extension keeps the GIL
     DEAD = "dead"
 
 
 @dataclass(slots=True)
 class Clocks:
-    """What is remembered of one generation from look to look."""
+    """The state of one generation, updated by each scan."""
 
     generation: int
     beat_ns: int = 0
     cpu_ns: int = 0
     progress_ns: int = 0
-    #: How long it has said nothing.
+    #: Time without a heartbeat.
     silent_ns: int = 0
-    #: How long work was ready since a worker last began or ended anything, and what CPU time was used meanwhile.
+    #: Time with ready work since a worker last began or ended an action, and the CPU time used meanwhile.
     stalled_ns: int = 0
     used_ns: int = 0
 
     def take(self, sight: Sight, passed_ns: int, passed_ns_max: int) -> None:
-        """One look, so long after the one before, of which so much counts."""
+        """Add one scan, `passed_ns` after the one before; at most `passed_ns_max` of that is counted."""
         slot = sight.slot
         if slot is None or slot.heartbeat_ns == self.beat_ns:
             # Silence under a debugger does not count: once released, the process has its whole time to beat again.
@@ -71,28 +71,28 @@ class Clocks:
         if slot.progress_ns != self.progress_ns or not self.beat_ns:
             self.stalled_ns = self.used_ns = 0
         elif slot.ready_count:
-            # By its own heartbeats: while it said nothing (stopped, starved), nothing could be finished.
+            # Measured between its own heartbeats: without any (stopped, starved) it could not finish anything.
             self.stalled_ns += min(slot.heartbeat_ns - self.beat_ns, passed_ns_max)
             self.used_ns += slot.cpu_ns - self.cpu_ns
         self.beat_ns, self.cpu_ns, self.progress_ns = slot.heartbeat_ns, slot.cpu_ns, slot.progress_ns
 
     def stall_ns(self, limit_percent: int | None) -> int:
-        """The stall, as a judge may count it: to one that the kernel keeps at its CPU limit, less time has passed."""
+        """The stall to compare with `stuck_after`. For a process at its CPU limit only the CPU time that it used counts."""
         if limit_percent is not None and self.used_ns * 200 >= self.stalled_ns * limit_percent:
-            return min(self.stalled_ns, self.used_ns)  # half of what it may use, or more: it works, or would
+            return min(self.stalled_ns, self.used_ns)  # it used at least half of its limit: it works, or would
         return self.stalled_ns
 
 
 @dataclass(slots=True)
 class Replacement:
-    """One that is to be killed as soon as its stacks are written, or the time for that is over."""
+    """A backplane to be killed when its stacks are written, or at `limit_ns`."""
 
     generation: int
     reason: str
     limit_ns: int
-    #: When nothing more is expected; None while nothing has come.
+    #: When its stacks count as complete; None: it has not written any.
     quiet_ns: int | None = None
-    #: The kernel keeps it from writing anything.
+    #: It is stopped by a signal, so it cannot write its stacks.
     is_stopped: bool = False
 
     @property
@@ -101,7 +101,7 @@ class Replacement:
 
     @property
     def sentence(self) -> str:
-        """Why it was replaced, for whoever reads of its death."""
+        """The reason of the replacement, for the log and `status`."""
         if self.is_stopped:
             return f"{self.reason}; it is stopped (SIGSTOP), so no stacks could be had"
         if self.quiet_ns is None:
@@ -110,10 +110,10 @@ class Replacement:
 
 
 class HealthWatch:
-    """Of all backplanes. Part of the director, who has the last word on whom to kill."""
+    """Watches all backplanes. Part of the director, which kills the ones that are `due`."""
 
     def __init__(self, children: Mapping[str, Child], stuck_after_ns: Mapping[str, int]) -> None:
-        """`stuck_after_ns`: by name; 0, or none: never replaced."""
+        """`stuck_after_ns`: by backplane; 0, or no entry: it is never replaced."""
         self._children = children
         self.configure(stuck_after_ns)
         self._clocks: dict[str, Clocks] = {}
@@ -121,13 +121,13 @@ class HealthWatch:
         self._looked_ns: int | None = None
 
     def configure(self, stuck_after_ns: Mapping[str, int]) -> None:
-        """From now on."""
+        """Replace all limits, in force at once."""
         self._stuck_after_ns = dict(stuck_after_ns)
-        #: How far apart looks are to be.
+        #: Interval of scans.
         self.look_every_ns = min([LOOK_EVERY_NS, *(ns // 10 for ns in self._stuck_after_ns.values() if ns)])
 
     def suspects(self) -> list[str]:
-        """At whose process it is worth looking: half of the time that it has is over."""
+        """The backplanes whose process state should be read: half of their `stuck_after` is over."""
         return [
             name
             for name, clocks in self._clocks.items()
@@ -136,7 +136,7 @@ class HealthWatch:
         ]
 
     def take(self, event: Looked | Wrote, now_ns: int, *, is_judging: bool) -> list[Effect]:
-        """What was seen. `is_judging`: whether the system is up; before and after that others set the limits."""
+        """Evaluate a scan, or note output of awaited stacks. `is_judging`: the system is up; otherwise other limits apply."""
         if isinstance(event, Wrote):
             replaced = self._replaced.get(event.backplane)
             if replaced is not None and replaced.generation == event.generation:
@@ -157,7 +157,7 @@ class HealthWatch:
 
     def _judge(self, child: Child, clocks: Clocks, sight: Sight, now_ns: int) -> list[Effect]:
         stuck_after_ns = self._stuck_after_ns.get(child.name)
-        if not stuck_after_ns or sight.is_traced:  # a debugger has hold of it, and somebody sits there
+        if not stuck_after_ns or sight.is_traced:  # under a debugger, so a person takes care of it
             return []
         is_silent = clocks.silent_ns >= stuck_after_ns
         if is_silent:
@@ -177,35 +177,35 @@ class HealthWatch:
         return [Say(text, is_error=True), TakeStacks(child.name, child.generation, by_force=is_silent)]
 
     def awaits_stacks(self, backplane: str) -> bool:
-        """Whether what it writes now is its stacks."""
+        """Whether its current output is its stacks."""
         return backplane in self._replaced
 
     def obituary(self, event: Exited) -> str:
-        """How it ended; of one that was to be replaced, and crashed or ended first, why that was."""
+        """How it ended, preceded by the reason of its replacement, if that was pending."""
         replaced = self._replaced.get(event.backplane)
         is_it = replaced is not None and replaced.generation == event.generation
         return f"{replaced.reason}; {event.obituary}" if replaced is not None and is_it else event.obituary
 
     def due(self, now_ns: int, *, is_judging: bool) -> list[tuple[Child, str]]:
-        """Who is to be killed now, and why."""
+        """The backplanes to kill now, with the reason. Forgets replacements that are no longer needed."""
         found = []
         for name, replaced in list(self._replaced.items()):
             child = self._children.get(name)
             if child is None or not is_judging or child.generation != replaced.generation or _is_excused(child):
-                del self._replaced[name]  # it died, or was told to go, meanwhile
+                del self._replaced[name]  # it died, or was ordered to go down, meanwhile
             elif replaced.at_ns <= now_ns:
                 del self._replaced[name]
                 found.append((child, replaced.sentence))
         return found
 
     def wakes_at_ns(self) -> int | None:
-        """When somebody is due."""
+        """When the next backplane is due to be killed; None: there is none."""
         return min((replaced.at_ns for replaced in self._replaced.values()), default=None)
 
     def of(self, child: Child, slot: BoardSlot | None, now_ns: int, unanswered_ns: int = 0) -> Health:
-        """What `status` calls it.
+        """The health for `status`.
 
-        Who has left unanswered what it was asked at `unanswered_ns`, and has not beaten since, says nothing.
+        A backplane that did not reply to a request of `unanswered_ns`, and has had no heartbeat since, is UNKNOWN.
         """
         if not child.is_living:
             return Health.DEAD
@@ -220,6 +220,6 @@ class HealthWatch:
 
 
 def _is_excused(child: Child) -> bool:
-    """Others set its limits: it starts, goes, or runs hooks whose time is not over (start_limit, stop_limit)."""
+    """Whether other limits apply (start_limit, stop_limit): it starts, goes down, or runs hooks within their time limit."""
     falls = any(to is ModuleState.DOWN for to in child.moving.values())
     return child.phase is not Phase.UP or child.is_leaving or bool(child.hooks_due_ns) or falls

@@ -1,12 +1,12 @@
-"""Lifecycle: where each component is to be, and who may move there now. One graph, whose edges cross backplanes.
+"""Lifecycle: the target state of each component, and which may move now. One graph, whose edges cross backplanes.
 
-Nobody is to be higher than what it depends on: a component that is moved to secondary or down takes along what depends on
-it. Up: a component moves when all it depends on have reached the state, and are to stay there. Down: when all that depend
-on it, and are to come down, are there. The steps are those of the module table (runtime/objects/module_state.py), and
-nothing else decides the order: no list is kept, so a process that comes back late, or twice, is fitted in by the same rule.
-One that is gone keeps its place in the order: those above it go down before those below it.
-Who is driven by its backplane knows no edge that leaves it. A component of replicas is a node in each (replicas.py): who
-depends on it may be as high as the highest of them, and on its way up waits for all of them, but for those missed by nobody.
+No component may be higher than its dependencies: one that is moved to secondary or down takes its dependents along. Up: a
+component moves when all its dependencies have reached the state and are to stay there. Down: when all dependents that are to
+come down are there. The steps are those of the module table (runtime/objects/module_state.py). No list of the order is kept,
+so the same rule fits in a process that returns late, or twice. A component whose process has exited keeps its place: its
+dependents go down before its dependencies.
+For a component driven by its backplane, edges to other backplanes do not count. A component of replicas is a node in each
+(replicas.py): dependents may be as high as the highest of them, and on the way up wait for all that are not `may_be_missing`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 
-#: How far up a state is. A component that is down, or whose process is dead, has reached nothing.
+#: The order of the states. A component that is down, or whose process is dead, has height 0.
 HEIGHT = {
     ModuleState.DOWN: 0,
     ModuleState.START: 0,
@@ -28,24 +28,24 @@ HEIGHT = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where one component is."""
+    """The position of one component (one node of the graph) in its lifecycle."""
 
     state: ModuleState
     depends_on: tuple[str, ...] = ()
     backplane: str = ""
-    #: Its name, where that is not the node's: replicas have it in common.
+    #: The component's name. In a replica the node's name differs from it; all replicas share it.
     component: str = ""
-    #: Its process is there, has registered, and is not being killed: it can be moved.
+    #: Its process has registered and is not stopping or being killed: it can be moved.
     is_reachable: bool = True
-    #: The state it is on its way to, its hook running.
+    #: The state whose hook is running.
     moving_to: ModuleState | None = None
     #: The state whose hook has failed, and is not to be tried now.
     refuses: ModuleState | None = None
-    #: Its process has ended, as it was meant to: nobody waits for it any more.
+    #: Its process has exited as intended (restart.type): no other component waits for it.
     has_ended: bool = False
     is_driven_by_backplane: bool = False
-    #: Its process is coming back, leaving or given up, or a hook in it has failed: nobody waits for it where another
-    #: replica has come so far.
+    #: Its process is restarting, leaving or given up, or one of its hooks has failed: dependents do not wait for it if
+    #: another replica has reached the state.
     may_be_missing: bool = False
 
     @property
@@ -54,7 +54,7 @@ class Standing:
 
     @property
     def reached(self) -> int:
-        """The height that others can rely on: of a move, the lower end."""
+        """The height that dependents can rely on: of a running move, the lower end."""
         if self.has_ended:
             return HEIGHT[ModuleState.PRIMARY]
         if not self.is_reachable:
@@ -63,7 +63,7 @@ class Standing:
 
     @property
     def holds(self) -> int:
-        """The height up to which it may use others: of a move, the upper end."""
+        """The height up to which it may use its dependencies: of a running move, the upper end."""
         if not self.is_reachable:
             return 0
         return HEIGHT[self.state] if self.moving_to is None else max(HEIGHT[self.state], HEIGHT[self.moving_to])
@@ -78,12 +78,12 @@ def targets(
     wanted: Mapping[str, ModuleState],
     ceilings: Mapping[str, ModuleState],
 ) -> dict[str, ModuleState]:
-    """Where each component is to be: in the system's `role`, unless ordered elsewhere (`wanted`), and never above what it
-    depends on. `ceilings`: of components that were given up, the state above which nobody that depends on them is to be.
+    """The target of each component: the system's `role`, unless ordered otherwise (`wanted`), and never above its
+    dependencies. `ceilings`: for components that were given up, the highest state allowed to their dependents.
     """
     found = {name: wanted.get(name, role) for name in standings}
     is_settled = False
-    while not is_settled:  # once more for each link of a chain that lies in the wrong order; no recursion
+    while not is_settled:  # one more pass for each link of a chain that is listed in the wrong order; no recursion
         is_settled = True
         for name in standings:
             for places in _needs(name, standings):
@@ -99,7 +99,7 @@ def targets(
 
 
 def moves(standings: Standings, targets: Mapping[str, ModuleState]) -> list[tuple[str, ModuleState]]:
-    """The moves towards their targets that may begin now."""
+    """The (node, next state) pairs of moves that may begin now."""
     above = dependants(standings)
     return [
         (name, to)
@@ -118,7 +118,7 @@ def waits_for(
     targets: Mapping[str, ModuleState],
     dependants: Mapping[str, Collection[str]],
 ) -> list[str]:
-    """Those that have to move before it may: what `status` shows when something does not move."""
+    """The nodes that have to move before it may move to `to`; `status` shows them for a component that does not move."""
     standing, height = standings[name], HEIGHT[to]
     if height > HEIGHT[standing.state]:
         return [other for places in _needs(name, standings) for other in _missed(places, height, standings, targets)]
@@ -132,24 +132,24 @@ def waits_for(
 
 
 def next_step(state: ModuleState, target: ModuleState) -> ModuleState | None:
-    """The next state on the way to `target`; None: it is there, or has nothing to let go of."""
+    """The next state on the way to `target`; None: it is there, or is to go down and never left `start`."""
     if state is target or HEIGHT[state] == HEIGHT[target] == 0:
         return None
     return target if target in MOVES[state] else ModuleState.INITIALIZING
 
 
 def is_there(standing: Standing, target: ModuleState) -> bool:
-    """Whether it rests where it is to be."""
+    """Whether it is at its target and no hook of it runs."""
     return standing.moving_to is None and next_step(standing.state, target) is None
 
 
 def is_down(standing: Standing) -> bool:
-    """Whether it holds nothing any more: at the bottom and staying there, or its process is dead."""
+    """Whether it uses no dependency any more: it is down or at `start` and stays there, or its process cannot be reached."""
     return standing.holds == 0
 
 
 def dependants(standings: Standings) -> dict[str, list[str]]:
-    """To each component those that depend on it directly."""
+    """The direct dependents of each node."""
     found: dict[str, list[str]] = {name: [] for name in standings}
     for name, standing in standings.items():
         for dependency in standing.depends_on:
@@ -159,7 +159,7 @@ def dependants(standings: Standings) -> dict[str, list[str]]:
 
 
 def all_above(names: Collection[str], standings: Standings) -> set[str]:
-    """These, and all whose moves depend on theirs."""
+    """The named nodes, and all their direct and indirect dependents."""
     found, is_settled = set(names), False
     while not is_settled:
         news = {
@@ -171,7 +171,7 @@ def all_above(names: Collection[str], standings: Standings) -> set[str]:
 
 
 def _users(name: str, standings: Standings, dependants: Mapping[str, Collection[str]]) -> list[str]:
-    """Those that depend on it directly; in the place of one that is gone, those that depend on that one."""
+    """Its direct dependents; for each one that cannot be reached, its dependents, too."""
     found: dict[str, None] = {}
     ahead = list(dependants[name])
     while ahead:
@@ -183,8 +183,8 @@ def _users(name: str, standings: Standings, dependants: Mapping[str, Collection[
 
 
 def _missed(places: list[str], height: int, standings: Standings, targets: Mapping[str, ModuleState]) -> list[str]:
-    """Of the places of one component those that keep whoever depends on it below `height`: they have not reached it, or
-    are to go below it (their process starts again: those above stay where they are, but do not rise on what is leaving).
+    """The nodes of one component that keep its dependents below `height`: they have not reached it, or are to go below it
+    (if their process restarts, dependents keep their state but do not rise).
     """
     behind = [
         place
@@ -197,7 +197,7 @@ def _missed(places: list[str], height: int, standings: Standings, targets: Mappi
 
 
 def _needs(name: str, standings: Standings) -> list[list[str]]:
-    """To each component that its own moves wait for, where that is: in one place, or in each replica."""
+    """For each component that its moves wait for, the nodes of that component: one, or one for each replica."""
     found: dict[str, list[str]] = {}
     for other in _dependencies(name, standings):
         component = standings[other].component if other in standings else ""
@@ -210,7 +210,7 @@ def _height(state: ModuleState) -> int:
 
 
 def _dependencies(name: str, standings: Standings) -> tuple[str, ...]:
-    """Those that its own moves wait for."""
+    """The nodes that its moves wait for."""
     standing = standings[name]
     if not standing.is_driven_by_backplane:
         return standing.depends_on

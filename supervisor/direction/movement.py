@@ -1,9 +1,9 @@
-"""Movement: where the components are to be, and what is done to get them there. Part of the director, as pure.
+"""Movement: the targets of all components, and the moves towards them. Part of the director; pure.
 
-Targets come from the system's role, from orders (orders.py), and from what was given up; the order of moves from
-lifecycle.py. A hook that fails is that component's affair: its process and all others go on, it is tried again as the
-`restart` of its backplane says (restart.py), and shown with its reason and with those that wait for it. A hook that does
-not end in time is shown too, but not tried again beside itself: should it end after all, that counts.
+Targets follow from the system's role, from orders (orders.py), and from given-up components; the order of moves is that of
+lifecycle.py. A failed hook affects only its component and the dependents that wait for it: all processes go on. It is retried
+by the `restart` policy of its backplane (restart.py), and shown with its reason and those dependents. A hook that exceeds its
+time limit is shown, too, but not retried while it still runs; if it ends after all, that counts.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .orders import Order, Orders
 from .replicas import linked
 from .restart import GiveUp, Random, RestartHistory, StartAgain, after_failure
 
-#: How long the answer to a move up is waited for, once its own limit is over: a century, and it fits into a machine word.
+#: How long a reply to a move up is awaited, whatever the hook's own limit: a century, and it fits into a machine word.
 LATE_LIMIT_NS = 100 * 365 * 86_400 * 1_000_000_000
-#: `on_give_up` to the state above which nobody is to be that depends on what was given up.
+#: By `on_give_up`: the highest state allowed to dependents of a given-up component.
 _CEILINGS = {
     "secondary": ModuleState.SECONDARY,
     "down": ModuleState.DOWN,
     "shutdown": ModuleState.DOWN,
 }
-#: No process, and none to come.
+#: Phases without a process, in which none is to be started.
 _GONE = (Phase.FAILED, Phase.ENDED)
 
 
@@ -47,29 +47,29 @@ class Movement:
 
     def __init__(self, children: Mapping[str, Child], role: ModuleState, random: Random) -> None:
         self._children = children
-        #: Where the system is to be, and those components that were ordered elsewhere.
+        #: The target of the system, and those of components that were ordered elsewhere.
         self.role = role
         self.wanted: dict[str, ModuleState] = {}
-        #: Above this nobody goes; and the epoch of a cluster's primary node (standing_by.py).
+        #: The highest state allowed on this node; and the epoch while it is a cluster's primary (standing_by.py).
         self.ceiling, self.epoch = ModuleState.PRIMARY, 0
-        #: All have registered, and fit together: until then nobody moves.
+        #: All backplanes have registered, and the plan has no errors; until then no component moves.
         self.is_planned = False
-        #: Everything is to go down, whatever was wanted.
+        #: All components are to go down, whatever was ordered.
         self.is_going_down = False
         self._random = random
         self._orders = Orders()
         self._effects: list[Effect] = []
 
-    # Where everybody is, and is to be
+    # Current states and targets
 
     def standings(self) -> dict[str, Standing]:
-        """All components of the system, those of replicas in each."""
-        # Who has another configuration since he registered may have lost some to others: theirs count.
+        """The standings of all components of the system, one for each replica."""
+        # A backplane reconfigured since it registered may have lost components to others: the others' standings win.
         children = sorted(self._children.values(), key=lambda child: not child.is_past)
         return linked({name: each for child in children for name, each in child.standings().items()})
 
     def targets(self, standings: Mapping[str, Standing]) -> dict[str, ModuleState]:
-        """Where each is to be."""
+        """The target state of each component."""
         if self.is_going_down:
             return dict.fromkeys(standings, ModuleState.DOWN)
         wanted = {name: self._goal(standing) for name, standing in standings.items()}
@@ -87,12 +87,12 @@ class Movement:
         return found
 
     def _goal(self, standing: Standing) -> ModuleState:
-        """Where it was ordered to be, as far as its node allows."""
+        """Its ordered state, or the highest that its node allows."""
         wanted = self.wanted.get(standing.component, self.role)
         return standing_by.highest(self._children[standing.backplane], wanted, self.ceiling)
 
     def waiting(self) -> dict[str, list[str]]:
-        """To each component that rests elsewhere than it is to be, those that have to move before it."""
+        """For each component that rests below or above its target, the nodes that have to move before it."""
         standings = self.standings()
         goals, above = self.targets(standings), dependants(standings)
         return {
@@ -102,7 +102,7 @@ class Movement:
         }
 
     def held_up_by(self, node: str) -> list[str]:
-        """Those that depend on it and are not where they are to be, or were told to stay below."""
+        """Its direct and indirect dependents that are not in their ordered state."""
         standings = self.standings()
         return [
             name
@@ -111,11 +111,11 @@ class Movement:
         ]
 
     def failures(self) -> Iterable[tuple[Child, str, Failure]]:
-        """Hooks that have failed, or have not ended in time."""
+        """The (child, component, failure) of all hooks that have failed, or have not ended in time."""
         return [(child, name, found) for child in self._children.values() for name, found in child.failures.items()]
 
     def problems(self) -> list[str]:
-        """What keeps the system from being whole, a line each; what is being tried again included."""
+        """All current failures, one line each, those that are being retried included."""
         problems = ((child.name, child.problem) for child in self._children.values())
         lines = [f"backplane {name!r}: {problem}" for name, problem in problems if problem is not None]
         for child, name, failure in self.failures():
@@ -125,7 +125,7 @@ class Movement:
         return lines
 
     def is_settled(self) -> bool:
-        """Nothing moves, and nothing will by itself, but for what is tried again later."""
+        """Whether no component moves, or will move without an event, except for later retries."""
         return all(
             (child.phase is Phase.UP and not child.is_leaving and not child.hooks_due_ns and not _falls(child))
             or child.phase in _GONE
@@ -133,14 +133,14 @@ class Movement:
         )
 
     def become(self, role: ModuleState) -> None:
-        """All are to be there, whatever was ordered before."""
+        """Make `role` the target of all components; earlier orders are void."""
         self.role = role
         self.wanted.clear()
 
-    # What has happened
+    # Events
 
     def moved(self, child: Child, event: Moved, now_ns: int) -> None:
-        """A hook has ended well."""
+        """Note that a hook has succeeded; its failures and, above initializing, its retries are forgotten."""
         name, to = event.component, child.moving.pop(event.component)
         child.states[name] = to
         child.hooks_due_ns.pop(name, None)
@@ -150,7 +150,7 @@ class Movement:
             self._effects.append(Say(f"backplane {child.name!r}: component {name!r} is {to.value} now"))
 
     def failed(self, child: Child, event: MoveFailed, now_ns: int) -> str | None:
-        """A hook has raised. The reason to take the system down, if its policy says so."""
+        """Note that a hook has raised, and plan a retry or give it up. Returns the reason if the system has to go down."""
         name, to = event.component, child.moving.pop(event.component)
         child.hooks_due_ns.pop(name, None)
         failure = child.failures[name] = Failure(to, event.reason, now_ns)
@@ -171,7 +171,7 @@ class Movement:
         return self._give_up(child, name, f"{line}; given up: {verdict.because}", isinstance(verdict, GiveUp))
 
     def time_passed(self, now_ns: int) -> str | None:
-        """Hooks that took too long. The reason to take the system down, if the policy of one says so."""
+        """Give up hooks that exceeded their time limit. Returns the reason if the system has to go down."""
         for child in self._children.values():
             for name in [name for name, due_ns in child.hooks_due_ns.items() if due_ns <= now_ns]:
                 del child.hooks_due_ns[name]
@@ -184,14 +184,14 @@ class Movement:
         return None
 
     def _give_up(self, child: Child, component: str, line: str, is_told: bool) -> str | None:
-        """`is_told`: those that depend on it are told, or the system goes down."""
+        """`is_told`: apply `on_give_up`: its dependents are lowered (and named in the log), or the system goes down."""
         if is_told and child.policy.on_give_up == "shutdown":
             return line
         self._effects.append(Say(line + (self.consequence(child, [component]) if is_told else ""), is_error=True))
         return None
 
     def consequence(self, child: Child, components: Iterable[str]) -> str:
-        """What is said of those who depend on what was given up."""
+        """The part of the log line that names the dependents lowered by a give-up; "": there are none."""
         standings = self.standings()
         ceiling, goals = _CEILINGS[child.policy.on_give_up], self.targets(standings)
         nodes = set(map(child.node, components))
@@ -207,7 +207,7 @@ class Movement:
     # Orders
 
     def order(self, event: MoveOrdered, now_ns: int) -> None:
-        """A client wants something moved."""
+        """Accept a client's order, or refuse it with an error."""
         try:
             known = {standing.component for standing in self.standings().values()}
             if self.is_going_down:
@@ -221,22 +221,22 @@ class Movement:
             self._effects.append(Refuse(event.caller, error))
 
     def refuse_orders(self) -> None:
-        """The system goes down: nobody is to wait for what will not come."""
+        """Refuse all orders, because the system goes down."""
         for order in self._orders:
             self._refuse(order, Unavailable("the system is going down"))
 
     def wakes_at_ns(self) -> int | None:
-        """When something runs out, or is tried again."""
+        """When the next time limit of a hook or order ends, or the next retry is due; None: never."""
         waits = [due_ns for child in self._children.values() for due_ns in child.hooks_due_ns.values()]
         waits += [failure.retry_ns for _, _, failure in self.failures() if failure.retry_ns is not None]
         if (ends_ns := self._orders.wakes_at_ns()) is not None:
             waits.append(ends_ns)
         return min(waits, default=None)
 
-    # What follows
+    # Consequences
 
     def advance(self, now_ns: int) -> list[Effect]:
-        """Everything that can be done now."""
+        """Begin and end all orders and moves that are possible now. Returns all effects since the last call."""
         for _, _, failure in self.failures():
             if failure.retry_ns is not None and failure.retry_ns <= now_ns:
                 failure.retry_ns = None
@@ -274,7 +274,7 @@ class Movement:
         return has_begun
 
     def _begin(self, order: Order) -> None:
-        """Sets where it is to be. Raises `FailedPrecondition` where it cannot be."""
+        """Set the target of an order. Raises `FailedPrecondition` if it cannot be reached, `NotFound`."""
         standings = self.standings()
         if order.component is None:
             self.become(order.to)
@@ -282,7 +282,7 @@ class Movement:
             self._want(order.component, order.to, standings)
         for name in self._concerned(order, standings):
             child, component = self._children[standings[name].backplane], standings[name].component
-            if component not in child.moving:  # what is hanging now is not tried again beside itself
+            if component not in child.moving:  # a hook that still runs is not retried meanwhile
                 child.failures.pop(component, None)
                 child.hook_histories.pop(component, None)
 
@@ -296,7 +296,7 @@ class Movement:
             raise
 
     def _check(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
-        """Raises `FailedPrecondition` where it cannot get there, `NotFound` where it is not any more."""
+        """Raise `FailedPrecondition` if the component cannot reach `to`, `NotFound` if it is not there any more."""
         if not _nodes(component, standings):
             raise NotFound(f"component {component!r} is gone: the configuration has changed")
         homes = {name: self._children[standings[name].backplane] for name in _nodes(component, standings)}
@@ -350,7 +350,7 @@ class Movement:
         return bool(ended)
 
     def _is_done(self, order: Order, standings: Mapping[str, Standing], concerned: set[str]) -> bool:
-        """All that was ordered is there, and nothing that goes with it moves."""
+        """Whether all ordered components are at their targets, and neither they nor their dependents move."""
         homes = {name: self._children[standings[name].backplane] for name in concerned}
         is_above = order.component is None and HEIGHT[order.to] > HEIGHT[self.ceiling]  # another node is primary
         if is_above or any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):
@@ -382,12 +382,12 @@ class Movement:
 
 
 def told(child: Child, component: str, failure: Failure) -> str:
-    """What is said of a hook that failed."""
+    """The log line for a failed hook."""
     return f"backplane {child.name!r}: component {component!r} did not become {failure.to.value}: {failure.reason}"
 
 
 def _nodes(component: str, standings: Mapping[str, Standing]) -> list[str]:
-    """Where it is: in one backplane, or in each replica."""
+    """The nodes of a component: one, or one for each replica."""
     return [name for name, standing in standings.items() if standing.component == component]
 
 

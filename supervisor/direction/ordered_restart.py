@@ -1,11 +1,10 @@
-"""Ordered restart: backplanes that somebody wants started again, one after the other. Part of the director, as pure.
+"""Ordered restart: restarts the backplanes that a client names, one after the other. Part of the director; pure.
 
-One that lives is drained, its components go down, its process ends and is started again (`begin`: the entry for whoever
-restarts a child in order); one that had ended, or was given up, is started with a fresh history. That counts for no
-restart intensity, since nothing has failed. What happens to the new process is judged as ever (restart.py). An order ends
-once all its backplanes are where they are to be, at the first that is not, or at its limit. Orders wait for their target
-only: two for one backplane are carried out one after the other, all others at the same time. In a rolling one it is
-rolling.py that says who goes, and when.
+A living backplane is drained, its components go down, its process exits and is started again (`begin`). One that had ended,
+or was given up, is started with a new history. An ordered restart is no failure, so it does not count towards the restart
+intensity. Failures of the new process are judged as usual (restart.py). An order ends when all its backplanes have reached
+their targets, at the first one that fails, or at its time limit. Orders are serialised per target only: two for one backplane
+are carried out one after the other, all others at the same time. For a rolling order, rolling.py decides the order.
 """
 
 from __future__ import annotations
@@ -37,26 +36,26 @@ _GONE = (Phase.FAILED, Phase.ENDED)
 
 @dataclass(slots=True)
 class RestartOrder:
-    """One order, from when it was given."""
+    """One order and its progress, until it has ended."""
 
     caller: Caller
-    #: In this order.
+    #: The ordered backplanes, restarted in this order.
     backplanes: tuple[str, ...]
     #: These, and those that their strategies name.
     concerned: tuple[str, ...]
     ends_ns: int
     is_now: bool
-    #: How many are done.
+    #: How many of `backplanes` are done.
     done_count: int = 0
-    #: The generation that the present one had when its turn came; None: it has not come.
+    #: The generation of the current backplane before its restart; None: that has not begun.
     old_generation: int | None = None
     rolling: Rolling | None = None
-    #: When a rolling one looks again.
+    #: When a rolling order has to be advanced again.
     looks_at_ns: int | None = None
 
     @property
     def begun(self) -> str | None:
-        """The one that is on its way."""
+        """The backplane that is being restarted; None: none is."""
         if self.rolling is not None:
             return self.rolling.present
         return None if self.old_generation is None else self.present
@@ -67,7 +66,7 @@ class RestartOrder:
 
 
 class OrderedRestarts:
-    """Those that have not ended, oldest first."""
+    """The orders that have not ended, oldest first; `ORDERS_MAX` at most."""
 
     def __init__(self, children: Mapping[str, Child], movement: Movement) -> None:
         self._children, self._movement = children, movement
@@ -75,7 +74,7 @@ class OrderedRestarts:
         self._effects: list[Effect] = []
 
     def order(self, event: RestartOrdered, now_ns: int, *, is_going_down: bool) -> list[Effect]:
-        """Take one in, or refuse it."""
+        """Accept an order, or refuse it with `Unavailable`, `NotFound`, `FailedPrecondition` or `Busy`."""
         try:
             if is_going_down:
                 raise Unavailable("the system is going down")
@@ -90,10 +89,7 @@ class OrderedRestarts:
         return []
 
     def concerned(self, event: RestartOrdered) -> tuple[str, ...]:
-        """Backplanes that would get a new process by this order, those that their strategies name included.
-
-        Raises `NotFound`.
-        """
+        """The backplanes that this order would restart, including those that their strategies name. Raises `NotFound`."""
         names = self._names(event)
         if event.is_rolling:
             return names
@@ -101,9 +97,9 @@ class OrderedRestarts:
         return tuple(dict.fromkeys((*names, *(other.name for group in others for other in group))))
 
     def advance(self, now_ns: int) -> list[Effect]:
-        """Everything that can be begun or ended now."""
+        """Begin and end all restarts that are possible now. Returns all effects since the last call."""
         is_settled = False
-        while not is_settled:  # one that ends may have been in the way of an older one
+        while not is_settled:  # an order that ends may have been in the way of an older one
             is_settled = True
             for order in tuple(self._orders):
                 while order in self._orders and self._advance(order, now_ns):
@@ -112,7 +108,7 @@ class OrderedRestarts:
         return effects
 
     def refuse_all(self) -> list[Effect]:
-        """The system goes down."""
+        """Refuse all orders with `Unavailable`, because the system goes down."""
         refused: list[Effect] = [
             Refuse(order.caller, Unavailable("the system is going down")) for order in self._orders
         ]
@@ -121,11 +117,11 @@ class OrderedRestarts:
 
     @property
     def callers_count(self) -> int:
-        """How many wait."""
+        """How many callers wait for an order to end."""
         return len(self._orders)
 
     def wakes_at_ns(self) -> int | None:
-        """When the next one runs out, or looks again."""
+        """When the next time limit ends or the next rolling order has to be advanced; None: never."""
         waits = [order.ends_ns for order in self._orders]
         waits += [order.looks_at_ns for order in self._orders if order.looks_at_ns is not None]
         return min(waits, default=None)
@@ -134,7 +130,7 @@ class OrderedRestarts:
         return tuple(dict.fromkeys(name for word in event.backplanes for name in self._meant(word)))
 
     def _meant(self, word: str) -> list[str]:
-        """A backplane, or all replicas that have the name in common."""
+        """The named backplane, or all replicas of that common name. Raises `NotFound`."""
         there = [child for child in self._children.values() if not child.is_removed]
         alike = [child.name for child in there if child.replica_of == word]
         if not alike and self._is_removed(word):
@@ -145,7 +141,7 @@ class OrderedRestarts:
         return alike or [word]
 
     def _roll(self, order: RestartOrder, rolling: Rolling, now_ns: int) -> bool:
-        """The same for a rolling one."""
+        """`_advance` for a rolling order."""
         older = self._orders[: self._orders.index(order)]
         if any(one.rolling is not None and one.rolling.touches(rolling) for one in older):
             return False
@@ -163,7 +159,7 @@ class OrderedRestarts:
         return True
 
     def _advance(self, order: RestartOrder, now_ns: int) -> bool:
-        """Whether there may be more to do."""
+        """Take one step of an order; True: call it again, if the order has not ended."""
         if gone := [name for name in order.backplanes[order.done_count :] if self._is_removed(name)]:
             self._refuse(order, NotFound(f"backplane {gone[0]!r} is gone: the configuration has changed"))
             return True
@@ -203,7 +199,7 @@ class OrderedRestarts:
         return name not in self._children or self._children[name].is_removed
 
     def _is_in_the_way(self, order: RestartOrder, child: Child) -> bool:
-        """It is being restarted by another order, or goes down with another that died."""
+        """Whether another order restarts it, or it is leaving for another reason."""
         return child.is_leaving or any(one.begun == order.present for one in self._orders if one is not order)
 
     def _refuse(self, order: RestartOrder, error: BackplaneError) -> None:
@@ -233,7 +229,7 @@ class OrderedRestarts:
 def begin(
     children: Mapping[str, Child], child: Child, now_ns: int, *, is_now: bool = False, is_alone: bool = False
 ) -> list[Effect]:
-    """Restart `child`, and (unless `is_alone`) those that its strategy names, in order. Not while it is leaving."""
+    """Restart `child`, and (unless `is_alone`) those that its strategy names, in order. It must not be leaving already."""
     child.is_ordered, child.unfinished = True, []
     if not child.is_living:
         child.history, child.hook_histories = RestartHistory(), {}
@@ -244,7 +240,7 @@ def begin(
     with_whom = f", and with it {', '.join(one.name for one in others)} ({child.policy.strategy})" if others else ""
     effects: list[Effect] = [Say(f"backplane {child.name!r}: ordered to restart{with_whom}")]
     for one in (child, *others):
-        if is_now or one.phase is Phase.STARTING:  # that serves nobody yet
+        if is_now or one.phase is Phase.STARTING:  # a starting one has no callers yet
             one.reason, one.unfinished = "killed: ordered to restart at once", []
             one.enter(Phase.KILLED, now_ns)
             effects.append(Kill(one.name, one.generation))

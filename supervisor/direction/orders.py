@@ -1,9 +1,9 @@
-"""Orders: moves that clients have asked for and wait for, serialised for their target only.
+"""Orders: moves that clients have ordered and wait for, serialised per target only.
 
-Two orders for one component, or one for a component and one for the whole system, are carried out one after the other, in
-the order in which they came; all others at the same time: nobody hears "busy" because of somebody else. Each ends, by its
-limit at the latest. An order sets where its target is to be, and that holds after whoever gave it is gone; waiting for it
-is all that can run out. Pure; the director asks it what to begin, and tells what is done.
+Two orders for one component, or one for a component and one for the whole system, are carried out in the order in which
+they came; all others at the same time, so no client gets `Busy` because of another's target. Each ends at its time limit at
+the latest. An order changes its target for good, even if its client has gone; the limit ends only the wait. Pure; `Movement`
+asks which order to begin, and reports which are done.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from appbackplane.transport.errors import Busy
 
 from .effects import Caller
 
-#: Orders that wait or are being carried out, at one time. A person gives one; a script that gives more than these does
-#: not wait for their ends.
+#: Bound of orders that wait or are being carried out. A person gives one at a time; only a script that does not wait for
+#: their ends gives more than this.
 ORDERS_MAX = 64
 
 
 @dataclass(slots=True)
 class Order:
-    """One move, from when it was asked for."""
+    """One ordered move and its caller, until it has ended."""
 
     caller: Caller
     to: ModuleState
@@ -33,24 +33,24 @@ class Order:
     has_begun: bool = False
 
     def is_in_the_way_of(self, other: Order) -> bool:
-        """Whether they concern one target."""
+        """Whether both have the same target, or one is for the whole system."""
         return self.component is None or other.component is None or self.component == other.component
 
 
 class Orders:
-    """Those that have not ended, oldest first."""
+    """The orders that have not ended, oldest first; `ORDERS_MAX` at most."""
 
     def __init__(self) -> None:
         self._orders: list[Order] = []
 
     def add(self, order: Order) -> None:
-        """Take one in. Raises `Busy`."""
+        """Add an order. Raises `Busy` at `ORDERS_MAX`."""
         if len(self._orders) >= ORDERS_MAX:
             raise Busy(f"{ORDERS_MAX} orders to move have not ended yet", retry_after=1.0)
         self._orders.append(order)
 
     def next_to_begin(self) -> Order | None:
-        """One that nothing older is in the way of; it has begun then."""
+        """The oldest order without an older one in its way, marked as begun; None: there is none."""
         for number, order in enumerate(self._orders):
             if not order.has_begun and not any(older.is_in_the_way_of(order) for older in self._orders[:number]):
                 order.has_begun = True
@@ -58,19 +58,19 @@ class Orders:
         return None
 
     def begun(self) -> list[Order]:
-        """Those that are being carried out."""
+        """The orders that are being carried out."""
         return [order for order in self._orders if order.has_begun]
 
     def end(self, order: Order) -> None:
-        """It is done, refused, or has run out."""
+        """Remove an order that is done, refused, or past its time limit."""
         self._orders.remove(order)
 
     def overdue(self, now_ns: int) -> list[Order]:
-        """Those that nobody waits for any more."""
+        """The orders past their time limit."""
         return [order for order in self._orders if order.ends_ns <= now_ns]
 
     def wakes_at_ns(self) -> int | None:
-        """When the next one runs out."""
+        """The nearest time limit; None: there is no order."""
         return min((order.ends_ns for order in self._orders), default=None)
 
     def __iter__(self) -> Iterator[Order]:

@@ -1,4 +1,4 @@
-"""Places: the directory, as it follows from where the processes of all backplanes are. Pure."""
+"""Places: builds the routing table from the phases of all backplanes. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .child import Child, Phase
 from .group_restart import registrations
 from .replicas import unready
 
-#: They answer, and take nothing new.
+#: Phases in which a backplane still replies, but accepts no new requests.
 _LEAVING = (Phase.DRAINING, Phase.STOPPING)
 
 
 def directory_of(
     system: str, version: int, children: Mapping[str, Child], node: str = "", ceiling: ModuleState = ModuleState.PRIMARY
 ) -> Directory:
-    """The map of all who have ever registered, and the names of the others.
+    """The routing table: all backplanes that have ever registered, and the names of the others.
 
-    `node`: who carries what is for other nodes. `ceiling`: above it nobody is.
+    `node`: the backplane that connects to other nodes. `ceiling`: the highest state allowed on this node.
     """
     down = {name for name, child in children.items() if child.phase not in (Phase.UP, *_LEAVING)}
     draining = {name for name, child in children.items() if child.phase in _LEAVING}

@@ -1,9 +1,9 @@
-"""Plan: whether the components that were found can be brought up at all, and in which order.
+"""Plan: checks whether the components can be started together at all, and in which order.
 
-Works on what the backplanes say of themselves (`Registration`), so `check` and `up` judge alike. What is wrong is
-spelled out: a cycle link by link, a missing component with who wanted it. Deadlocks by waiting (a call that comes back to where
-it began, DESIGN 12.6, and chains that cross) are found in the routes that operations declare to call. Replicas have their
-components and routes in common; nobody else may share a name.
+It works on the backplanes' `Registration`s, so `check` and `up` judge alike. Errors are spelled out: a cycle link by link, a
+missing component with its dependent. Deadlocks of calls (one that returns to its origin, DESIGN 12.6, and crossing chains)
+are found in the routes that operations declare to call. Replicas share their components and routes; no other backplanes may
+share a name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from appbackplane.transport.directory import ComponentEntry, OperationEntry, Reg
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line about the plan. A warning does not keep the system from coming up."""
+    """One line about the plan. An error keeps the system from starting, a warning does not."""
 
     text: str
     is_error: bool = True
@@ -30,8 +30,8 @@ class Finding:
 def find(
     registrations: Iterable[Registration], replica_of: Mapping[str, str] | None = None, *, has_node: bool = False
 ) -> list[Finding]:
-    """Everything that is wrong with these backplanes together. `replica_of`: to replicas the name they have in common.
-    `has_node`: what none of them serves, other nodes may.
+    """All errors and warnings about these backplanes together. `replica_of`: the common name of each replica.
+    `has_node`: other nodes may serve routes that none of these serves.
     """
     registrations = [_in_common(r, (replica_of or {}).get(r.backplane)) for r in registrations]
     components = {c.name: c for r in registrations for c in r.components}
@@ -41,11 +41,11 @@ def find(
         *_dependency_cycles(components),
         *_call_findings(components.values(), has_node=has_node),
     ]
-    return list(dict.fromkeys(findings))  # what is wrong with all replicas is said once
+    return list(dict.fromkeys(findings))  # a finding about all replicas is listed once
 
 
 def order(registrations: Iterable[Registration]) -> list[str]:
-    """Components in an order in which each comes after all it depends on. Only for a plan without errors."""
+    """The components, each after all its dependencies. Only for a plan without errors."""
     components = {c.name: c for r in registrations for c in r.components}
     ordered: list[str] = []
 
@@ -61,7 +61,7 @@ def order(registrations: Iterable[Registration]) -> list[str]:
 
 
 def dependants(registrations: Iterable[Registration]) -> dict[str, set[str]]:
-    """To each backplane those others that have a component which depends on one of its."""
+    """For each backplane, the other backplanes with a component that depends on one of its components."""
     registrations = list(registrations)
     homes: dict[str, list[str]] = {}
     for registration in registrations:
@@ -72,7 +72,7 @@ def dependants(registrations: Iterable[Registration]) -> dict[str, set[str]]:
         for component in registration.components:
             for needed in component.depends_on:
                 places = homes.get(needed, ())
-                if registration.backplane not in places:  # who has it himself depends on no other's
+                if registration.backplane not in places:  # a component in the same backplane is used alone
                     for place in places:
                         found[place].add(registration.backplane)
     return found
@@ -142,10 +142,10 @@ def _call_findings(components: Iterable[ComponentEntry], *, has_node: bool) -> I
 
 
 def _crossings(operations: Mapping[str, OperationEntry], told: list[set[str]]) -> Iterable[Finding]:
-    """Pairs of call chains that may wait for each other for ever, though neither comes back to its beginning.
+    """Call chains that may wait for each other for ever, although none of them returns to its origin.
 
-    An object that awaits a reply serves nothing else meanwhile: if each of two is called by an operation of the other, both
-    operations at once wait for ever. `told`: the components of the rings that have been found, about which nothing is added.
+    An object that awaits a reply serves nothing else meanwhile. If operations of two objects call each other at the same
+    time, both wait for ever. `told`: the sets of components in rings found before; they are not reported again.
     """
     ways: dict[str, dict[str, tuple[str, str]]] = {}
     for operation in operations.values():
@@ -183,7 +183,7 @@ def _judge(ring: list[str], operations: Mapping[str, OperationEntry]) -> Iterabl
 
 
 def rings(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """One ring for every edge that closes one, spelled from its first name (in the order of `graph`) back to itself.
+    """One cycle for each edge that closes one, as names from its first one (in the order of `graph`) back to itself.
 
     Depth first, without recursion: a chain of calls may be longer than Python's stack.
     """

@@ -1,9 +1,9 @@
-"""Reconfiguration: what it takes to get from the configuration that runs to another one, key by key. Pure.
+"""Reconfiguration: compares the running configuration with a new one, and plans how each changed key takes effect. Pure.
 
-Every key of the TOML is in one class, and a test fails for one that is in none: in force at once in the supervisor, or in
-the backplane that runs; by a restart of that backplane; or not while the system runs. In force at once is only what no
-promise depends on that was made before: the number of priorities is in every queue, a constructor has run, sockets and
-cgroups lie where the others look for them. One change that cannot be made, and none is.
+Every key of the TOML is in one class, and a test fails for a key without one: in force at once in the supervisor or in the
+running backplane; by a restart of that backplane; or not while the system runs. A key is in force at once only if nothing
+depends on its old value: the number of priorities is built into every queue, constructors have read their settings, and other
+processes look for sockets and cgroups at their old place. If one change is impossible, none is made.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .plan import dependants
 class Takes(StrEnum):
     """How a changed key takes effect."""
 
-    SUPERVISOR = "supervisor"  # at once: it is the supervisor that looks at it
-    BACKPLANE = "backplane"  # at once: the process is told, and goes on
-    RESTART = "restart"  # with the next process of the backplane, which is started
+    SUPERVISOR = "supervisor"  # at once: only the supervisor reads it
+    BACKPLANE = "backplane"  # at once: the running process receives it
+    RESTART = "restart"  # the backplane is restarted for it
     NEVER = "never"  # not while the system runs
 
 
-#: For who reads a plan.
+#: The classes in words, for people.
 IN_WORDS = {
     Takes.SUPERVISOR: "at once",
     Takes.BACKPLANE: "at once",
@@ -43,15 +43,15 @@ IN_WORDS = {
     Takes.NEVER: "not while it runs",
 }
 _S, _B, _R, _N = Takes
-#: Beside [system] and [backplane.NAME]; all their keys take a restart, but [cluster], which is agreed with others.
+#: Tables beside [system] and [backplane.NAME]. Their keys take a restart, but [cluster], shared with other nodes, is fixed.
 _TABLES = ("record", "topic", "node", "peers", "cluster")
-#: Of [system]; `log` has keys of its own.
+#: The keys of [system]; its table `log` follows.
 SYSTEM_KEYS: Mapping[str, Takes] = {
     "name": _N, "role": _S, "run_dir": _N, "nice": _N, "start_limit": _S, "stop_limit": _S, "restart": _S,
     "drain_limit": _S, "stuck_after": _S, "metrics": _N, "metrics_public": _N,
 }  # fmt: skip
 LOG_KEYS: Mapping[str, Takes] = {"level": _B, "dir": _N, "file_size": _S, "files": _S, "ring": _R, "when_full": _R}
-#: Of [backplane.NAME].
+#: The keys of [backplane.NAME].
 BACKPLANE_KEYS: Mapping[str, Takes] = {
     "components": _R, "replicas": _S, "threads": _B, "priorities": _R, "quotas": _B, "order": _R, "tick": _B, "cpu_limit": _B,
     "cpu_exempt": _B, "only_on": _N, "max_latency": _B, "slow_action": _B, "affinity": _R, "preempt": _R, "restart": _S,
@@ -61,11 +61,11 @@ BACKPLANE_KEYS: Mapping[str, Takes] = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One key that is to have another value; None: it has none."""
+    """One key whose value changes; `old` or `new` is None if the key is absent."""
 
-    #: None: of the system.
+    #: None: a key of the system.
     backplane: str | None
-    #: As it is written in its table: "threads", "restart.max", "settings.Index.path".
+    #: Its path within the table: "threads", "restart.max", "settings.Index.path".
     key: str
     old: Any
     new: Any
@@ -73,7 +73,7 @@ class Change:
 
     @property
     def name(self) -> str:
-        """Whole, as it is found in the TOML."""
+        """Its full path in the TOML: "backplane.index.threads"."""
         if self.key.partition(".")[0] in _TABLES:
             return self.key
         return f"system.{self.key}" if self.backplane is None else f"backplane.{self.backplane}.{self.key}"
@@ -81,7 +81,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that is to be done."""
+    """All changes, and the backplanes that are restarted, added and removed for them; false if there are none."""
 
     changes: tuple[Change, ...] = ()
     #: Backplanes, in the order of the file.
@@ -93,7 +93,7 @@ class Plan:
         return bool(self.changes or self.added or self.removed)
 
     def problems(self) -> list[str]:
-        """Why it cannot be done: a line each."""
+        """One line for each change that is impossible while the system runs; empty: the plan can be carried out."""
         return [
             f"{change.name}: {shown(change.old)} cannot become {shown(change.new)} while the system runs: "
             "take it down, and up again"
@@ -102,7 +102,7 @@ class Plan:
         ]
 
     def as_data(self) -> dict[str, Any]:
-        """For the wire, and for programs."""
+        """The plan as JSON-like data, for clients and programs."""
         return {
             "changes": [
                 {
@@ -121,9 +121,9 @@ class Plan:
 
 
 def plan(running: Config, new: Config) -> Plan:
-    """From what runs to what is wanted."""
+    """The plan from the running configuration to the new one."""
     changes = list(_differences(None, running.system, new.system, SYSTEM_KEYS))
-    for key in ("import_dir", "run_dir"):  # both follow from where the file lies, too
+    for key in ("import_dir", "run_dir"):  # both also depend on the path of the file
         old_path, new_path = getattr(running, key), getattr(new, key)
         if old_path != new_path and not any(change.key == key for change in changes):
             changes.append(Change(None, key, old_path, new_path, Takes.NEVER))
@@ -152,7 +152,7 @@ def plan(running: Config, new: Config) -> Plan:
 
 
 def needed(plan: Plan, registrations: Iterable[Registration]) -> list[str]:
-    """Why backplanes cannot be removed: who stays as he is and depends on them, a line each."""
+    """One line for each backplane that cannot be removed, because unchanged backplanes depend on it; empty: all can."""
     above = dependants(registrations)
     problems = []
     for name in plan.removed:
@@ -163,8 +163,8 @@ def needed(plan: Plan, registrations: Iterable[Registration]) -> list[str]:
 
 
 def scaled(config: Config, backplane: str, threads: Any) -> Config:
-    """With so many threads there; by the name that replicas have in common, in each. Raises `NotFound`, and
-    `InvalidArgument` with what the file would be refused for.
+    """The configuration with `threads` for one backplane, or for all replicas of a common name. Raises `NotFound`, or
+    `InvalidArgument` with the message that the TOML would get.
     """
     meant = config.replicas.get(backplane, (backplane,))
     if not set(meant) <= set(config.backplane):
@@ -175,7 +175,7 @@ def scaled(config: Config, backplane: str, threads: Any) -> Config:
 
 
 def check_threads(backplane: str, threads: Any) -> None:
-    """Raises `InvalidArgument` with what the file would be refused for."""
+    """Raise `InvalidArgument`, with the message that the TOML would get, for an invalid number of threads."""
     reader = Reader()
     reader.table(BackplaneConfig, {"components": ["scale:Only"], "threads": threads}, ("backplane", backplane))
     if reader.problems:
@@ -183,7 +183,7 @@ def check_threads(backplane: str, threads: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """As in the TOML, of what JSON knows."""
+    """The value as written in the TOML, as JSON data: durations and sizes become text."""
     if isinstance(value, Duration):
         return duration_in_words(value)
     if isinstance(value, Size):
@@ -192,22 +192,22 @@ def plain(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """As a person would write it."""
+    """The value as text in one line; "none" for None."""
     return "none" if value is None else in_json(plain(value))
 
 
 def in_json(value: Any) -> str:
-    """What `plain` gives, in one line."""
+    """A result of `plain` as JSON in one line; "none" for None."""
     return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _without_password(value: Any) -> Any:
-    """Of [cluster]: what people are shown of it."""
+    """A value of [cluster] without the password in its URL, for display."""
     return without_password(value) if isinstance(value, str) else value
 
 
 def _table(settings: msgspec.Struct | Mapping[str, msgspec.Struct] | None) -> dict[str, Any]:
-    """As it would be written, whole."""
+    """The settings as a table with the names of the TOML, defaults included."""
     if settings is None:
         return {}
     if isinstance(settings, msgspec.Struct):
@@ -235,7 +235,7 @@ def _differences(
 
 
 def _as_in_node(changes: Iterable[Change], old: Config, new: Config) -> Iterator[Change]:
-    """What its component is told, as [node] and [peers] say it."""
+    """The carrier's changes, with those of its settings replaced by the keys of [node] and [peers] that they come from."""
     yield from (change for change in changes if not change.key.startswith("settings."))
     for key, before, after in (("node", _table(old.node), _table(new.node)), ("peers", old.peers, new.peers)):
         for path, was, becomes in _entries(key, before, after):
@@ -243,7 +243,7 @@ def _as_in_node(changes: Iterable[Change], old: Config, new: Config) -> Iterator
 
 
 def _entries(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Arguments that differ, of a table for each class."""
+    """(Path, old value, new value) of all entries that differ, in nested tables, too."""
     for name in (*old, *(name for name in new if name not in old)):
         before, after = old.get(name), new.get(name)
         if isinstance(before, dict) and isinstance(after, dict):

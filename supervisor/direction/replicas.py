@@ -1,7 +1,7 @@
-"""Replicas in the graph: a component that several backplanes have is a node in each, and who depends on it on which. Pure.
+"""Replicas in the graph: a component that runs in several backplanes is a node in each. Resolves dependencies to nodes. Pure.
 
-A node is called as its component, and in a replica BACKPLANE/COMPONENT, as its object is. Who has what it depends on in its
-own backplane depends on that one alone, since its calls stay there, too; all others on each of the replicas.
+A node is named COMPONENT, or BACKPLANE/COMPONENT in a replica, like its object. A dependency found in the same backplane is
+used alone, because calls stay local, too; otherwise each of its replicas is a dependency.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .lifecycle import Standing
 
 
 def linked(standings: Mapping[str, Standing]) -> dict[str, Standing]:
-    """The same, with nodes instead of components in `depends_on`; what nobody has stays as it is called."""
+    """The standings with node names instead of component names in `depends_on`; unknown names stay unchanged."""
     places: dict[str, dict[str, str]] = {}
     for name, standing in standings.items():
         places.setdefault(standing.component, {})[standing.backplane] = name
@@ -32,12 +32,12 @@ def _nodes(standing: Standing, places: Mapping[str, Mapping[str, str]]) -> tuple
 
 
 def in_common(children: Mapping[str, Child]) -> dict[str, str]:
-    """To each replica the name that it has in common with the others."""
+    """The common name of each replica, by backplane; others are left out."""
     return {child.name: child.replica_of for child in children.values() if child.replica_of is not None}
 
 
 def unready(children: Mapping[str, Child]) -> frozenset[str]:
-    """Replicas that are not to be called where another can be: on their way up, or down, or not there."""
+    """The registered replicas that callers should avoid while another one serves: they start, stop or are down."""
     return frozenset(
         child.name
         for child in children.values()

@@ -1,10 +1,10 @@
-"""Restart: whether a backplane that died starts again, when, and who has to start again with it. Erlang/OTP's rules.
+"""Restart: whether a dead backplane restarts, when, and which others restart with it. Erlang/OTP's rules.
 
-Three answers. `type`: is it wanted back at all? Intensity (`max` restarts `within` a period): is restarting any use?
-Backoff: how much of the machine may a crash loop cost? The first restart is immediate, because most deaths are single;
-the wait then doubles, is shortened by up to a half at random, so that those who died of one cause do not come back at one
-instant, and starts anew once a process was up long enough to be called healthy (DESIGN 12.10). `strategy` says who else
-starts again. A hook that fails is judged by the same rules, by itself.
+Three answers. `type`: is it to be restarted at all? Intensity (`max` restarts `within` a period): is restarting of any use?
+Backoff: how much of the machine may a crash loop cost? The first restart is immediate, because most deaths are single. Then
+the wait doubles. It is shortened by up to a half at random, so that backplanes that died of one cause return at different
+times. It starts anew once a process was up long enough to count as healthy (DESIGN 12.10). `strategy` names the others that
+restart, too. A failed hook is judged by the same rules, by itself.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from dataclasses import dataclass
 
 from ..config import RestartPolicy
 
-#: Between 0 and 1, as `random.random` gives it: a parameter, like time.
+#: Returns a number between 0 and 1, like `random.random`: a parameter, as time is.
 Random = Callable[[], float]
-#: A wait doubles no more often than this: a longest wait of thirty years is reached before.
+#: A wait doubles no more often than this: even a longest wait of thirty years is reached before.
 _DOUBLINGS_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
 class StartAgain:
-    """It is started again, at this time."""
+    """Verdict: restart it (or retry the hook) at `at_ns`."""
 
     at_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveEnded:
-    """Its end is none of anybody's concern: it was `temporary`, or `transient` and ended well."""
+    """Verdict: do not restart it. It is `temporary`, or `transient` and exited with code 0."""
 
     because: str
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """It died more often than its policy bears: what was to follow, `on_give_up` says."""
+    """Verdict: it died more often than its policy allows; `on_give_up` decides the consequence."""
 
     because: str
 
@@ -48,16 +48,16 @@ Verdict = StartAgain | LeaveEnded | GiveUp
 class RestartHistory:
     """The restarts of one backplane that still count."""
 
-    #: When it was restarted, oldest first; those within the period.
+    #: The times of restarts within the period, oldest first.
     restarts_ns: tuple[int, ...] = ()
-    #: Deaths in a row before it was healthy.
+    #: Deaths in a row without having been healthy in between.
     in_a_row: int = 0
 
-    # `up_ns`: how long it had been up, its components in their role; 0 when it never was.
+    # `up_ns`: how long it had been up, with its components in their role; 0: it never was.
     def after_death(
         self, policy: RestartPolicy, up_ns: int, now_ns: int, random: Random
     ) -> tuple[RestartHistory, int | None]:
-        """The history from now on, and when to start again; None: give up."""
+        """The new history, and when to restart; None: give up."""
         recent = tuple(at_ns for at_ns in self.restarts_ns if at_ns >= now_ns - policy.within_ns)
         if len(recent) >= policy.max:
             return RestartHistory(recent, self.in_a_row), None
@@ -70,14 +70,14 @@ class RestartHistory:
 
 
 def is_wanted_back(policy: RestartPolicy, *, is_normal: bool) -> bool:
-    """By its type. `is_normal`: it ended by itself, with exit code 0."""
+    """Whether its type asks for a restart. `is_normal`: it exited by itself, with code 0."""
     return policy.type == "permanent" or (policy.type == "transient" and not is_normal)
 
 
 def after_end(
     history: RestartHistory, policy: RestartPolicy, *, is_normal: bool, up_ns: int, now_ns: int, random: Random
 ) -> tuple[RestartHistory, Verdict]:
-    """What becomes of a backplane that ended without having been told to."""
+    """The new history, and the verdict on a backplane that ended without an order."""
     if not is_wanted_back(policy, is_normal=is_normal):
         how = "and" if policy.type == "temporary" else "and ended well, and is"
         return history, LeaveEnded(f"it is {policy.type}, {how} not started again")
@@ -88,7 +88,7 @@ def after_end(
 def after_failure(
     history: RestartHistory, policy: RestartPolicy, now_ns: int, random: Random
 ) -> tuple[RestartHistory, Verdict]:
-    """What becomes of a component whose hook has failed: tried again, or given up. `history`: its own."""
+    """The new history, and the verdict on a component whose hook has failed. `history`: that of the component's hooks."""
     if policy.type == "temporary":
         return history, LeaveEnded("it is temporary, and not tried again")
     history, at_ns = history.after_death(policy, 0, now_ns, random)
@@ -96,10 +96,10 @@ def after_failure(
 
 
 def group(policy: RestartPolicy, backplane: str, dependants: Mapping[str, Collection[str]]) -> set[str]:
-    """The others that have to start again with `backplane`. `dependants`: to each, those that depend on it directly.
+    """The other backplanes that have to restart with `backplane`. `dependants`: the direct dependents of each.
 
-    OTP's `rest_for_one` goes by the order in which children were listed; where dependencies are declared, those who
-    were started after it because they need it are known, and nobody else is disturbed.
+    OTP's `rest_for_one` restarts all children listed later. Here dependencies are declared, so only its direct and indirect
+    dependents restart, and no others are disturbed.
     """
     if policy.strategy == "one_for_one":
         return set()
@@ -115,7 +115,7 @@ def group(policy: RestartPolicy, backplane: str, dependants: Mapping[str, Collec
 
 
 def sentence(policy: RestartPolicy, what: str = "restarts") -> str:
-    """Why it was given up, for whoever reads the status."""
+    """The reason for giving up, for `status` and the log."""
     if policy.max == 0:
         return "it is not to be restarted (restart.max = 0)"
     return f"{policy.max} {what} within {policy.within_ns / 1e9:g} s were not enough"

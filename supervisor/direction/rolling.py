@@ -1,9 +1,9 @@
-"""Rolling: replicas that start again one after the other, so that the others answer meanwhile. Pure.
+"""Rolling: restarts replicas one after the other, so that the others serve meanwhile. Pure.
 
-The next one is taken only when nobody else of them is missing and the last one has been where it is to be for `SETTLE_NS`;
-those that are missing anyway come first. At the first one that does not come back it stops: what is wrong with the new
-process is wrong with all that would follow, and the old ones still answer. A replica that starts again by itself meanwhile
-is done. What `restart.strategy` says of others is for deaths: here nobody is taken along.
+Replicas that do not serve come first. The next one is restarted only when all others serve and the last one has been up for
+`SETTLE_NS`. At the first one that does not come back it stops: the error would repeat in all that follow, and the old ones
+still serve. A replica that restarts by itself meanwhile counts as done. `restart.strategy` is for deaths: here no other
+backplane is restarted with it.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from .child import Child, Phase
 
-#: How long a new process has to stay up before the next old one goes. Callers send their calls there within milliseconds:
-#: what dies of the first of them has died by then. Longer, and each replica takes so much longer to be done.
+#: How long a new process has to stay up before the next old one goes. Callers send calls to it within milliseconds, so a
+#: process that dies of its first calls has died by then. A longer time would delay each replica by as much.
 SETTLE_NS = 500_000_000
-#: No process, and none to come.
+#: Phases without a process, in which none is to be started.
 _GONE = (Phase.FAILED, Phase.ENDED)
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """This one is restarted now."""
+    """Step: restart this backplane now."""
 
     backplane: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Until something happens, or this time."""
+    """Step: wait for an event, or until this time."""
 
     until_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All are up, none of them as it was."""
+    """Step: all are restarted and up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """It goes no further."""
+    """Step: end the rolling restart with an error."""
 
     because: str
 
@@ -52,14 +52,14 @@ Step = Begin | Wait | Done | Stop
 
 
 class Rolling:
-    """One rolling restart, from when it was ordered."""
+    """One rolling restart, from the order to its end."""
 
     def __init__(self, children: Mapping[str, Child], names: Iterable[str], *, is_forced: bool = False) -> None:
-        """Of these backplanes. Raises `FailedPrecondition` where nobody would answer meanwhile, unless it `is_forced`."""
+        """`names`: the backplanes to restart. Raises `FailedPrecondition` for one without replicas, unless `is_forced`."""
         self._children, self._is_forced = children, is_forced
-        #: Those to be restarted, with the generations that they had.
+        #: The backplanes to restart, with their generations before.
         self._old = {name: children[name].generation for name in names}
-        #: The one that is on its way.
+        #: The backplane that is being restarted.
         self.present: str | None = None
         for name in self._old:
             if not self._others(name) and not is_forced:
@@ -69,7 +69,7 @@ class Rolling:
                 raise FailedPrecondition(text)
 
     def step(self, now_ns: int) -> Step:
-        """What is to be done now; ask again whenever something has happened."""
+        """The next step. Call it again after every event."""
         if self.present is not None:
             step = self._look(self._children[self.present], now_ns)
             if step is not None:
@@ -85,16 +85,16 @@ class Rolling:
         return step
 
     def left(self) -> list[str]:
-        """Those that are as they were."""
+        """The backplanes that still have their old generation."""
         children = self._children
         return [name for name, old in self._old.items() if name in children and children[name].generation == old]
 
     def touches(self, other: Rolling) -> bool:
-        """Whether they may not go on at the same time."""
+        """Whether both concern replicas of one name, so that only one may go on at a time."""
         return not self._families().isdisjoint(other._families())
 
     def _look(self, child: Child, now_ns: int) -> Step | None:
-        """None: it is back."""
+        """The step for a backplane that is being restarted; None: it is up again and settled."""
         tries = child.generation - self._old[child.name]
         if tries == 0 and (child.is_leaving or child.phase is Phase.WAITING or child.is_living):
             return Wait()
@@ -111,9 +111,9 @@ class Rolling:
 
     def _may_go(self, child: Child) -> Step:
         if child.is_leaving:
-            return Wait()  # by somebody else's order, after which it is new
+            return Wait()  # another order restarts it, and then it is done
         if not child.is_in_service or (self._is_forced and not self._others(child.name)):
-            return Begin(child.name)  # nobody loses anything by it, or that is wanted
+            return Begin(child.name)  # it serves no callers, or the interruption is wanted
         others = [other for other in self._others(child.name) if other.phase not in _GONE]
         if not others:
             return Stop(f"{child.name} is the last one that answers")

@@ -1,9 +1,9 @@
-"""Standing by: what it means to components that their node is primary or secondary in its cluster. Part of the director: pure.
+"""Standing by: limits the states of components while their node is secondary in its cluster. Part of the director; pure.
 
-Secondary, nothing goes above `secondary`, and backplanes that only the primary needs stay at `start`: constructed, and no
-more, so that they are up within their hooks' time. Primary, all is as without a cluster. On the way back such a backplane is
-drained and its process replaced: nothing that was primary is left in it. Where there is no time for that, it is killed. A
-secondary offers nobody what only the primary serves, so that calls go there.
+On a secondary node no component goes above `secondary`, and primary-only backplanes stay at `start`: constructed only, so
+that they need just their hooks' time to be up. On the primary node all is as without a cluster. On the way back a primary-only
+backplane is drained and its process replaced, so no state of a primary is left in it; if there is no time for that, it is
+killed. A secondary node does not list routes that only the primary serves, so their callers use the primary.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SECONDARY = ModuleState.SECONDARY
 
 
 def highest(child: Child, wanted: ModuleState, ceiling: ModuleState) -> ModuleState:
-    """Where a component that is wanted somewhere may be, on a node that is to go no higher than `ceiling`."""
+    """The state allowed to a component with target `wanted`, on a node whose highest state is `ceiling`."""
     if child.is_carrier or (
         HEIGHT[wanted] <= HEIGHT[ceiling] and not (child.is_primary_only and ceiling is _SECONDARY)
     ):
@@ -40,7 +40,7 @@ def highest(child: Child, wanted: ModuleState, ceiling: ModuleState) -> ModuleSt
 def prepare(
     children: Mapping[str, Child], movement: Movement, primary_only: Collection[str] | None, carrier: str
 ) -> None:
-    """A node of a cluster begins as secondary; None: it is in none."""
+    """Begin as secondary if this node is in a cluster. `primary_only`: its primary-only backplanes; None: no cluster."""
     if primary_only is not None:
         movement.ceiling = _SECONDARY
         for name in primary_only:
@@ -50,7 +50,7 @@ def prepare(
 
 
 def take(children: Mapping[str, Child], movement: Movement, event: Granted | Withdrawn, now_ns: int) -> list[Effect]:
-    """This node is primary from now on, or is not to be any more. Whoever calls sends a directory after these effects."""
+    """Make this node primary, or begin to step down. The caller sends a routing table after these effects."""
     if isinstance(event, Granted):
         movement.ceiling, movement.epoch = ModuleState.PRIMARY, event.epoch
         return [Say(f"this node is primary, epoch {event.epoch}")]
@@ -59,7 +59,7 @@ def take(children: Mapping[str, Child], movement: Movement, event: Granted | Wit
 
 
 def _step_down(children: Mapping[str, Child], event: Withdrawn, now_ns: int) -> list[Effect]:
-    """Who goes, and by when."""
+    """Mark all backplanes with primary state as stepping down, and drain the primary-only ones."""
     concerned = [child for child in children.values() if _is_primary(child)]
     going = frozenset(child.name for child in concerned if child.is_primary_only and child.is_movable)
     for child in concerned:
@@ -73,12 +73,12 @@ def _step_down(children: Mapping[str, Child], event: Withdrawn, now_ns: int) -> 
 
 
 def is_clear(children: Mapping[str, Child]) -> bool:
-    """Nothing here is primary, or was and is not dead yet."""
+    """Whether no backplane of this node is primary, or may still do work of a primary."""
     return not any(_is_primary(child) for child in children.values())
 
 
 def overdue(children: Mapping[str, Child], now_ns: int) -> Iterable[Child]:
-    """Those that are to be killed: others may be primary soon."""
+    """The backplanes to kill, because another node may be primary soon. Unmarks those that have stepped down."""
     for child in children.values():
         if child.is_stepping_down and not _is_primary(child):
             child.is_stepping_down, child.gone_by_ns = False, None
@@ -87,7 +87,7 @@ def overdue(children: Mapping[str, Child], now_ns: int) -> Iterable[Child]:
 
 
 def wakes_at_ns(children: Mapping[str, Child]) -> int | None:
-    """When the next one is."""
+    """When the next backplane is overdue; None: none is stepping down within a limit."""
     killed = Phase.KILLED
     waits = (child.gone_by_ns for child in children.values() if child.phase is not killed)
     return min((at_ns for at_ns in waits if at_ns is not None), default=None)
@@ -96,7 +96,7 @@ def wakes_at_ns(children: Mapping[str, Child]) -> int | None:
 def offered(
     registrations: Iterable[Registration], children: Mapping[str, Child], ceiling: ModuleState
 ) -> list[Registration]:
-    """What the directory is to tell of: all of it, or what a secondary node serves."""
+    """The registrations for the routing table: all of them, or on a secondary node only routes that it serves."""
     if ceiling is not _SECONDARY:
         return list(registrations)
     return [_of_secondary(registration, children[registration.backplane]) for registration in registrations]
@@ -104,7 +104,7 @@ def offered(
 
 def _of_secondary(registration: Registration, child: Child) -> Registration:
     if child.is_primary_only and child.is_stepping_down:
-        return registration  # it finishes what it has, and whoever asks is told so
+        return registration  # it finishes its work, and new callers get an error that says so
     components: tuple[ComponentEntry, ...] = ()
     if not child.is_primary_only:
         components = tuple(
@@ -117,8 +117,8 @@ def _of_secondary(registration: Registration, child: Child) -> Registration:
 
 
 def _is_primary(child: Child) -> bool:
-    """Its process lives, and something in it is, or is about to be, above what a secondary node has. Of what only the primary
-    needs, also what was: who has been told to go down may still be at work that did not end in time, until it is dead.
+    """Whether its process lives and has a component that is, or is moving, above `secondary`. A primary-only backplane counts
+    from its first move until its process is dead, because its work may outlive the order to stop.
     """
     if child.is_carrier or not child.is_living:
         return False

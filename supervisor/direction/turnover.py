@@ -1,8 +1,9 @@
-"""Turnover: backplanes that come, go, or start again because the configuration has changed (reconfiguration.py). Pure.
+"""Turnover: adds, removes and restarts backplanes after a change of the configuration (reconfiguration.py). Pure.
 
-As in a group restart (group_restart.py), first all that are to go have gone, in order, then all are started: a component
-that moves from one backplane to another is never in both. Who uses them stays where he is, and is not even told. What is
-started by order is judged by its restart policy once it dies, and not before. The director asks; only children are changed.
+As in a group restart (group_restart.py), first all leaving backplanes go down, in order, then all are started: a component
+that moves from one backplane to another is never in both. Their dependents keep their state and are not notified. These
+restarts do not count in the restart policy; only later deaths do. Called by the director; changes children, and the movement's
+role.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from .restart import RestartHistory
 
 @dataclass(slots=True)
 class Past:
-    """Those that were removed: no generation of a name comes twice in a run directory."""
+    """The removed backplanes: a generation of a name is never reused in a run directory."""
 
     first_generation: int
-    #: The last one of each.
+    #: The last generation of each removed name.
     generations: dict[str, int] = field(default_factory=dict)
 
     def before(self, name: str) -> int:
-        """The generation before the next of this name."""
+        """The last used generation of this name; if it was never used, the one before `first_generation`."""
         return self.generations.get(name, self.first_generation - 1)
 
 
 def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, now_ns: int, past: Past) -> list[Effect]:
-    """Have everybody be what he is in the new configuration."""
+    """Bring all backplanes to the new configuration: restart, add and remove them, and set their limits and policies."""
     config, plan = event.new, event.plan
     if config.system.role != event.old.system.role:
         movement.become(ModuleState(config.system.role))
@@ -72,7 +73,7 @@ def _let_go(child: Child, now_ns: int, *, is_removed: bool) -> list[Effect]:
         child.is_leaving = True
         draining.order(child)
         draining.limit_hooks(child, now_ns)
-    elif child.phase is Phase.STARTING:  # it serves nobody yet
+    elif child.phase is Phase.STARTING:  # it has no callers yet
         child.is_leaving = True
         child.reason = "started with what has been changed since"
         child.enter(Phase.KILLED, now_ns)
@@ -83,7 +84,7 @@ def _let_go(child: Child, now_ns: int, *, is_removed: bool) -> list[Effect]:
 
 
 def sweep(children: dict[str, Child], past: Past) -> bool:
-    """Forget those that were removed, and have gone. True: there are such."""
+    """Forget removed backplanes whose processes have exited. True: there were some."""
     gone = [child for child in children.values() if child.is_removed and not child.is_living]
     for child in gone:
         past.generations[child.name] = child.generation
