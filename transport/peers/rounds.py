@@ -33,8 +33,7 @@ def beat(mesh: Mesh, now_ns: int) -> list[Effect]:
 
 
 def greet(mesh: Mesh, peer: Peer, now_ns: int) -> list[Effect]:
-    """Send a heartbeat to a peer that came up, so that this node is up there, too; also a `Sync`, if it is the first of all.
-    """
+    """Send a heartbeat to a peer that came up, so that this node is up there, too; to the first of all also a `Sync`."""
     if not mesh.lines.stands(peer.address):
         return []
     effects: list[Effect] = [Send(peer.address, _heartbeat(mesh, peer, now_ns))]
