@@ -373,7 +373,7 @@ class Endpoint:
         except BackplaneError as error:
             self._log.warn("what this system exports is not told to other nodes", error.message)
 
-    # -- ways out -----------------------------------------------------------------------------------------------------
+    # -- output -------------------------------------------------------------------------------------------------------
 
     def _address_of(self, name: str) -> str | None:
         peer = self.node.view.get(name)

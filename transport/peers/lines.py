@@ -135,7 +135,7 @@ class Lines:
         """Readable when there is input. Call `turn` until `has_more` is false before waiting for it."""
         return self._epoll.fileno()
 
-    # -- lines that this node dials ----------------------------------------------------------------------------------
+    # -- connections that this node dials ----------------------------------------------------------------------------
 
     def dial(self, address: str, key: str) -> None:
         """Connect to the holder of `key` (`PublicKey` as text). Later iterations report `Connected` or `Lost`."""
@@ -233,7 +233,7 @@ class Lines:
         is_stalled = self.visitors.flush(with_stalled=with_stalled)
         return is_stalled or bool(self._full)
 
-    # -- what happens ------------------------------------------------------------------------------------------------
+    # -- input -------------------------------------------------------------------------------------------------------
 
     def turn(self, now_ns: int) -> Iterator[Connected | Lost | Came]:
         """Yield the events since the last call, up to one iteration's work; `has_more` says whether input is left."""
