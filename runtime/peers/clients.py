@@ -1,7 +1,7 @@
 """Clients: programs on other hosts that are connected to this node, and are not nodes.
 
-Each is greeted (transport/remote/greeting.py), and sent a routing table that it follows as on its own host: in it this node
-serves all routes that the client's key may use, and there are no others. Its calls are treated as those of peers (inward.py),
+Each is greeted (transport/remote/greeting.py), and sent a routing table that it follows as on its own host. The table has all
+routes that the client's key may use, served by this node, and no others. Its calls are treated as those of peers (inward.py),
 under the same grants and bounds, and cancelled when it has gone. A table is made for each key of a connected client, when the
 system's table or the grants of the key change. Pure: the owner of the sockets hands in messages, and gets those to be sent.
 """

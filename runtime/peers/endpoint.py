@@ -1,7 +1,7 @@
 """Endpoint: the thread of a node that carries everything between this system and others.
 
 Three things wake it: its sockets (transport/peers/lines.py), the session by which it calls into its own system, and messages
-of local processes for other nodes, which the backplane's workers hand over (`ask`). Each iteration takes in the input, lets
+of local processes for other nodes. The backplane's workers hand these over (`ask`). Each iteration takes in the input, lets
 membership decide on effects, and sends the gathered output: one frame a peer, one batch of replies to the workers. A frame
 between nodes is a batch of envelopes, as everywhere (transport/codec.py); membership messages are casts of the route
 `peers.say`. One thread, however many peers.

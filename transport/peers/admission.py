@@ -1,9 +1,8 @@
-"""Admission: which nodes are let into the mesh when they say hello, and what the others are told.
+"""Admission: which nodes are let into the mesh when they say hello, and how the others are refused.
 
-The connection proves the key; the message is only the node's claim. The checks, in order: whether it is this node itself, its
-protocol, its address, whether its key may bear the name, an incarnation in the future, and last the name and whether there is
-room. A refused node is told why, once a second at most, and may come again, as the reason may pass. Costs one connection a
-refusal, 32 at a time.
+The connection proves the key; the message is only the node's claim. Checked in order: this node's own address, the protocol,
+the stated address, the key's right to the name, an incarnation in the future, the name, and room. A refused node gets the
+reason, once a second at most, and may come again, as the reason may pass. Costs one connection a refusal, 32 at a time.
 """
 
 from msgspec.structs import replace

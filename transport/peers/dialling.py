@@ -1,10 +1,10 @@
 """Dialling: which addresses are dialled, when, and when an attempt is given up.
 
-A connection an address: one way, from the dialler to the listener, so that each end keeps up its own. A connection without an
-echo within `attempt_ns` (longer once it is established) is dialled afresh: after a partition TCP itself would retry ever more
-seldom. Waits double from `backoff_ns` to `backoff_ns_max`, less up to a half at random, so that nodes that lost a peer
-together do not all come back in one moment. Seeds are dialled for ever, others for as long as membership knows them. If
-several keys claim one address, each is dialled in turn until one is proved there. Pure.
+One connection per address, one way, from the dialler to the listener: each end keeps up its own. A connection without an echo
+within `attempt_ns` (longer once it is established) is dialled afresh: after a partition TCP itself would retry at ever longer
+intervals. Waits double from `backoff_ns` to `backoff_ns_max`, less up to a half at random. So nodes that lost a peer together
+do not all redial it in one moment. Seeds are dialled for ever, others for as long as membership knows them. If several keys
+claim one address, each is dialled in turn until one is proved there. Pure.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,11 +15,11 @@ from .messages import Message
 from .policy import MembershipPolicy
 
 #: Handshakes in progress at a time. Where 64 nodes each began 63 at once on two cores, none was done within its second, and
-#: all began anew, for ever: it is faster to let the others end first.
+#: all began anew, for ever: it is faster to finish a few first.
 BEGUN_MAX = 4
 #: A dial that takes longer holds up no other: the address may be dead, as behind a partition (32 in 2 s). Where successful
-#: dials took long, as on busy hosts, the limit is `BEGUN_SHARE` times their average: or each late one makes more work. (64
-#: nodes on two cores never met without it.)
+#: dials take long, as on busy hosts, the limit is `BEGUN_SHARE` times their average, because each late dial makes more work.
+#: (Without that 64 nodes on two cores never met.)
 BEGUN_NS = 250_000_000
 BEGUN_SHARE = 4
 #: Weight of the newest in the average duration of dials.
@@ -28,8 +28,8 @@ TOOK_WEIGHT = 0.25
 PATIENCE_MAX = 2
 #: Addresses that are dialled only to deliver a refusal; further ones wait for their next attempt.
 DISMISSED_MAX = 32
-#: Addresses for which the key is remembered that was last dialled in vain. As many as a node remembers of others by default:
-#: 64 members and 128 dead. If an address is forgotten, its key gets another turn.
+#: Addresses with a remembered key that was last dialled there in vain. As many as a node remembers of others by default: 64
+#: members and 128 dead. If an address is forgotten, its key is tried again.
 IN_VAIN_MAX = 192
 
 
@@ -48,7 +48,7 @@ class Line:
     dialled_ns: int = 0
     connected_ns: int = 0
     failures: int = 0
-    #: Address of the node that this seed reaches, too: the seed is not dialled while that line is good.
+    #: Address of the node that this seed reaches, too; while that line is good, the seed is not dialled.
     alias_of: str = ""
     #: The only message to be sent once it is established; then it is closed.
     last_word: Message | None = None
@@ -60,8 +60,8 @@ class Dialling:
     def __init__(self, policy: MembershipPolicy, random: Callable[[], float]) -> None:
         self._policy, self._random = policy, random
         self._lines: dict[str, Line] = {}
-        #: By address: the key that was last dialled without a handshake. Kept when the line is dropped: a node that claims the
-        #: address again, as another incarnation, has had its turn.
+        #: By address: the key that was last dialled there without a handshake. Kept when the line is dropped: a node that
+        #: claims the address again, as another incarnation, does not get another try.
         self._in_vain: dict[str, str] = {}
         #: Average duration of recent dials that succeeded, ns.
         self._took_ns = 0.0

@@ -203,7 +203,7 @@ class Lines:
         return None if key is None else self._keyring.ring.of_key(key.raw)
 
     def stands(self, address: str) -> bool:
-        """Whether the urgent connection to it is established."""
+        """Whether the urgent connection to this address is established."""
         return address in self._lines and self._lines[address][0].is_connected
 
     def flush(self, now_ns: int | None = None, *, with_stalled: bool = True) -> bool:

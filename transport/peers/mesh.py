@@ -1,8 +1,8 @@
 """Mesh: a node's view and its connections, and the few operations that change both together.
 
-Every change of a peer passes through the methods here. So each `PeerUp` has exactly one `PeerDown`, a connection is renewed
-with every incarnation (messages queued for the former one must not reach the next), and the digest is never stale. When to
-change a peer is decided in membership.py, admission.py and rounds.py.
+Every change of a peer passes through the methods here. So each `PeerUp` has exactly one `PeerDown`, and the digest is never
+stale. A connection is renewed with every incarnation, because messages queued for the former one must not reach the next. When
+to change a peer is decided in membership.py, admission.py and rounds.py.
 """
 
 from collections.abc import Callable

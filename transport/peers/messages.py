@@ -1,10 +1,10 @@
 """Messages: the membership protocol between the nodes of a system. Frozen structs.
 
 They travel as the body of an envelope (transport/codec.py). `message_from` checks every field, because a trusted peer may
-still be wrong. Each message carries its sender's name and incarnation, the receiver's incarnation (a successor ignores
-messages that were queued for its dead predecessor), the sender's heartbeat count, and an echo of the receiver's clock as last
-received. So each frame proves that its sender lives and that it receives our messages. The sender's key comes from the
-connection, never from the message. Largest: `Sync`, some 20 KB with 64 nodes and 128 dead; `Routes`, 1 MB at its bounds.
+still be wrong. Each message carries its sender's name, incarnation and heartbeat count. It also carries the receiver's
+incarnation, so that a successor ignores messages queued for its dead predecessor, and an echo of the receiver's clock. So each
+frame proves that its sender lives and receives our messages. The sender's key comes from the connection, never from the
+message. Largest: `Sync`, some 20 KB with 64 nodes and 128 dead; `Routes`, 1 MB at its bounds.
 """
 
 from contextlib import suppress

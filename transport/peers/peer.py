@@ -1,9 +1,9 @@
 """Peer: this node's knowledge of another node, and the rules that judge its state.
 
 A node is up if messages arrive in both directions. The detector is van Renesse's gossip-style one (Middleware 1998) with
-SWIM's question to others (Das, Gupta, Motivala, DSN 2002): each node counts its heartbeats, and a greater count, whichever
-node reports it, proves later life. So a cut link is told apart from a death, and old news can never raise the dead. Times are
-on this node's clock; a proof by hearsay has the age that its reporter states. Costs 0.5 KB a peer.
+SWIM's question to others (Das, Gupta, Motivala, DSN 2002). Each node counts its heartbeats, and a greater count proves later
+life, whichever node reports it. So a cut link is told apart from a death, and old news can never raise the dead. Times are on
+this node's clock; a proof by hearsay has the age that its reporter states. Costs 0.5 KB a peer.
 """
 
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Peer:
 
     @property
     def is_living(self) -> bool:
-        """Whether it belongs to the view."""
+        """Whether it counts as a member: not dead, not gone, not revoked."""
         return self.state in LIVING
 
     @property

@@ -34,13 +34,13 @@ class MembershipPolicy:
     #: Longest wait: most of the time in which a partition heals. 63 peers dialled so often cost nothing.
     backoff_ns_max: int = 2 * _SECOND
     #: A dialled peer that is not up after this is hung up on: the data that TCP holds for it is too old, and TCP's own retries
-    #: come further and further apart. (An established connection is given more time each time: dialling.py.)
+    #: come at ever longer intervals. (An established connection gets more time with each attempt: dialling.py.)
     attempt_ns: int = 1 * _SECOND
     #: A refused node (its name is taken, its protocol too old) tries again after this.
     refused_ns: int = 5 * _SECOND
     #: How far an incarnation may be ahead of this host's present clock: a year, more than any maintained clock is wrong.
-    #: Without it one lie of the year 2116 would leave its victim no later incarnation to take; and a node that was started
-    #: while its clock was wrong could not come back once it is right.
+    #: Without it one false report of the year 2116 would leave its victim no later incarnation to take. And a node that was
+    #: started while its clock was wrong could not come back once it is right.
     ahead_ns_max: int = 366 * 24 * 3600 * _SECOND
     #: A node takes a later incarnation at most `raises_max` times in `raises_ns`, however late those are that others report:
     #: each time all outstanding calls end. Three: peers may know different former ones.

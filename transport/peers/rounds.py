@@ -1,8 +1,8 @@
 """Rounds: the messages that a node sends with each heartbeat, to a peer that comes up, and in answer to questions.
 
-One heartbeat a peer, or a hello where the peer has not answered yet; one inquiry about all doubted peers, to a few others
-drawn at random; one `Sync`, to a peer whose view differs. So a node's frames grow in proportion to its peers, whatever goes
-wrong, and news is everywhere after a few rounds (each doubles the number of nodes that know it).
+In each round: one heartbeat per peer, or a hello where the peer has not answered yet; one inquiry about all doubted peers, to
+a few others drawn at random; one `Sync`, to a peer whose view differs. So a node's frames grow in proportion to its peers,
+even if all goes wrong. News is everywhere after a few rounds: each doubles the number of nodes that know it.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,9 @@
 """View: all nodes that this one knows, and their records for other nodes.
 
 Two views agree when their digests do: a hash over the living nodes, each with its incarnation and address. The dead are not in
-it, since nodes forget them at different moments. A peer whose digest differs is sent the whole view and answers with the
-records that are missing there (anti-entropy, Demers et al., PODC 1987), so no single message has to arrive. Bounded by the
-policy: 64 members, and 128 dead, of which the longest dead goes first.
+it, since nodes forget them at different moments. A peer whose digest differs is sent the whole view, and answers with the
+records that this lacks (anti-entropy, Demers et al., PODC 1987). So no single message has to arrive. Bounded by the policy: 64
+members, and 128 dead, of which the longest dead goes first.
 """
 
 import re

@@ -1,10 +1,10 @@
 """Window: flow control of one connection: how many bytes may be in transit, unacknowledged by the receiver.
 
-Only as many as keep the connection busy. More would wait in buffers, and delay all other traffic of the link. (With a megabyte
-in transit at 10 Mbit/s ZeroMQ's own heartbeat came 800 ms late, and each such connection was cut.) So the window is learnt: it
-grows while nothing queues up, and shrinks to the bytes that pass within the delay of an empty connection plus `QUEUE_NS`
-(Vegas, Brakmo and Peterson 1994; LEDBAT, RFC 6817). The least delay of a round trip counts: a single late acknowledgement, as
-from a busy Python process, says nothing of the connection. Pure: bytes, totals and `now_ns` come in.
+Only as many as keep the connection busy. More would wait in buffers, and delay all other traffic of the link: with a megabyte
+in transit at 10 Mbit/s ZeroMQ's own heartbeat came 800 ms late, and each such connection was cut. So the window is learnt
+(Vegas, Brakmo and Peterson 1994; LEDBAT, RFC 6817). It grows while nothing queues up, and shrinks to the bytes that pass
+within the delay of an empty connection plus `QUEUE_NS`. The least delay of a round trip counts: a single late acknowledgement,
+as from a busy Python process, says nothing of the connection. Pure: bytes, totals and `now_ns` come in.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 from typing import Final
 
 #: Smallest part: 3 ms at 10 Mbit/s. In longer ones a part's own time on the wire would be taken for a queue before it (with 16
-#: KiB, half the link was left idle); of shorter ones 2 % would be heads.
+#: KiB, half the link was left idle); shorter ones would have 2 % headers.
 PART_BYTES_MIN: Final = 4 << 10
 #: Smallest window: two parts.
 WINDOW_BYTES_MIN: Final = 2 * PART_BYTES_MIN

@@ -1,11 +1,11 @@
 """Endless: bytes that the connections of one key have received, and that were not read as messages.
 
-ZeroMQ hands over whole messages, and its limits count whole ones: it gathers the parts of a message that has no end without
-bound (30 connections of one key with 92 MiB each took 2,796 MiB). The reader sees none of them, but the kernel counts the
-bytes that a connection has received. The rest, after the messages that were read, lies in this process or before it. Where a
-key leaves more than its bound from one check to the next, its connections with the most are to be closed. Connections that
-have not sent a message yet count together, as their keys are not known. Between two checks the network is the bound. A check
-costs 8 us a connection. Pure: bytes come in, descriptors go out.
+ZeroMQ hands over whole messages, and its limits count whole ones. It gathers the parts of an unfinished message without bound:
+30 connections of one key with 92 MiB each took 2,796 MiB. The reader sees none of them, but the kernel counts the bytes that a
+connection has received. The bytes that remain after the messages that were read lie in this process or before it. If a key
+leaves more than its bound from one check to the next, its connections with the most are to be closed. Connections that have
+not sent a message yet count together, as their keys are not known. Between two checks the network is the bound. A check costs
+8 us a connection. Pure: bytes come in, descriptors go out.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Endless:
         self._taken.pop(fd, None)
 
     def look(self, connections: Sequence[Brought], elapsed_ns: int) -> list[int]:
-        """The descriptors of the connections to close. `connections`: all that there are. Elapsed: since the last check."""
+        """Descriptors of the connections to close. `connections`: all that there are. `elapsed_ns`: since the last check."""
         idle = IDLE_BYTES_S * elapsed_ns // 1_000_000_000
         left: defaultdict[str, list[tuple[int, Brought]]] = defaultdict(list)
         for one in connections:

@@ -3,9 +3,9 @@
 CURVE alone lets in every key there is: only an enforced domain with a name makes ZeroMQ ask, and refuse where no gatekeeper
 answers. The connecting end sends heartbeats, and states how long none may come: so both ends notice a cut or a frozen host. A
 reader that has stopped at its high-water mark receives none and cuts, so its owner keeps the sender from filling it. A link
-that ends is over: ZeroMQ does not connect again and keeps no queue, and the owner makes another socket. By ZeroMQ's default,
-calls queued for a dead peer would be done by its next incarnation (TRAPS 5), and a reader that was cut while it had stopped
-would be aborted when it reads on (`Assertion failed: _input_stopped`, zeromq/libzmq #3937).
+that ends is over: ZeroMQ does not connect again and keeps no queue, and the owner makes another socket. ZeroMQ's default has
+two faults. Calls queued for a dead peer would be done by its next incarnation (TRAPS 5). And a reader that was cut while it
+had stopped would be aborted when it reads on (`Assertion failed: _input_stopped`, zeromq/libzmq #3937).
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def server(socket: zmq.Socket[Any], keyring: Keyring, limits: Limits = LIMITS) -
     """Configure a socket to bind: only keys that the gatekeeper of its context admits get through. Before `bind`."""
     own = keyring.own()
     _common(socket, limits)
-    # No heartbeats of its own: if the socket stopped reading at its mark, as its owner did not read for 200 ms, and its peer
-    # was killed, the next heartbeat would abort the process (`Assertion failed: !_io_error`). It answers its peers'
+    # No heartbeats of its own. A heartbeat would abort the process (`Assertion failed: !_io_error`) if its peer was killed
+    # while the socket had stopped reading at its mark, because its owner did not read for 200 ms. It answers its peers'
     # heartbeats, and cuts peers whose heartbeats end, unless the last message was something else. Owners that have to know
     # check themselves (remote/visitors.py), or have other signs (peers); the kernel ends the rest.
     for option, value in (

@@ -1,9 +1,9 @@
 """Roll: the connections of a bound socket, as their frames show them, and how those of a revoked key are cut.
 
 ZeroMQ asks once, at the handshake; a key that is revoked later would stay. So the User-Id of each frame, which the gatekeeper
-gave and no peer can choose, is looked up among the keys trusted now, 2 us. And as ZeroMQ cannot hang up on one peer, the roll
-does: each frame tells its descriptor, and if that is shut down, ZeroMQ acts as if the peer had gone. Descriptors are numbers
-that are used again: before it is shut down, the connection is held by a duplicate, and compared with the one that was known.
+gave and no peer can choose, is looked up among the keys trusted now, 2 us. ZeroMQ cannot hang up on one peer. So the roll
+shuts down the descriptor that a frame came by, and ZeroMQ acts as if the peer had gone. Descriptors are numbers that are used
+again: before it is shut down, the connection is held by a duplicate, and compared with the one that was known.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Roll:
         return holder
 
     def sweep(self, now_ns: int, due: Iterable[int] = (), waiting: Iterable[int] = ()) -> list[str]:
-        """Read the ring again, and cut connections whose keys are not trusted any more, silent connections, too.
+        """Read the ring again, and cut connections whose keys are not trusted any more, also silent ones.
 
         `due`: descriptors whose time for a first message is over (doorstep.py). Those that sent none are cut: they have a key,
         but it is not known which. `waiting`: descriptors that still have time. Returns the User-Ids that have lost their
