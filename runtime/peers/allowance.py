@@ -2,8 +2,8 @@
 
 Membership repeats its messages: a heartbeat 200 ms later, a view as long as it differs, routes as long as their version does.
 So messages beyond the allowance are dropped and counted, and not missed for long; a frame of 4,096 views kept the endpoint for
-0.7 s. They are weighed, since a view of 512 records costs as much as many heartbeats, and before they are checked in detail.
-The allowance refills with time, up to the burst. One a key, however many connections and names it comes with.
+0.7 s. They are weighed, since a view of 512 records costs as much as many heartbeats; that happens before their fields are
+checked. The allowance refills with time, up to the burst. One a key, however many connections and names it comes with.
 """
 
 from __future__ import annotations

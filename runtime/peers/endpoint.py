@@ -56,7 +56,7 @@ START_LIMIT_NS: Final = 5_000_000_000
 TURN_MAX_NS: Final = 2_000_000
 #: Frames of this system received at a time: each a batch, or a reply of 16 MB, of which 64 took two seconds of silence.
 FRAMES_MAX: Final = 2
-#: Why calls on a peer end that has sent `BROKEN`.
+#: Reason for ending the calls on a peer that has sent `BROKEN`.
 HOW_BROKEN: Final = "its line to this node broke"
 #: Messages queued for the endpoint: the outstanding calls of two processes, and 80 ms of its work. Cancellations have as much
 #: room again.
@@ -76,7 +76,7 @@ log = logging.getLogger("appbackplane.peers")
 
 
 class Endpoint:
-    """Made and closed by the component; all else belongs to its own thread."""
+    """All traffic of one node. The component makes and closes it; the rest belongs to its own thread."""
 
     def __init__(
         self,
@@ -326,8 +326,7 @@ class Endpoint:
         return key
 
     def _stands(self, address: str) -> None:
-        """A connection is established. If the one before broke, replies may be lost: the peer's calls end, as this node's did.
-        """
+        """A connection is established. If the one before broke, replies may be lost: have the peer end its calls, too."""
         if self._breaks.stands(address):
             self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN, body={})))
 

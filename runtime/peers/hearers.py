@@ -26,8 +26,7 @@ class Hearers:
     """Subscriptions, by the name of the client's connection."""
 
     def __init__(self, holder_of: Callable[[str], Holder | None], tell: Callable[[str, bytes], bool]) -> None:
-        """`holder_of`: the holder of a connection's key, None: it has gone. `tell`: sends a packed envelope; False: no room.
-        """
+        """`holder_of`: the holder of a connection's key; None: it has gone. `tell`: sends an envelope; False: no room."""
         self._holder_of, self._tell = holder_of, tell
         self._encoder = codec.Encoder()
         self._table: TopicTable[str] = TopicTable()

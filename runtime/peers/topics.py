@@ -2,7 +2,7 @@
 
 A topic crosses when both systems export it, and both keys may use it (`appbackplane keys trust --topic`). A message on such a
 topic comes to this node's backplane (transport/directory.py). It leaves on the bulk connection, unless its publisher has
-marked it urgent. It is numbered for each connection of each node, because one overtakes the other. It goes one step: a message
+marked it urgent. It is numbered for each connection of each node, because one overtakes the other. It goes one hop: a message
 of a node is sent to processes and clients of this system alone. A lost message is a gap in the numbers, which subscribers see
 as `lost`. For a node that is down numbers run on, so that the loss is known after a partition. Nobody waits for a subscriber,
 and nothing is kept for one.

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..directory import nearest
 
-#: Names compared for one word at most: more take milliseconds each.
+#: Names compared for one word at most: 256 take 20 ms.
 NAMES_MAX: Final = 256
 #: Names compared in all, and the period for that.
 PERIOD_NS: Final = 1_000_000_000

@@ -82,7 +82,7 @@ class PeerNode:
             self.membership.announce(self._offer.version, self._load)
 
     def load(self, load: float) -> None:
-        """Announce how busy this node is: 0 idle, 1 all its workers, above that work is queued."""
+        """Announce how busy this node is: 0 idle, 1 all its workers, above 1 work is queued."""
         self._load = min(max(load, 0.0), 1e9)
         self.membership.announce(self._offer.version, self._load)
 
@@ -137,7 +137,7 @@ class PeerNode:
 
         With a key it is one node, the same for all callers that know the same nodes, so that calls of a key keep their order.
 
-        A node that is named decides itself whether a key may use more than is exported.
+        A node that is named decides itself whether a key may use more than its exports.
 
         Raises `UnknownRoute`, `NotFound` for an unknown node, `Unavailable` for one that is down.
         """

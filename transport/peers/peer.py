@@ -117,7 +117,7 @@ def judge(peer: Peer, policy: MembershipPolicy, now_ns: int) -> State:
             return State.MET
         case State.UP | State.SUSPECT if silence_ns <= policy.dead_ns:
             return State.SUSPECT
-    # A proof that came after the silence began: a dead peer's last proof is as old as the silence.
+    # The proof must be later than the silence's beginning: a dead peer's last proof is as old as the silence.
     return State.UNREACHABLE if proof_age_ns <= policy.dead_ns - policy.suspect_ns else State.DEAD
 
 

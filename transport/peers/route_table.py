@@ -25,7 +25,7 @@ LOAD_STEP: Final = 0.125
 LOAD_MOVE: Final = LOAD_STEP / 4
 #: A request is repeated after so many heartbeats without an answer.
 PATIENCE_BEATS: Final = 3
-#: Orders, and weights, that are cached until something changes.
+#: Cached orders, and cached weights, at most: beyond that all are dropped.
 _ORDERS_MAX: Final = 4_096
 #: Nodes whose exports are remembered after they went down.
 FORMER_MAX: Final = 64

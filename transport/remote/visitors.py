@@ -35,7 +35,7 @@ HWM: Final = 256
 _INFO_BYTES: Final = 64
 #: Bytes queued for all clients of one key. Its 64 connections (security/roll.py) could have 2 GiB otherwise.
 KEY_BYTES_MAX: Final = 2 * PEER_BYTES_MAX
-#: A client with no more than this queued does not trigger that check: 64 of them are below the bound.
+#: A client with no more than this queued does not trigger a check of that bound: 64 of them are below it.
 UNCOUNTED_BYTES: Final = KEY_BYTES_MAX // 128
 _LAST_DATA_RECEIVED: Final = 52
 
