@@ -30,8 +30,8 @@ ENDS: Final = {
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it does not speak CURVE",
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "it does not trust this node's key",
 }
-#: Limits of a bulk connection, which membership does not watch. With 600 ms of silence it may be cut where 5 % of segments are
-#: lost: TCP repeats a segment that is lost twice later than that.
+#: Limits of the listening socket, and heartbeats of a bulk connection, which membership does not watch. With 600 ms of silence
+#: it may be cut where 5 % of segments are lost: TCP repeats one that is lost twice later than that.
 LIMITS: Final = links.Limits(heartbeat_ms=1_000, silence_ms=4_000)
 #: Limits of a dialled connection: only ZeroMQ itself receives on it (a handshake and heartbeats are shorter).
 BULK_LIMITS: Final = replace(LIMITS, frame_bytes=4 << 10, handshake_ms=10_000)

@@ -56,7 +56,7 @@ class Offer:
         return True
 
     def since(self, version: int) -> tuple[int, Change, Change, Change]:
-        """(base version, changes of operations, of topics, of operations that may wait); base 0 if `version` is not kept any
+        """(base version, changes of operations, of topics, of operations that may wait); base 0: `version` is not kept any
         more.
         """
         before = self._versions.get(version)

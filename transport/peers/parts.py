@@ -17,7 +17,7 @@ from ..codec import FRAME_BYTES_MAX
 
 #: First byte of a part; msgpack never uses it.
 _MARK: Final = 0xC1
-#: Flags: more parts of this frame follow; please acknowledge; this is an acknowledgement.
+#: Flags: more parts of this frame follow; acknowledge all bytes so far; this is an acknowledgement.
 _MORE, _TELL, _TOOK = 1, 2, 4
 _head: Final = struct.Struct(">BBQ")
 _took: Final = struct.Struct(">BBQQ")
