@@ -1,19 +1,19 @@
-"""Peers: the endpoint of a node. One backplane of a system carries what its backplanes and other nodes say to each other.
+"""Peers: the endpoint of a node. One backplane of a system carries all traffic between its processes and other nodes.
 
     Node       node.py       the component: reads its settings, keeps one thread
     Endpoint   endpoint.py   that thread: sockets, membership, and a client's session into this system
     Outward    outward.py    calls of this system's processes to other nodes
     Inward     inward.py     calls of other nodes to this system
-    Clients    clients.py    programs on other hosts that are clients here, and no nodes
-    Topics     topics.py     what is published here and there, as far as it crosses nodes
-    Hearers    hearers.py    programs on other hosts that hear some of it
-    Answers    answers.py    what goes back to those who asked, so that every call ends
-    Breaks     breaks.py     lines that have broken, and who is to be told
-    PacedLog   paced_log.py  what is said of all that in the log
-    Roster     roster.py     what is told of nodes to those who look on
+    Clients    clients.py    programs on other hosts that are clients here, and not nodes
+    Topics     topics.py     messages of topics that cross nodes
+    Hearers    hearers.py    topics to which clients on other hosts subscribe
+    Answers    answers.py    replies to nodes, clients and local processes, so that every call ends
+    Breaks     breaks.py     connections that have broken, and the peers to be notified
+    PacedLog   paced_log.py  the log, with a limit a minute
+    Roster     roster.py     nodes and clients, as `node.peers` shows them
 
-Who there is, and what is thought of him, is decided in `appbackplane.transport.peers`; who may come in, and what he may use, in
-`appbackplane.transport.security`. Read first: endpoint.py.
+Membership is decided in `appbackplane.transport.peers`; admission and grants in `appbackplane.transport.security`. Read first:
+endpoint.py.
 """
 
 from .node import Node

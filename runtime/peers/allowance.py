@@ -1,9 +1,9 @@
-"""Allowance: how much a peer may have this node hear of what nodes say of themselves.
+"""Allowance: how many membership messages of a peer this node processes.
 
-What is said there is said again: a heartbeat 200 ms later, a view as long as it differs, routes as long as their version
-does. So what is beyond the allowance is dropped, counted, and missed by nobody for long; a frame of 4,096 views kept the
-endpoint for 0.7 s. Weighed, since a view of 512 records costs as much as many heartbeats, and before it is looked at more
-closely. It fills again with time, up to the burst. Of one key, however many connections and names it comes with.
+Membership repeats its messages: a heartbeat 200 ms later, a view as long as it differs, routes as long as their version does.
+So messages beyond the allowance are dropped and counted, and not missed for long; a frame of 4,096 views kept the endpoint for
+0.7 s. They are weighed, since a view of 512 records costs as much as many heartbeats; that happens before their fields are
+checked. The allowance refills with time, up to the burst. One a key, however many connections and names it comes with.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.peers.messages import ROUTES_MAX, Inquiry, Sync
 from appbackplane.transport.peers.offer import ROUTE_LENGTH_MAX
 
-#: How long a frame of it may be: all routes and topics that a node may export, at their longest, and what has gone likewise.
+#: Longest frame: all routes and topics that a node may export, at their longest, and as many removed ones.
 SAY_BYTES_MAX: Final = 2 * 2 * ROUTES_MAX * (ROUTE_LENGTH_MAX + 3) + (4 << 10)
-#: What a peer may say at once: it costs 2 ms of heartbeats, 8 of the largest views, 16 of questions for 512 nodes, and 50 of
-#: full lists of routes. Of 64 nodes that all come up at once nobody says more than 30 to another.
+#: Weight that a peer may send at once: it costs 2 ms of heartbeats, 8 of the largest views, 16 of inquiries about 512 nodes,
+#: and 50 of full lists of routes. Of 64 nodes that all come up at once none sends more than 30 to another.
 BURST: Final = 256
-#: What is added a second. A node that is up says 5, in a mesh of 64 up to 20.
+#: Weight that is added a second. A node that is up sends 5, in a mesh of 64 up to 20.
 REFILL_S: Final = 128
-#: Items of lists that weigh as much as a message that has none.
+#: Items of lists that weigh as much as a message without any.
 ITEMS_OF_ONE: Final = 128
-#: What asks for an answer weighs so much more: that may be a view of 512 records.
+#: A message that asks for an answer weighs so much more: that may be a view of 512 records.
 ASKING: Final = 8
 _ASKING: Final = frozenset((Sync.__struct_config__.tag, Inquiry.__struct_config__.tag))
 _SECOND_NS: Final = 1_000_000_000
 
 
 class Allowance:
-    """Of all peers, by their keys. Not thread-safe."""
+    """The allowances of all peers, by their keys. Not thread-safe."""
 
     def __init__(self) -> None:
-        #: Since when it is so much, in `_SECOND_NS`-ths: whole numbers, and nothing lost between two looks.
+        #: By key: (time, allowance left then) in `_SECOND_NS`-ths: whole numbers, so that no fraction is lost.
         self._left: dict[bytes, tuple[int, int]] = {}
         #: Messages that were dropped.
         self.dropped_count = 0
 
     def takes(self, key: bytes, body: Any, frame_bytes: int, now_ns: int) -> bool:
-        """Whether that may still be heard; if so it is taken off. Raises `MalformedFrame` for too large a frame."""
+        """Whether a message is within the allowance, and charge it. Raises `MalformedFrame` for too large a frame."""
         if frame_bytes > SAY_BYTES_MAX:
             raise MalformedFrame(f"{frame_bytes:,} bytes of what a node says of itself, limit {SAY_BYTES_MAX:,}")
         since_ns, left = self._left.get(key, (now_ns, BURST * _SECOND_NS))
@@ -53,7 +53,7 @@ class Allowance:
 
 
 def weight(body: Any) -> int:
-    """By the items in its lists, and in the lists in these: those that were unpacked for it are not looked through."""
+    """Weight of a message: by the items in its lists, and in the lists in these; deeper ones are not counted."""
     if type(body) is not dict:
         return 1
     items = 0

@@ -1,9 +1,9 @@
-"""Answers: what goes back to those who asked, other nodes and processes of this system. None is lost without a word.
+"""Answers: replies to other nodes, to clients, and to processes of this system. None is lost silently.
 
-Every call ends. The queue of one who does not read is full at 32 MB; what would be beyond that is replaced by a word that says
-so, for which there is a reserve (transport/batching.py). Should that be used up as well, the line is given up with all that
-waits in it: once it stands again its node is told that answers may be lost, and ends its calls (breaks.py). So it is where
-an answer finds no line. Held here and nowhere else; the price is work that was done for an answer that nobody took.
+Every call ends. The queue of a receiver that does not read is full at 32 MB; a reply beyond that is replaced by a short error,
+for which there is a reserve (transport/batching.py). If that is used up as well, the connection is closed and its queue
+discarded. Once it is established again its node is told that replies may be lost, and ends its calls (breaks.py). The same
+happens where a reply finds no connection. The rule is kept in this file alone; the price is work done for a lost reply.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from appbackplane.transport.remote.visitors import is_client
 
 from .breaks import Breaks
 
-#: Of a status that found no room, so much of its message is said all the same.
+#: Characters of its message that a status keeps if it found no room.
 MESSAGE_MAX = 160
 
-#: To processes of this system: who, which of his calls, the answer packed.
+#: Replies to processes of this system: the peer, the id of its call, the packed reply.
 Packed = list[tuple[bytes, int, bytes]]
 
 
 class NodeLines(Protocol):
-    """What answers need of `lines.Lines`, whose words these are."""
+    """The part of `lines.Lines` that answers need."""
 
     def say(self, address: str, packed: bytes, *, is_bulk: bool = False) -> bool:
-        """Put a packed envelope behind those before; False: there is no room, or no line."""
+        """Queue a packed envelope; False: there is no room, or no connection."""
 
     def say_instead(self, address: str, packed: bytes, *, is_bulk: bool) -> bool:
-        """A word in the place of one for which there was no room."""
+        """Queue a short error in the place of a reply for which there was no room."""
 
     def stands(self, address: str) -> bool:
-        """Whether there is a line."""
+        """Whether the connection is established."""
 
     def give_up(self, address: str, because: str) -> None:
-        """Close it, with all that waits in it."""
+        """Close the connection, and discard its queue."""
 
 
 class Answers:
-    """Of one endpoint, whose thread it belongs to."""
+    """The replies of one endpoint, whose thread owns it."""
 
     def __init__(
         self,
@@ -53,28 +53,28 @@ class Answers:
         deliver: Callable[[Packed], None],
         say_to_client: Callable[[str, bytes], bool],
     ) -> None:
-        """`address_of`: a node, by its name; None: it is not known (any more). `deliver`: has the backplane send what is packed
-        to peers of its own link. `say_to_client`: to who is no node, by the name of his connection; False: there is no room.
+        """`address_of`: a node's address, by its name; None: not known (any more). `deliver`: has the backplane send packed
+        replies to peers of its own link. `say_to_client`: sends to a client, by its connection's name; False: no room.
         """
         self._address_of, self._lines, self._breaks = address_of, lines, breaks
         self._deliver, self._say_to_client = deliver, say_to_client
         self._encoder = codec.Encoder()
         self._gathered: Packed = []
-        #: Answers that found no room, or no line.
+        #: Replies that found no room, or no connection.
         self.unsaid_count = 0
 
     def to_process(self, peer: bytes, envelope: Envelope) -> None:
-        """To a process of this system, at the end of the turn."""
+        """Reply to a process of this system, at the end of the iteration."""
         self._gathered.append((peer, envelope.id, self._packed(envelope)))
 
     def to_node(self, name: str, envelope: Envelope, is_bulk: bool) -> None:
-        """To a node, by its name, on the line for bulk or not."""
+        """Reply to a node or a client, by its name; to a node as bulk or not."""
         if is_client(name):
             self.to_client(name, envelope)
             return
         address = self._address_of(name)
         if address is None:
-            return  # what it asked has ended there with its line, which was hung up on
+            return  # its calls have ended there with its connection, which was closed
         lines = self._lines
         if lines.say(address, self._packed(envelope), is_bulk=is_bulk):
             return
@@ -85,18 +85,18 @@ class Answers:
             lines.give_up(address, "it does not read its answers")
 
     def to_client(self, name: str, envelope: Envelope) -> None:
-        """To a client of another host, by the name of its connection. Who does not read is hung up on, and knows so."""
+        """Reply to a client of another host, by its connection's name. A client that does not read is disconnected."""
         if not self._say_to_client(name, self._packed(envelope)):
             self.unsaid_count += 1
 
     def deliver(self) -> None:
-        """Let go what was gathered for processes of this system."""
+        """Send the replies gathered for processes of this system."""
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             self._deliver(gathered)
 
     def _packed(self, envelope: Envelope) -> bytes:
-        """Pack an answer, or a status with the reason if it cannot be packed: what came in another frame may be larger now.
+        """Pack a reply, or a status with the reason if it cannot be packed: a body from another frame may be larger now.
 
         Any other message that cannot be packed raises `InvalidArgument`.
         """
@@ -109,7 +109,7 @@ class Answers:
 
 
 def _short(envelope: Envelope) -> Envelope:
-    """What is said in the place of an answer: that it did not fit; of a status its essence."""
+    """The short error in the place of a reply that did not fit; of a status its code and part of its message."""
     if envelope.kind != STATUS:
         return instead(envelope.id, "the node that asked")
     code, message, retry_after, _ = envelope.body

@@ -1,52 +1,52 @@
-"""Breaks: lines that have broken, so that what was in them may be lost; and who is to be told of it.
+"""Breaks: connections that have broken, so that messages in them may be lost; and the peers to be notified.
 
-Nobody knows whether what was in a broken line has arrived. Whoever dialled it ends his calls, and once it stands again says
-`BROKEN`, by which the other ends those whose answers may have been lost on their way to him: so each call ends, and at both.
-The same is owed where an answer found no line. Heard `BROKEN` is acted upon at most once in `HEARD_NS`, each peer's, the rest
-together when that is over: each looks through all calls outstanding. Pure; bounded by `ADDRESSES_MAX`.
+Nobody knows whether the last messages in a broken connection have arrived. Its dialler ends its calls, and sends `BROKEN` once
+it is connected again. The receiver ends its calls on the dialler, whose replies may have been lost. So each call ends, and at
+both ends. The same is owed where a reply found no connection. A peer's `BROKEN` is acted upon at most once in `HEARD_NS`,
+further ones together after that: each searches all outstanding calls. Pure; bounded by `ADDRESSES_MAX`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: A line to the receiver broke: answers to what it has asked may be lost.
+#: A connection to the receiver broke: replies to its calls may be lost.
 BROKEN: Final = "peers.broken"
 #: Addresses that are remembered, the latest: more than there are nodes, dead and alive (MembershipPolicy).
 ADDRESSES_MAX: Final = 256
-#: A peer that says it more often than a line can break, and be dialled again (MembershipPolicy.backoff_ns), is not in order.
+#: No healthy peer sends it more often: a connection has to break and be dialled again (MembershipPolicy.backoff_ns).
 HEARD_NS: Final = 100_000_000
 
 
 class Breaks:
-    """Of the lines of one node. It belongs to the thread of its endpoint."""
+    """The connections of one node. Owned by the thread of its endpoint."""
 
     def __init__(self) -> None:
-        #: Whether what has stood there stands; if not, whoever listens there is to be told.
+        #: By address: whether the connection stands; if not, the node there is owed `BROKEN`.
         self._stands: dict[str, bool] = {}
-        #: When it was last acted upon, by peer; and who has said it again since.
+        #: By peer: when `BROKEN` was last acted upon; and the peers that have sent it again since.
         self._heard_ns: dict[str, int] = {}
         self._again: set[str] = set()
 
     def stands(self, address: str) -> bool:
-        """A line stands; whether `BROKEN` is to be said there first."""
+        """A connection is established; returns whether `BROKEN` is to be sent on it first."""
         is_due = address in self._stands
         self._note(address, stands=True)
         return is_due
 
     def broke(self, address: str) -> bool:
-        """A line stands no more; whether it stood."""
+        """A connection has ended; returns whether it was established."""
         if not self._stands.get(address, False):
             return False
         self._note(address, stands=False)
         return True
 
     def owe(self, address: str) -> None:
-        """An answer found no line there: it is lost."""
+        """A reply found no connection there, and is lost."""
         self._note(address, stands=False)
 
     def heard(self, name: str, now_ns: int) -> bool:
-        """A peer says `BROKEN`: whether to act upon it now; else `due` will say so."""
+        """A peer has sent `BROKEN`. Returns whether to act upon it now; else `due` will list the peer."""
         last_ns = self._heard_ns.get(name)
         if last_ns is not None and now_ns - last_ns < HEARD_NS:
             self._again.add(name)
@@ -55,7 +55,7 @@ class Breaks:
         return True
 
     def due(self, now_ns: int) -> list[str]:
-        """Peers whose words are to be acted upon now."""
+        """Peers whose further `BROKEN` is to be acted upon now."""
         due = [name for name in self._again if now_ns - self._heard_ns[name] >= HEARD_NS]
         for name in due:
             self._heard_ns[name] = now_ns

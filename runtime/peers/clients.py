@@ -1,10 +1,9 @@
-"""Clients: programs on other hosts that are connected to this node, and are no nodes.
+"""Clients: programs on other hosts that are connected to this node, and are not nodes.
 
-Each is greeted (transport/remote/greeting.py), and given a directory that it can follow as it would on its own host: in it this
-node serves all that the client's key may use, and nothing else is there. What it calls goes the way of what peers call
-(inward.py), under the same grants and bounds; what it has outstanding is taken back when it has gone. A directory is made for
-each key that a client came with, when the system's changes or what the key may use does. Pure: who owns the sockets hands in
-what came, and gets what is to be said.
+Each is greeted (transport/remote/greeting.py), and sent a routing table that it follows as on its own host. The table has all
+routes that the client's key may use, served by this node, and no others. Its calls are treated as those of peers (inward.py),
+under the same grants and bounds, and cancelled when it has gone. A table is made for each key of a connected client, when the
+system's table or the grants of the key change. Pure: the owner of the sockets hands in messages, and gets those to be sent.
 """
 
 from __future__ import annotations
@@ -34,54 +33,54 @@ from .inward import Arrival, Inward
 from .roster import Visitor
 from .topics import Topics
 
-#: By which a client asks for the map of its system.
+#: Route by which a client requests the routing table of its system.
 DIRECTORY: Final = "supervisor.directory"
-#: The clients of one key are told their directory so often in this time: twice as many as may be connected (security/roll.py).
-#: One of 4,096 routes takes milliseconds, and a frame has room for as many questions.
+#: The clients of one key are sent their table so often at most in this time: twice as many as may be connected
+#: (security/roll.py). One of 4,096 routes takes milliseconds, and a frame has room for as many requests.
 TOLD_MAX: Final = 128
 TOLD_NS: Final = 1_000_000_000
 _NO_TOPICS: Final = "this key may use no topics: `appbackplane keys trust` says so on the node's host"
 
 
 class _Client:
-    """One that was greeted."""
+    """A client that was greeted."""
 
     __slots__ = ("ahead_ns", "greeted_ns", "is_told", "node", "numbers", "version")
 
     def __init__(self, node: str, ahead_ns: int, greeted_ns: int) -> None:
-        #: By which name it knows this node.
+        #: Name by which it knows this node.
         self.node = node
-        #: This node's clock less its own; and when it was greeted, by this node's.
+        #: This node's clock less the client's; and when it was greeted, by this node's.
         self.ahead_ns, self.greeted_ns = ahead_ns, greeted_ns
-        #: Whether it has asked for a directory, and hears of new ones; the last it was told, and how many times it was.
+        #: Whether it has requested a table, and is sent new ones; the version last sent, and how many were pushed.
         self.is_told = False
         self.version = self.numbers = 0
 
 
 class _Offer(NamedTuple):
-    """What a key may use, by one directory of the system."""
+    """The routes and topics that a key may use, by one routing table of the system."""
 
     directory: Directory
     holder: Holder
     version: int
     routes: tuple[str, ...]
     idempotent: tuple[str, ...]
-    #: On which it may publish; of those that it may not the node refuses each message.
+    #: Topics on which it may publish; the node refuses each message on one that the key may not use.
     topics: tuple[str, ...]
 
 
 class Clients:
-    """Those who are connected, by the name of their connection (transport/remote/visitors.py)."""
+    """Connected clients, by the name of their connection (transport/remote/visitors.py)."""
 
     def __init__(
         self, session: ClientSession, inward: Inward, topics: Topics, say: Callable[[str, Envelope], None]
     ) -> None:
-        """`say`: to a client, by its name."""
+        """`say`: sends to a client, by the name of its connection."""
         self._session, self._inward, self._topics, self._say = session, inward, topics, say
         self._clients: dict[str, _Client] = {}
-        #: By the name of a holder.
+        #: By the name of the key's holder.
         self._offers: dict[str, _Offer] = {}
-        #: Likewise: since when, and how often since then it was told.
+        #: Likewise: since when tables are counted, and how many were sent.
         self._told: dict[str, tuple[int, int]] = {}
         self._version = 0
 
@@ -89,7 +88,7 @@ class Clients:
         return len(self._clients)
 
     def take(self, name: str, holder: Holder, envelope: Envelope, now_ns: int, arrival: Arrival | None = None) -> None:
-        """A client has said this, in a frame of that length. Raises `MalformedFrame` for what makes no sense."""
+        """A message of a client has arrived, in the frame `arrival`. Raises `MalformedFrame` for a wrong greeting."""
         word = heard(envelope)
         client = self._clients.get(name)
         if isinstance(word, Hello):
@@ -111,7 +110,7 @@ class Clients:
             self._inward.take(name, 0, holder, _by_this_clock(envelope, client.ahead_ns, now_ns), now_ns, arrival)
 
     def look(self, holder_of: Callable[[str], Holder | None]) -> None:
-        """Tell those whose directory has changed. Asked a few times a second: what may be used changes without a word."""
+        """Send new routing tables. Called a few times a second: grants change without notice."""
         holders: set[str] = set()
         for name, client in self._clients.items():
             holder = holder_of(name)
@@ -130,21 +129,21 @@ class Clients:
             self._told.pop(holder_name, None)
 
     def connected(self, visitors: Visitors) -> Iterator[Visitor]:
-        """Those who are there, for the roster."""
+        """The clients that are connected, for the roster."""
         for name, client in self._clients.items():
             holder = visitors.holder(name)
             if holder is not None:
                 yield Visitor(holder, visitors.address(name), client.greeted_ns, self._inward.count_of(name))
 
     def gone(self, names: Collection[str]) -> None:
-        """They are not connected any more: nobody waits for what they asked."""
+        """Clients have disconnected: cancel their calls, and drop their subscriptions."""
         for name in names:
             if self._clients.pop(name, None) is not None:
                 self._inward.down(name)
                 self._topics.hearers.gone(name)
 
     def _is_of_its_own(self, name: str, client: _Client, holder: Holder, envelope: Envelope, now_ns: int) -> bool:
-        """Whether this is what a client asks of a system by itself; then it has been answered."""
+        """Answer a request to the system itself: for its routing table, or about a subscription. False: it is none."""
         try:
             result = self._own(name, client, holder, envelope, now_ns)
         except BackplaneError as error:
@@ -170,7 +169,7 @@ class Clients:
             self._told[holder.name] = since_ns, count + 1
             client.is_told, client.version = True, offer.version
             return _directory(client.node, offer).to_body()
-        if route == backplane_route(client.node, "unsubscribe"):  # the proof, too, that what came before it has come
+        if route == backplane_route(client.node, "unsubscribe"):  # its reply proves that earlier messages have come
             hearers.unsubscribe(name, envelope.body.get("topic"))
             return False
         if route == backplane_route(client.node, "subscribe"):
@@ -196,13 +195,13 @@ class Clients:
             self._version += 1
             version = self._version
         else:
-            version = known.version  # whatever has changed is none of its business
+            version = known.version  # no change that concerns this key
         offer = self._offers[holder.name] = _Offer(directory, holder, version, routes, idempotent, topics)
         return offer
 
 
 def _directory(node: str, offer: _Offer) -> Directory:
-    """As a client knows this node. What it asks for beyond is for the node to refuse: it knows what may have been meant."""
+    """The routing table for a client. Calls beyond it are refused by the node, which can suggest the nearest name."""
     return Directory(
         system=node,
         version=offer.version,
@@ -215,7 +214,7 @@ def _directory(node: str, offer: _Offer) -> Directory:
 
 
 def _by_this_clock(envelope: Envelope, ahead_ns: int, now_ns: int) -> Envelope:
-    """With the time that is left, where the caller says by its own clock when it is over."""
+    """Turn a deadline by the caller's clock (negative) into the time that is left."""
     if envelope.deadline is not None and envelope.deadline < 0:
         envelope.deadline = max(0, ahead_ns - envelope.deadline - now_ns)
     return envelope

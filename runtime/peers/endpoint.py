@@ -1,10 +1,10 @@
-"""Endpoint: the thread of a node that looks after everything between this system and others.
+"""Endpoint: the thread of a node that carries everything between this system and others.
 
-Three things wake it: its lines (transport/peers/lines.py), the session by which it calls into its own system, and what local
-processes want of other nodes, which the backplane's workers hand over as it comes (`ask`). Each turn takes in what there
-is, lets membership say what follows, and sends what has gathered: one frame a peer, one round of answers to the workers.
-A frame between nodes is a batch of envelopes, as everywhere (transport/codec.py); what nodes say of themselves are casts of
-the route `peers.say`. No thread but this one, however many peers.
+Three things wake it: its sockets (transport/peers/lines.py), the session by which it calls into its own system, and messages
+of local processes for other nodes. The backplane's workers hand these over (`ask`). Each iteration takes in the input, lets
+membership decide on effects, and sends the gathered output: one frame a peer, one batch of replies to the workers. A frame
+between nodes is a batch of envelopes, as everywhere (transport/codec.py); membership messages are casts of the route
+`peers.say`. One thread, however many peers.
 """
 
 from __future__ import annotations
@@ -49,35 +49,35 @@ from .refusing import refuse
 from .roster import Roster
 from .topics import Topics
 
-#: What nodes say of themselves.
+#: Route of membership messages.
 SAY: Final = "peers.say"
-#: How long the directory of this system may take to come, each time it is asked for.
+#: How long this system's routing table may take to come, each time it is requested.
 START_LIMIT_NS: Final = 5_000_000_000
-#: What came from others is taken in for so long, before everything else has its turn again.
+#: Input of other nodes is processed for so long, before everything else has its turn again.
 TURN_MAX_NS: Final = 2_000_000
-#: Frames of this system taken in at a time: batches, or an answer of 16 MB each, of which 64 took two seconds of silence.
+#: Frames of this system received at a time: each a batch, or a reply of 16 MB, of which 64 took two seconds of silence.
 FRAMES_MAX: Final = 2
-#: What a peer has said that way.
+#: Reason for ending the calls on a peer that has sent `BROKEN`.
 HOW_BROKEN: Final = "its line to this node broke"
-#: Messages that wait for the endpoint: what two processes may have outstanding, and 80 ms of its work. Taking back has as
-#: much room again.
+#: Messages queued for the endpoint: the outstanding calls of two processes, and 80 ms of its work. Cancellations have as much
+#: room again.
 ASKED_MAX: Final = 8_192
-#: When whoever asked a node that leaves may try again: it is started anew in less.
+#: When callers of a node that leaves may retry: it is restarted in less.
 LEFT_RETRY_S: Final = 0.25
-#: What a node can do at a time.
+#: Cores of this process: how much a node can do at a time.
 CORES: Final = len(os.sched_getaffinity(0))
-#: Making rows for those who look on takes one part in so many of its time at most: of 63 peers it is 1.5 ms, with each news.
+#: Making rows for observers takes one part in so many of the thread's time at most: 1.5 ms for 63 peers, with each change.
 ROWS_SHARE: Final = 50
-#: Stands for the directory of this system.
+#: Token of the request for this system's routing table.
 _DIRECTORY: Final = "directory"
-#: Who does not keep up is offered his frames again after this.
+#: A peer or client whose queue was full is offered its frames again after this.
 STALLED_RETRY_NS: Final = 2_000_000
 
 log = logging.getLogger("appbackplane.peers")
 
 
 class Endpoint:
-    """Made and closed by the component; everything between belongs to its own thread."""
+    """All traffic of one node. The component makes and closes it; the rest belongs to its own thread."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class Endpoint:
         look_for: Callable[[Iterable[bytes]], None],
         patterns: Callable[[], frozenset[str]],
     ) -> None:
-        """`seeds`: addresses to begin with, each with the name of the key there. `deliver`: has the backplane send packed
-        answers to peers of its own link. `look_for`: has it find out whether they are there; who is not comes as `gone`.
-        `patterns`: the topics that clients have asked that backplane for.
+        """`seeds`: the first addresses, each with the name of the key there. `deliver`: has the backplane send packed replies
+        to peers of its own link. `look_for`: has it check whether they still exist; it reports the others by `gone`.
+        `patterns`: the topics to which clients have subscribed at that backplane.
         """
         self.node = node
         self._lines, self._link, self._session = lines, link, session
@@ -109,16 +109,16 @@ class Endpoint:
             hearers=Hearers(visitors.holder, visitors.tell),
         )  # fmt: skip
         self._clients = Clients(session, self._inward, self._topics, self._answers.to_client)
-        #: To be looked at by any thread.
+        #: Any thread may read its rows.
         self.roster = Roster(node, seeds, now_ns())
         self._look_ns = self._clients_ns = self._probe_ns = 0
-        #: When membership is to be told the time: known anew whenever it was told anything. To ask costs 0.2 us a line.
+        #: When membership's `tick` is due, updated after each event: a query costs 0.2 us a connection.
         self._tick_ns = node.next_ns()
-        #: When those who do not keep up are offered their frames again.
+        #: When full queues are offered their frames again.
         self._retry_ns = 0
-        #: Those who look on are owed another view, and when they may have it at the earliest.
+        #: Whether observers are owed new rows, and the earliest time for these.
         self._is_noted, self._rows_ns = False, 0
-        #: By which it was found out who may bear which name.
+        #: The key ring by which names were checked last.
         self._ring = lines.ring
         self._encoder = codec.Encoder()
         self._asked: deque[tuple[bytes, Envelope]] = deque()
@@ -134,11 +134,11 @@ class Endpoint:
         self._runs = threading.Thread(target=self._run, name="peers", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread, and return at once."""
         self._runs.start()
 
     def ask(self, peer: bytes, envelope: Envelope, _now_ns: int) -> None:
-        """A local process wants something of another node. From a worker. Raises `Busy`."""
+        """Queue a local process's message for another node. Called by workers. Raises `Busy` if too many are queued."""
         asked = self._asked
         if len(asked) >= ASKED_MAX:
             if envelope.kind == CALL or envelope.kind == CAST:
@@ -146,17 +146,17 @@ class Endpoint:
             if len(asked) >= 2 * ASKED_MAX:
                 if envelope.kind == PUBLISH:
                     self._topics.drop(envelope.route or "")
-                return  # who takes more back than that does without: it ends there by its deadline
+                return  # further cancellations are dropped: those calls end by their deadlines
         asked.append((peer, envelope))
         self._wake()
 
     def gone(self, peer: bytes) -> None:
-        """A local process can be reached no more. From a worker."""
+        """A local process cannot be reached any more. Called by workers."""
         self._gone.append(peer)
         self._wake()
 
     def stop(self, timeout_s: float) -> None:
-        """Leave in order, and end. From any thread."""
+        """Leave gracefully, and wait up to `timeout_s` for the thread to end. From any thread."""
         self._is_stopping = True
         self._wake()
         self._runs.join(timeout_s)
@@ -187,13 +187,13 @@ class Endpoint:
             self._link.close()
 
     def _turn(self, now_ns: int) -> int:
-        """Everything that there is to do now; for how long there is nothing, ns."""
+        """One iteration of the event loop. Returns for how long there is nothing to do, ns."""
         node, asked = self.node, self._asked
         for event in self._lines.turn(now_ns):
             if isinstance(event, Came):
                 self._came(event, now_ns)
                 if self._now_ns() - now_ns >= TURN_MAX_NS:
-                    break  # the rest waits for what the clock, this system and other peers want
+                    break  # the clock, this system and other peers come first
             elif isinstance(event, Connected):
                 self._stands(event.address)
                 self._carry_out(node.connected(event.address, now_ns))
@@ -261,7 +261,7 @@ class Endpoint:
         return max(0, wake_ns - self._now_ns())  # not from before this turn, which may have taken long
 
     def _leave(self, now_ns: int) -> None:
-        """Whoever waits is told: here in answers, elsewhere by the farewell."""
+        """End all calls: local callers get errors, other nodes learn it by the farewell."""
         while self._asked:
             peer, envelope = self._asked.popleft()
             if envelope.kind == CALL:
@@ -291,7 +291,7 @@ class Endpoint:
                     self._clients.take(came.client, holder, envelope, now_ns, arrival)
                 else:
                     self._hear(came, envelope, now_ns, arrival)
-            except BackplaneError as error:  # of this one alone: what came with it may be for somebody
+            except BackplaneError as error:  # for this one alone: the rest of the frame may be in order
                 self._log.warn(f"something that {who} says makes no sense", error.message)
 
     def _hear(self, came: Came, envelope: Envelope, now_ns: int, arrival: Arrival) -> None:
@@ -304,7 +304,7 @@ class Endpoint:
             return
         peer = self._met(holder)
         if peer is None:
-            return  # not met yet, or no more: what it asked ends there, as its peer is down
+            return  # not met yet, or no more: its calls end there, as its peer is down
         if kind == CAST and route == BROKEN:
             if self._breaks.heard(peer.name, now_ns):
                 self._outward.down(peer.name, HOW_BROKEN)
@@ -327,12 +327,12 @@ class Endpoint:
         return key
 
     def _stands(self, address: str) -> None:
-        """A line stands. If one before it broke, what it carried may be lost: calls are ended there, as they were here."""
+        """A connection is established. If the one before broke, replies may be lost: have the peer end its calls, too."""
         if self._breaks.stands(address):
             self._lines.say(address, self._encoder.encode(cast(CallSpec(BROKEN, {}, priority=0))))
 
     def _broke(self, address: str, because: str) -> None:
-        """A line stands no more. Whether what was in it has arrived, nobody knows."""
+        """A connection has ended. Nobody knows whether its last messages have arrived, so calls on that node end."""
         if self._breaks.broke(address):
             peer = self.node.view.at(address)
             if peer is not None:
@@ -359,7 +359,7 @@ class Endpoint:
         self._tick_ns = self.node.next_ns()
 
     def _export(self) -> None:
-        """Tell others what is to be had here and what is heard, if it is something else than before."""
+        """Announce the exports and subscriptions of this system to other nodes, if they have changed."""
         directory = self._session.directory
         if directory is None:
             return
@@ -373,7 +373,7 @@ class Endpoint:
         except BackplaneError as error:
             self._log.warn("what this system exports is not told to other nodes", error.message)
 
-    # -- ways out -----------------------------------------------------------------------------------------------------
+    # -- output -------------------------------------------------------------------------------------------------------
 
     def _address_of(self, name: str) -> str | None:
         peer = self.node.view.get(name)
@@ -387,7 +387,7 @@ class Endpoint:
         return self._lines.say(address, packed, is_bulk=is_bulk)
 
     def _load(self) -> float:
-        """How busy this node is, 1: as much as it has cores: with what others ask of it, and what its host does anyway."""
+        """How busy this node is, 1: as much as it has cores. Counts calls of other nodes, and the load average of its host."""
         return (len(self._inward) + os.getloadavg()[0]) / CORES
 
     def _stands_to(self, name: str) -> bool:

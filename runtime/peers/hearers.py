@@ -1,7 +1,7 @@
-"""Hearers: clients of other hosts that subscribe to topics of this node: who hears what, and under which numbers.
+"""Hearers: clients of other hosts that subscribe to topics of this node, and the numbers of their messages.
 
-They hear what crosses to other nodes (topics.py), under the grants of their keys, wherever it was published. A client that does
-not keep up loses messages, and sees it; half of what may wait for it is kept for answers. Nothing is kept for one that is gone.
+They receive messages that cross to other nodes (topics.py), wherever published, under the grants of their keys. A client that
+does not keep up loses messages, and sees it; half of its queue is reserved for replies. Nothing is kept for one that is gone.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from appbackplane.transport.errors import FailedPrecondition
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.topics import PAIRS_MAX, TopicTable, check_pattern
 
-#: Topics that one client may have asked for: as of a backplane (execution/publishing.py).
+#: Subscriptions of one client: as many as at a backplane (execution/publishing.py).
 PATTERNS_MAX: Final = 1_000
-#: And all clients of one key: it may have 64 connections (security/roll.py).
+#: Subscriptions of all clients of one key, which may have 64 connections (security/roll.py).
 PATTERNS_OF_KEY_MAX: Final = 4_000
 
 
 class Hearers:
-    """By the names of their connections."""
+    """Subscriptions, by the name of the client's connection."""
 
     def __init__(self, holder_of: Callable[[str], Holder | None], tell: Callable[[str, bytes], bool]) -> None:
-        """`holder_of`: whose connection it is, None: it has gone. `tell`: a packed envelope; False: there is no room for it."""
+        """`holder_of`: the holder of a connection's key; None: it has gone. `tell`: sends an envelope; False: no room."""
         self._holder_of, self._tell = holder_of, tell
         self._encoder = codec.Encoder()
         self._table: TopicTable[str] = TopicTable()
         self._patterns: dict[str, set[str]] = {}
-        #: Whose key each has, by the holder's name, and the patterns of that key.
+        #: The holder of each client's key, by name; and how many patterns each key has.
         self._holders: dict[str, str] = {}
         self._counts: Counter[str] = Counter()
-        #: Of the last message, by hearer and topic; the latest used last.
+        #: Number of the last message, by client and topic; the latest used last.
         self._numbers: dict[tuple[str, str], int] = {}
         #: Messages that a client did not get.
         self.lost_count = 0
 
     def subscribe(self, name: str, pattern: Any) -> None:
-        """Hear `pattern`. Raises `InvalidArgument` for what is none, and `FailedPrecondition` at the bound."""
+        """Subscribe to `pattern`. Raises `InvalidArgument` for an invalid one, and `FailedPrecondition` at the bound."""
         check_pattern(pattern)
         patterns = self._patterns.get(name, set())
         if pattern in patterns:
@@ -61,7 +61,7 @@ class Hearers:
         self._table.add(pattern, name)
 
     def unsubscribe(self, name: str, pattern: Any) -> None:
-        """Hear it no longer; what was not heard is ignored."""
+        """End a subscription; an unknown one is ignored."""
         patterns = self._patterns.get(name, set())
         if isinstance(pattern, str) and pattern in patterns:
             patterns.discard(pattern)
@@ -71,7 +71,7 @@ class Hearers:
                 self.gone(name)
 
     def gone(self, name: str) -> None:
-        """It is not there any more."""
+        """Drop the subscriptions and numbers of a client that has disconnected."""
         patterns, holder = self._patterns.pop(name, set()), self._holders.pop(name, "")
         for pattern in patterns:
             self._table.remove(pattern, name)
@@ -82,11 +82,11 @@ class Hearers:
             del self._numbers[whose]
 
     def patterns(self) -> set[str]:
-        """All that somebody has asked for."""
+        """All patterns to which some client subscribes."""
         return {pattern for patterns in self._patterns.values() for pattern in patterns}
 
     def tell(self, envelope: Envelope, lost: int) -> None:
-        """A message of a topic that crosses nodes, and how many before it are lost: to all who hear it and may."""
+        """Send a message to all clients that subscribe and may receive it. `lost`: how many before it were lost."""
         topic = envelope.route or ""
         names = self._table.matching(topic)
         if not names:

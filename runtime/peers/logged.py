@@ -1,4 +1,4 @@
-"""Logged: what an operator is told of other nodes as it happens, so often a minute and no more (paced_log.py)."""
+"""Logged: log lines about other nodes for the operator, with a limit a minute (paced_log.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .paced_log import FLAPS_MAX, PacedLog
 
 
 def log_effect(effect: fx.Effect, log: PacedLog) -> None:
-    """Say of what membership has decided what somebody wants to know; of most nobody does."""
+    """Log an effect of membership if operators have to know of it; most are not logged."""
     if isinstance(effect, fx.PeerUp):
         log.say(logging.INFO, f"node {effect.name} at {effect.address} is up", count_max=FLAPS_MAX)
     elif isinstance(effect, fx.PeerDown):

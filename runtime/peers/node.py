@@ -1,7 +1,7 @@
 """Node: the component that makes a backplane the endpoint of its node. `[node]` in a system's TOML puts it there.
 
-What nobody of this system serves comes to its backplane (transport/resolver.py), whose intake hands it on to the endpoint's
-thread as it is. A file, a key or an address that is wrong is one sentence, before anything is said to anybody.
+Calls of routes that this system does not serve come to its backplane (transport/resolver.py), whose admission passes them on
+to the endpoint's thread unopened. A wrong file, key or address is reported in one sentence, before any message is sent.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from .roster import PeerInWords
 
 log = logging.getLogger("appbackplane.peers")
 
-#: What leaving may take: a word to each peer, and a flush.
+#: Time limit for leaving: a message to each peer, and a flush.
 LEAVE_LIMIT_S = 2.0
-#: What a key may offer that `[peers]` names, unless the ring says what. Who names a node there means to call it.
+#: Offers of a key that `[peers]` names, unless the ring states others: to name a node there means to call it.
 OFFERS_OF_PEERS = Grant(("*",))
 
 
 class Node(Component):
-    """Carries what this system and other nodes say to each other."""
+    """Carries all traffic between this system and other nodes."""
 
     driven_by = "backplane"
 
     def __init__(
         self, name: str, listen: str, peers: Mapping[str, str] | None = None, keys: str = "", advertise: str = ""
     ) -> None:
-        """`name`: of this node. `listen`: an address. `peers`: addresses to begin with, each with the name of the key there.
+        """`name`: of this node. `listen`: an address. `peers`: the first addresses, each with the name of the key there.
         `keys`: the folder of this host's keys; "": the user's. `advertise`: by which others reach it; "": by `listen`.
         """
         self.node_name = name
@@ -53,7 +53,7 @@ class Node(Component):
         self._endpoint: Endpoint | None = None
 
     def on_initializing(self) -> None:
-        """Listen, and dial. Raises what is wrong with the files or the addresses."""
+        """Listen, and dial. Raises errors of the files or the addresses."""
         host, keyring = self._host, self._keyring
         keyring.refresh()
         lines = Lines(keyring, self._listen)
@@ -63,7 +63,7 @@ class Node(Component):
             me, self._seeds, host.now_ns(), random=random.random, unix_ns=host.unix_ns, is_allowed=self._is_named,
             may_offer=self._offers,
         )  # fmt: skip
-        # A client of its own with each start: else the calls of the one before would be taken for those of this one.
+        # A new client with each start, or calls of the former one would be taken for those of this one.
         link = Link(f"{host.backplane}-peers-{me.incarnation:x}")
         session = ClientSession(link, addressing.supervisor_socket(Path(host.run_dir)))
         self._endpoint = Endpoint(
@@ -82,7 +82,7 @@ class Node(Component):
         return [row.in_words(now_ns, unix_ns, has_names=routes) for row in self._endpoint.roster.rows]
 
     def on_down(self) -> None:
-        """Leave."""
+        """Leave gracefully, within `LEAVE_LIMIT_S`."""
         if self._endpoint is not None:
             endpoint, self._endpoint = self._endpoint, None
             self._host.take_foreign(None)
@@ -94,20 +94,20 @@ class Node(Component):
         for address, name in self._peers.items():
             try:
                 seeds[address] = str(self._keyring.ring.named(name).key)
-            except NotFound as error:  # one that was revoked is no reason for the others to stay down with it
+            except NotFound as error:  # a revoked key must not keep the other addresses down
                 log.warning("%s is not dialled: %s", address, error)
         return seeds
 
     def _is_named(self, key: str, name: str) -> bool:
-        """Whether the ring calls a key so: a node is called on all others what its key is called there."""
+        """Whether the ring has this key under this name: on all other nodes a node bears the name of its key."""
         try:
             one = self._keyring.ring.of_key(PublicKey.parse(key).raw)
-        except InvalidArgument:  # told by a peer of another
+        except InvalidArgument:  # reported by a peer about another
             return False
         return one is not None and one.name == name and not one.is_revoked
 
     def _offers(self, key: str, routes: Collection[str]) -> Set[str]:
-        """Of these, what a key may offer: as the ring says, else everything if `[peers]` names it, else nothing."""
+        """Those of the routes that a key may offer: as the ring says, else all if `[peers]` names it, else none."""
         one = self._keyring.ring.of_key(PublicKey.parse(key).raw)
         if one is None or one.is_revoked:
             return frozenset()

@@ -1,8 +1,8 @@
-"""Paced log: what others may bring about is said so often a minute and no more, with their words that came with it then.
+"""Paced log: log lines that other hosts can bring about, each so often a minute and no more.
 
-A peer that comes and goes, or talks nonsense, could fill a disk. Unlike observation/rate_limit.py it counts nothing that was
-left out: what is told here is told again by `appbackplane peers`, as it is now. Names and addresses are their words, too:
-what is not to be printed is escaped, and who has made up more subjects than `SUBJECTS_MAX` in a minute is not told of any more.
+A peer that comes and goes, or sends nonsense, could fill a disk. Unlike observation/rate_limit.py it does not count the lines
+left out, because `appbackplane peers` shows the present state. Names and addresses come from others, too: unprintable
+characters are escaped, and after `SUBJECTS_MAX` subjects in a minute no further ones are logged.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-#: The time in which it counts.
+#: The period of all limits.
 PERIOD_NS: Final = 60_000_000_000
-#: Subjects in that time: more than there are nodes, dead and alive. 3 MB of log a minute at the worst.
+#: Subjects in a period: more than there are nodes, dead and alive. 3 MB of log a minute at the worst.
 SUBJECTS_MAX: Final = 256
-#: Characters of what is said, and of somebody else's words: those between nodes are no longer (transport/peers/messages.py).
+#: Characters of a subject, and of another host's text: those between nodes are no longer (transport/peers/messages.py).
 LENGTH_MAX: Final = 1_024
-#: A peer that comes and goes is told of so often in that time.
+#: Lines about a peer that comes and goes, in a period.
 FLAPS_MAX: Final = 5
 
 
 class PacedLog:
-    """Of one endpoint, whose thread it belongs to."""
+    """The log of one endpoint, whose thread owns it."""
 
     def __init__(self, log: logging.Logger, now_ns: Callable[[], int]) -> None:
         self._log, self._now_ns = log, now_ns
-        #: What was said: since when, and how often.
+        #: By subject: since when it is counted, and how often it was logged.
         self._said: dict[str, tuple[int, int]] = {}
 
     def warn(self, what: str, because: str = "") -> None:
-        """Once a minute; `because` is somebody else's words."""
+        """Log a warning once a minute at most; `because`: the text of another host."""
         self.say(logging.WARNING, what, because)
 
     def say(self, level: int, what: str, because: str = "", count_max: int = 1) -> None:
-        """So often a minute."""
+        """Log a line `count_max` times a minute at most; further ones are dropped."""
         now_ns = self._now_ns()
         since_ns, count = self._said.get(what, (now_ns, 0))
         if now_ns - since_ns >= PERIOD_NS:
@@ -50,6 +50,6 @@ class PacedLog:
 
 
 def _printable(what: str) -> str:
-    """On one line, and without what a terminal takes for orders."""
+    """Shorten a text to `LENGTH_MAX`, and escape line ends and control characters."""
     shown = what[:LENGTH_MAX]
     return shown if shown.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in shown)

@@ -1,9 +1,9 @@
-"""Refusing: an answer for whoever waits for a frame that cannot be decoded.
+"""Refusing: an error for the caller that waits for a frame which cannot be decoded.
 
 If a frame holds one message, its first bytes give the kind and the id, however malformed the rest is. A frame that is too
-complicated (transport/foreign_frames.py) always holds one. A call is answered. In the place of an answer, the process of this
-system that asked gets the reason: the work is done there, and no other answer will come. All other malformed frames are only
-logged.
+complicated (transport/foreign_frames.py) always holds one. A call is answered with the error. Instead of a malformed reply,
+the local process that asked gets the reason: the work is done there, and no other reply will come. All other malformed frames
+are only logged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def refuse(
     say: Callable[[str, Envelope, bool], None],
     answered: Callable[[str, Envelope], None],
 ) -> None:
-    """`say`: to the node or client `name`, who sent it, as bulk or not. `answered`: that a node has answered."""
+    """`say`: sends to `name`, the node or client of the frame, as bulk or not. `answered`: takes a node's reply."""
     head = codec.head(frame)
     if head is None:
         return

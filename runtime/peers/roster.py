@@ -1,9 +1,9 @@
-"""Roster: what is told of a node, its peers and its clients to those who look on, by `node.peers`.
+"""Roster: the rows about a node, its peers and its clients that `node.peers` shows.
 
-The endpoint's thread owns the data and makes rows of it, a tuple that is replaced as a whole: when what is thought of a peer
-changes, and with each heartbeat, but for no more than a 50th of its time (endpoint.py). Who looks takes the tuple there is, and
-waits for nobody; so counts are up to a heartbeat old. Whoever is to be dialled and has not been met is in it, too, with what
-keeps it away. Names of routes are put in order when they change, and not otherwise.
+The endpoint's thread owns the data and publishes the rows as one tuple, replaced as a whole. It makes new ones when the state
+of a peer changes, and with each heartbeat, within a 50th of its time (endpoint.py). Readers take the present tuple and never
+wait; so counts are up to a heartbeat old. An address that is dialled and was not met yet has a row, too, with the last
+failure. Names of routes are sorted when they change, and not otherwise.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from appbackplane.transport.peers.peer import NEVER, Peer
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
 
-#: States beside those that membership knows: this node; and who is in `[peers]` and has not been met since this node runs.
+#: States beside those of membership: this node; and a node in `[peers]` that was not met since this node runs.
 SELF: Final = "self"
 UNMET: Final = "unmet"
-#: And programs on other hosts that are no nodes: a row for each key, however many are connected with it.
+#: Programs on other hosts that are not nodes: a row for each key, however many connections it has.
 CLIENT: Final = "client"
 
 
 class PeerInWords(TypedDict):
-    """A node, as another one sees it. Times in seconds."""
+    """A row as `node.peers` returns it. Times in seconds."""
 
     name: str
-    #: `SELF`, `UNMET`, `CLIENT`, or as in transport/peers/effects.py.
+    #: `SELF`, `UNMET`, `CLIENT`, or a state of transport/peers/effects.py.
     state: str
     #: For how long it has been in that state, and why it is.
     state_for: float
     because: str
     address: str
-    #: When it was started by its own clock (unix ns), and how long ago that is by this one; None: not known.
+    #: Start time by its own clock (unix ns), and its age by this node's clock; None: not known.
     incarnation: int | None
     runs_for: float | None
-    #: Since its last words to this node; None: none yet, or it is this node.
+    #: Since its last message to this node; None: none yet, or it is this node.
     heard: float | None
     fingerprint: str
-    #: Operations that it offers to other nodes; their names, if they were asked for.
+    #: How many operations it offers to other nodes; their names, if requested.
     routes: int
     route_names: NotRequired[list[str]]
-    #: Calls that are outstanding: of this node on that one, and of that one on this.
+    #: Outstanding calls: of this node on that one, and of that one on this.
     calls_to: int
     calls_from: int
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A node at one moment. Times by this node's clock, monotonic; `incarnation` 0: not known."""
+    """A node at one moment. Times by this node's clock, monotonic, ns; `incarnation` 0: not known."""
 
     name: str
     state: str
@@ -66,7 +66,7 @@ class Row:
     calls_from: int = 0
 
     def in_words(self, now_ns: int, unix_ns: int, *, has_names: bool) -> PeerInWords:
-        """For whoever asks now."""
+        """The row for a caller at this moment. `has_names`: with the names of routes."""
         told = PeerInWords(
             name=self.name,
             state=self.state,
@@ -87,7 +87,7 @@ class Row:
 
 
 class Visitor(NamedTuple):
-    """A client that is connected: whose key it has, where it is, since when, and what it has outstanding here."""
+    """A connected client: the holder of its key, its address, since when, and its outstanding calls."""
 
     holder: Holder
     address: str
@@ -104,25 +104,25 @@ class Roster:
     """The rows of a node. `rows` may be read by any thread, all else is the endpoint's."""
 
     def __init__(self, node: PeerNode, seeds: Mapping[str, str], now_ns: int) -> None:
-        """`seeds`: addresses to begin with, each with the name of the key there."""
+        """`seeds`: the first addresses, each with the name of the key there."""
         self._node = node
         self._seeds = {name: address for address, name in seeds.items()}
         self._began_ns = now_ns
         self._judged: dict[str, _Judged] = {}
-        #: By address: why it was not reached the last time.
+        #: By address: why the last dial failed.
         self._troubles: dict[str, str] = {}
         self._offered: dict[str, tuple[int, tuple[str, ...]]] = {}
         self._own_routes: tuple[str, ...] = ()
         self._fingerprints: dict[str, str] = {}
-        #: This node, then its peers by name.
+        #: This node, then its peers by name, then clients.
         self.rows: tuple[Row, ...] = ()
 
     def exports(self, routes: Collection[str]) -> None:
-        """What this node offers from now on."""
+        """Set the operations that this node offers."""
         self._own_routes = tuple(sorted(routes))
 
     def note(self, effect: fx.Effect, now_ns: int) -> bool:
-        """Something has come of what happened; whether those who look on are to see it at once."""
+        """Record an effect of membership. Returns whether observers are to see it at once."""
         if isinstance(effect, fx.PeerChanged):
             self._judged[effect.name] = _Judged(now_ns, effect.because)
         elif isinstance(effect, fx.PeerUp):
@@ -141,7 +141,7 @@ class Roster:
     def look(
         self, calls_to: Callable[[str], int], calls_from: Callable[[str], int], visitors: Iterable[Visitor] = ()
     ) -> None:
-        """Make the rows anew. `calls_to`, `calls_from`: how many are outstanding, by the node's name."""
+        """Make the rows anew. `calls_to`, `calls_from`: the number of outstanding calls, by the node's name."""
         view = self._node.view
         me = view.me
         own = Row(
@@ -191,7 +191,7 @@ class Roster:
         return found
 
     def _forget(self, known: Mapping[str, Peer]) -> None:
-        """What is kept of those who are known no more: so all of it has the bounds of the view."""
+        """Drop the data of nodes that are not known any more: so all of it has the bounds of the view."""
         for kept in (self._judged, self._offered):
             for name in kept.keys() - known.keys():
                 del kept[name]
@@ -217,5 +217,5 @@ def _of_clients(visitors: Iterable[Visitor]) -> Iterator[Row]:
 
 
 def _seconds(ns: int) -> float:
-    """Two hosts' clocks may differ: nothing is in the future."""
+    """Never negative, as two hosts' clocks may differ."""
     return max(0, ns) / 1e9

@@ -1,11 +1,11 @@
-"""Topics between nodes: what is published here goes to the nodes that hear it, and what they publish to who hears it here.
+"""Topics between nodes: messages published here go to the nodes that subscribe, and theirs to the subscribers here.
 
-A topic crosses when both systems export it, and both keys may use it (`appbackplane keys trust --topic`). What is published
-on such a topic comes to this node's backplane (transport/directory.py), is numbered for each line of each node, of which one
-overtakes the other, and leaves on the one for bulk, unless its publisher has said that it is urgent. It goes one step: what
-came from a node is told to processes of this system alone. What does not arrive is a gap in the numbers, which subscribers see
-as `lost`; to a node that is down numbers run on, so that after a partition it is known how much was missed. Nobody waits for
-a subscriber, and nothing is kept for one.
+A topic crosses when both systems export it, and both keys may use it (`appbackplane keys trust --topic`). A message on such a
+topic comes to this node's backplane (transport/directory.py). It leaves on the bulk connection, unless its publisher has
+marked it urgent. It is numbered for each connection of each node, because one overtakes the other. It goes one hop: a message
+of a node is sent to processes and clients of this system alone. A lost message is a gap in the numbers, which subscribers see
+as `lost`. For a node that is down numbers run on, so that the loss is known after a partition. Nobody waits for a subscriber,
+and nothing is kept for one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PATTERN: Final = True
 
 
 class Topics:
-    """What of topics crosses this node."""
+    """Forwards messages of topics between this system and other nodes."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Topics:
         patterns: Callable[[], frozenset[str]],
         hearers: Hearers,
     ) -> None:
-        """`holder_of`: who has the key at an address; `say`: a packed envelope to an address, as bulk or not; False: it does
-        not take it. `patterns`: what clients on this host have asked for; `hearers`: those on others.
+        """`holder_of`: the holder of the key at an address. `say`: sends a packed envelope to an address, as bulk or not;
+        False: it does not take it. `patterns`: subscriptions of clients on this host; `hearers`: of those on others.
         """
         self._node, self._session = node, session
         self._holder_of, self._say, self._patterns = holder_of, say, patterns
@@ -51,29 +51,29 @@ class Topics:
         self._encoder = codec.Encoder()
         self._directory: Directory | None = None
         self._exported: TopicTable[bool] = TopicTable()
-        #: Of the last message to a node, by its name, its incarnation, the line and the topic; the latest used last.
+        #: Number of the last message, by node, incarnation, connection and topic; the latest used last.
         self._numbers: dict[tuple[str, int, bool, str], int] = {}
         self._gaps = GapCounter()
         #: Messages that were dropped before they came here, by topic.
         self._dropped: Counter[str] = Counter()
-        #: Messages that a node did not get: its line is full, or it is down.
+        #: Messages that a node did not get: its queue is full, or it is down.
         self.lost_count = 0
         #: Messages of a node that its key may not publish.
         self.refused_count = 0
 
     @property
     def missed_count(self) -> int:
-        """Messages of other nodes that did not come."""
+        """Messages of other nodes that were lost before they came here."""
         return self._gaps.lost_count
 
     def update(self, directory: Directory) -> None:
-        """A new version of this system's map."""
+        """Take over a new version of this system's routing table."""
         self._directory, self._exported = directory, TopicTable()
         for pattern in directory.exported_topics:
             self._exported.add(pattern, _PATTERN)
 
     def wanted(self) -> set[str]:
-        """What other nodes are asked for: topics that objects here hear of them, and those of clients that may be exported."""
+        """Topics to subscribe to at other nodes: those of objects here, and those of clients that may be exported."""
         if self._directory is None or not self._directory.exported_topics:
             return set()
         exported = self._directory.exported_topics
@@ -82,25 +82,25 @@ class Topics:
         return asked.union(self._directory.wanted_topics)
 
     def drop(self, topic: str) -> None:
-        """A message does not even come here. From a worker."""
+        """Count a message that was dropped before it came here. Called by workers."""
         self._dropped[topic] += 1
 
     def published(self, envelope: Envelope) -> None:
-        """A process of this system has published something: to all nodes that hear it."""
+        """Forward a message of a process of this system to all nodes and remote clients that subscribe."""
         topic = envelope.route or ""
         step = 1 + (self._dropped.pop(topic, 0) if self._dropped else 0)
         try:
             self.hearers.tell(envelope, step - 1)
             self._to_nodes(envelope, step)
-        except BackplaneError:  # packed again it is a few bytes longer, and no frame may be longer
+        except BackplaneError:  # packed again it is a few bytes longer, and beyond the bound of a frame
             self.lost_count += 1
 
     def came(self, name: str, incarnation: int, holder: Holder, envelope: Envelope) -> None:
-        """A node has published something: to all of this system who hear it. Raises `InvalidArgument` for no topic."""
+        """Forward a message of a node to all subscribers of this system. Raises `InvalidArgument` for an invalid topic."""
         self._hear(name, f"{name}:{incarnation}:{_is_bulk(envelope):d}", holder, envelope)
 
     def said(self, client: str, holder: Holder, envelope: Envelope) -> None:
-        """A client of another host has published something: to this system, and to the nodes that hear it. Raises as `came`."""
+        """Forward a message of a remote client to this system, and to the nodes that subscribe. Raises as `came`."""
         if self._hear(client, client, holder, envelope):
             self._to_nodes(envelope, 1)
 
@@ -113,7 +113,7 @@ class Topics:
         lost = self._gaps.gap_before(numbering.encode(), topic, envelope.id)
         try:
             self._session.publish(topic, envelope.priority, envelope.body, node=name, trace=envelope.trace, lost=lost)
-        except BackplaneError:  # one that does not read, which sees it as a gap; all others have got it
+        except BackplaneError:  # a subscriber that does not read sees a gap; all others have got it
             self.lost_count += 1
         self.hearers.tell(envelope, lost)
         return True
@@ -129,7 +129,7 @@ class Topics:
             if peer is None or holder is None or not self._permits(holder, topic):
                 continue
             number = self._number((name, peer.incarnation, is_bulk, topic), step)
-            if number != packed_number:  # most have heard as much as the others
+            if number != packed_number:  # most nodes are at the same number
                 rest = rest or self._encoder.rest(envelope)
                 packed, packed_number = codec.with_id(PUBLISH, number, rest), number
             if not self._say(peer.address, packed, is_bulk):
@@ -151,5 +151,5 @@ class Topics:
 
 
 def _is_bulk(envelope: Envelope) -> bool:
-    """By which line a message goes."""
+    """Whether a message uses the bulk connection."""
     return envelope.priority is None or is_bulk_at(envelope.priority)

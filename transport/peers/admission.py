@@ -1,9 +1,8 @@
-"""Admission: who is let into the mesh when he says hello, and what becomes of who is not.
+"""Admission: which nodes are let into the mesh when they say hello, and how the others are refused.
 
-The connection says whose key it is; the message only what it says of itself. In this order: this node itself, a protocol
-that is not understood, a key that may not bear the name, a start in the future, a name that another bears, no room. Whoever
-is refused is told why, once a second at most, and may come again: what stands in his way may pass. Costs one line a refusal,
-32 at a time.
+The connection proves the key; the message is only the node's claim. Checked in order: this node's own address, the protocol,
+the stated address, the key's right to the name, an incarnation in the future, the name, and room. A refused node gets the
+reason, once a second at most, and may come again, as the reason may pass. Costs one connection a refusal, 32 at a time.
 """
 
 from msgspec.structs import replace
@@ -14,20 +13,20 @@ from .messages import INCARNATION_MAX, Hello, Refusal, incompatible
 from .naming import Claim, claim, keeps, taken
 from .peer import Peer
 
-#: Addresses and keys whose refusals are remembered, so that each is told once a second, and reported once.
+#: Refusals that are remembered, by address and key, so that each is sent once a second, and reported once.
 REFUSED_MAX = 128
 
 
 class Admission:
-    """The door."""
+    """Decides on the hellos and refusals of other nodes."""
 
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
-        #: Address and key of who was refused to when, and why.
+        #: By address and key: when the last refusal was sent, and its reason.
         self._refused: dict[tuple[str, str], tuple[int, str]] = {}
 
     def hello(self, key: str, hello: Hello, now_ns: int) -> tuple[Peer | None, list[Effect]]:
-        """(who it is, if he is let in; what follows). What his words prove is for the caller to enter."""
+        """(the peer, if it is admitted; effects). The caller records the proof of life that the hello carries."""
         mesh = self._mesh
         me = mesh.me
         if hello.address == me.address:
@@ -53,7 +52,7 @@ class Admission:
         return self._known(peer, key, hello, now_ns)
 
     def refusal(self, peer: Peer | None, key: str, refusal: Refusal, now_ns: int) -> list[Effect]:
-        """A peer does not want us. That peer alone: what others have accepted stands, whatever this one says it knows."""
+        """A peer refuses this node, for itself alone: other peers' acceptance stands, even if this one claims otherwise."""
         mesh = self._mesh
         if mesh.me.incarnation <= refusal.known < INCARNATION_MAX:
             if why_not := self._is_accepted(key) or mesh.why_not_become(refusal.known, now_ns):
@@ -104,20 +103,20 @@ class Admission:
     def _is_accepted(self, key: str) -> str:
         """Why this node keeps its incarnation when the holder of `key` knows a later one; "": it may take the next one.
 
-        With a later one all that is outstanding ends, with all peers: one peer must not be able to bring that about.
+        A later one ends all that is outstanding with all peers, and a single peer must not be able to cause that.
         """
         others = [peer.name for peer in self._mesh.view if peer.is_told_up and peer.key != key]
         return f"it knows this node as a later one; {others[0]!r}, for one, does not" if others else ""
 
     def _has_heard_since(self, peer: Peer, hello: Hello) -> bool:
-        """Whether an earlier incarnation lives although a later one is known: it echoes words that came after the later one's
-        last. So a clock that was set back is got over where this node is not the only peer.
+        """Whether an earlier incarnation lives although a later one is known: it echoes a message that this node sent after
+        the later one's last. So a clock that was set back does no harm where this node is not the only peer.
         """
         is_echo = hello.to == self._mesh.me.incarnation and hello.echo_ns > max(peer.heard_ns, peer.ended_ns)
         return not peer.is_told_up and is_echo
 
     def _namesake(self, key: str, hello: Hello, now_ns: int) -> list[Effect]:
-        """Another node bears this one's name."""
+        """Another node bears this node's name: refuse it, or report that it keeps the name."""
         me = self._mesh.me
         if keeps(me.incarnation, me.address, hello.incarnation, hello.address):
             return self._refuse(key, hello, taken(me.name, me.address), me.address, now_ns)
@@ -127,7 +126,7 @@ class Admission:
         return [NameTaken(me.name, hello.address, taken(me.name, hello.address))]
 
     def _from_own_address(self, key: str, hello: Hello) -> list[Effect]:
-        """This node itself, by whatever address it was dialled; or its former self, still on the way."""
+        """A hello of this node itself, which has dialled an alias of its address; or a delayed one of its former self."""
         me = self._mesh.me
         if (hello.name, hello.incarnation, key) == (me.name, me.incarnation, me.key):
             is_peer = self._mesh.view.at(hello.dialled) is not None
@@ -152,7 +151,7 @@ class Admission:
         return [*effects, *mesh.lines.dismiss(hello.address, key, word, now_ns)]
 
     def _elsewhere(self, key: str, hello: Hello) -> str | None:
-        """Why it cannot listen where it says; None: it may."""
+        """Why the node cannot be listening at the address that it states; None: it may."""
         mesh, address = self._mesh, hello.address
         if mesh.lines.is_seed(address) and mesh.lines.key_at(address) != key:
             here = f"[peers] of {mesh.me.name!r}"
@@ -169,9 +168,9 @@ class Admission:
         )
 
     def _from_the_future(self, hello: Hello) -> str | None:
-        """Why its incarnation is too far ahead of this host's clock; None: it is not, or was let in as that one before.
+        """Why its incarnation is too far ahead of this host's clock; None: it is not, or it was admitted as that one before.
 
-        Once its clock is set right, it could not take an incarnation again that others had accepted.
+        If others accepted it, the node could not come back once its clock is right: its next incarnation would be a lower one.
         """
         mesh = self._mesh
         days, known = mesh.days_ahead(hello.incarnation), mesh.view.get(hello.name)

@@ -1,10 +1,10 @@
-"""Dialling: which addresses are called, when, and when a call is given up.
+"""Dialling: which addresses are dialled, when, and when an attempt is given up.
 
-A line an address: one way, from who dials to who listens, so that each end keeps up its own. A line that has not brought an
-echo within `attempt_ns` is hung up on and dialled afresh: after a partition TCP itself would try again ever more seldom.
-Waits double from `backoff_ns` to `backoff_ns_max`, less up to a half at random, so that those who lost somebody together do
-not all come back in one moment. Seeds are dialled for ever, others for as long as membership knows them. Of keys
-that are claimed to be at one address, each is dialled in turn until one is proved there. Pure.
+One connection per address, one way, from the dialler to the listener: each end keeps up its own. A connection without an echo
+within `attempt_ns` (longer once it is established) is dialled afresh: after a partition TCP itself would retry at ever longer
+intervals. Waits double from `backoff_ns` to `backoff_ns_max`, less up to a half at random. So nodes that lost a peer together
+do not all redial it in one moment. Seeds are dialled for ever, others for as long as membership knows them. If several keys
+claim one address, each is dialled in turn until one is proved there. Pure.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,28 +14,28 @@ from .effects import Dial, DialFailed, Effect, Hangup, Send
 from .messages import Message
 from .policy import MembershipPolicy
 
-#: Handshakes that a node begins at a time. Where 64 nodes each began 63 at once on two cores, none was done within its second,
-#: and all began anew, for ever: there is more to gain from another's end than from one's own beginning.
+#: Handshakes in progress at a time. Where 64 nodes each began 63 at once on two cores, none was done within its second, and
+#: all began anew, for ever: it is faster to finish a few first.
 BEGUN_MAX = 4
-#: A dial that has not ended after so long holds up no other: nobody may be there, as behind a partition (32 in 2 s). Where
-#: those that ended well took long, as on busy hosts, it is `BEGUN_SHARE` times that: or each that is late makes more work. (64
-#: nodes on two cores never met without it.)
+#: A dial that takes longer holds up no other: the address may be dead, as behind a partition (32 in 2 s). Where successful
+#: dials take long, as on busy hosts, the limit is `BEGUN_SHARE` times their average, because each late dial makes more work.
+#: (Without that 64 nodes on two cores never met.)
 BEGUN_NS = 250_000_000
 BEGUN_SHARE = 4
-#: What the newest counts for in how long they took.
+#: Weight of the newest in the average duration of dials.
 TOOK_WEIGHT = 0.25
-#: A line that stands is given up after an attempt's time, doubled so often.
+#: An established connection is given up after an attempt's time, doubled so often at most.
 PATIENCE_MAX = 2
-#: Addresses that are dialled only to be told why they are refused; more wait for their next attempt.
+#: Addresses that are dialled only to deliver a refusal; further ones wait for their next attempt.
 DISMISSED_MAX = 32
-#: Addresses of which it is known which key was dialled there last in vain. As many as a node remembers of others by default: 64
-#: members and 128 dead. Of an address that is forgotten, the key there gets another turn.
+#: Addresses with a remembered key that was last dialled there in vain. As many as a node remembers of others by default: 64
+#: members and 128 dead. If an address is forgotten, its key is tried again.
 IN_VAIN_MAX = 192
 
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """An address, and how far its connection is."""
+    """An address, and the state of its connection."""
 
     address: str
     key: str
@@ -43,31 +43,31 @@ class Line:
     is_seed: bool = False
     is_dialled: bool = False
     is_connected: bool = False
-    #: It has brought an echo.
+    #: An echo has come since it was established.
     is_good: bool = False
     dialled_ns: int = 0
     connected_ns: int = 0
     failures: int = 0
-    #: A seed that turned out to be another name of this address: not dialled while that line is good.
+    #: Address of the node that this seed reaches, too; while that line is good, the seed is not dialled.
     alias_of: str = ""
-    #: To be said when it stands, and no more.
+    #: The only message to be sent once it is established; then it is closed.
     last_word: Message | None = None
 
 
 class Dialling:
-    """All lines of a node."""
+    """All addresses that a node dials."""
 
     def __init__(self, policy: MembershipPolicy, random: Callable[[], float]) -> None:
         self._policy, self._random = policy, random
         self._lines: dict[str, Line] = {}
-        #: By address, the key that was dialled there last without a handshake. Kept when the line is: a node that claims an
-        #: address again, as another incarnation, has had its turn.
+        #: By address: the key that was last dialled there without a handshake. Kept when the line is dropped: a node that
+        #: claims the address again, as another incarnation, does not get another try.
         self._in_vain: dict[str, str] = {}
-        #: How long dials took of late that ended well.
+        #: Average duration of recent dials that succeeded, ns.
         self._took_ns = 0.0
 
     def add_seed(self, address: str, key: str, now_ns: int) -> list[Effect]:
-        """Dial this address until it is known to be this node's own. Of a seed that has a new key, the line is renewed."""
+        """Dial this address until it is known to be this node's own. A seed with a new key gets a new connection."""
         line = self._lines.get(address)
         if line is not None:
             line.is_seed = False
@@ -85,13 +85,13 @@ class Dialling:
         return effects
 
     def hasten(self, address: str, now_ns: int) -> None:
-        """Whoever listens there has spoken: it can be reached, or will be in a moment."""
+        """Cut the wait short: a message of the node there has arrived, so it can be reached, or will be in a moment."""
         line = self._lines.get(address)
         if line is not None and not line.is_dialled and line.due_ns > now_ns:
             line.failures, line.due_ns = 0, now_ns
 
     def drop(self, address: str, *, is_flushed: bool = False) -> list[Effect]:
-        """Nobody is wanted there any more. A seed stays, and is dialled with the longest wait."""
+        """No peer is wanted at this address any more: hang up. A seed stays, and is dialled with the longest wait."""
         line = self._lines.get(address)
         if line is None:
             return []
@@ -101,7 +101,7 @@ class Dialling:
         return effects
 
     def forget_seed(self, address: str) -> list[Effect]:
-        """It is this node itself."""
+        """Stop dialling a seed that is this node itself."""
         line = self._lines.get(address)
         if line is None or not line.is_seed:
             return []
@@ -109,7 +109,7 @@ class Dialling:
         return self.drop(address)
 
     def is_alias(self, address: str, of: str, key: str) -> list[Effect]:
-        """Whoever listens at `of` is reached by this seed, too: one line is enough."""
+        """This seed reaches the node that listens at `of`, too: one connection is enough."""
         line = self._lines.get(address)
         if line is None or not line.is_seed or line.key != key or line.alias_of == of:
             return []
@@ -117,7 +117,7 @@ class Dialling:
         return self._close(line)
 
     def pause(self, address: str, wait_ns: int, now_ns: int) -> list[Effect]:
-        """Not before `wait_ns` from now."""
+        """Hang up, and dial again after `wait_ns`."""
         line = self._lines.get(address)
         if line is None:
             return []
@@ -126,7 +126,7 @@ class Dialling:
         return effects
 
     def dismiss(self, address: str, key: str, word: Message, now_ns: int) -> list[Effect]:
-        """Say one last thing to whoever has `key`, if it listens there, and hang up. The line of another key is left alone."""
+        """Send one last message to the holder of `key`, if it listens there, and hang up. Another key's line is left alone."""
         line = self._lines.get(address)
         if line is not None and line.key != key and self.has(address):
             return []
@@ -139,7 +139,7 @@ class Dialling:
         return effects
 
     def connected(self, address: str, now_ns: int) -> tuple[bool, list[Effect]]:
-        """(whether somebody is to be greeted there, what else is to be done)."""
+        """(whether to send a hello there, further effects)."""
         line = self._lines.get(address)
         if line is None or not line.is_dialled:  # hung up on meanwhile
             return False, []
@@ -153,13 +153,13 @@ class Dialling:
         return False, effects
 
     def echoed(self, address: str, echo_ns: int) -> None:
-        """What was said at `echo_ns` has come back: the line is good if it was said on this one."""
+        """A message sent at `echo_ns` was echoed: the line is good if it was sent on the present connection."""
         line = self._lines.get(address)
         if line is not None and not line.is_good and line.is_connected and echo_ns >= line.connected_ns:
             line.is_good, line.failures = True, 0
 
     def lost(self, address: str, why: str, now_ns: int) -> list[Effect]:
-        """The connection was refused, or has broken."""
+        """The connection was refused, or has broken: dial again after a wait."""
         line = self._lines.get(address)
         if line is None or not line.is_dialled:
             return []
@@ -185,12 +185,12 @@ class Dialling:
         return [*effects, DialFailed(address, why, line.failures, wait_ns)]
 
     def backoff_ns(self, failures: int) -> int:
-        """The wait after so many failures before this one."""
+        """The wait after so many failures before this one, ns."""
         most = min(self._policy.backoff_ns_max, self._policy.backoff_ns << min(failures, 32))
         return most - int(self._random() * most / 2)
 
     def tick(self, now_ns: int) -> list[Effect]:
-        """What is due: to be dialled, or to be given up."""
+        """Give up attempts whose time is over, and begin those that are due."""
         effects: list[Effect] = []
         for line in list(self._lines.values()):
             limit_ns = self._limit_ns(line)
@@ -204,13 +204,13 @@ class Dialling:
             if not line.is_dialled and now_ns >= line.due_ns and not self._is_covered(line)
         ]
         for _ in range(min(len(due), BEGUN_MAX - len(self._begun(now_ns)))):
-            line = due.pop(int(self._random() * len(due)))  # or all would begin with the same
+            line = due.pop(int(self._random() * len(due)))  # at random, or all nodes would begin with the same
             line.is_dialled, line.dialled_ns = True, now_ns
             effects.append(Dial(line.address, line.key))
         return effects
 
     def next_ns(self, now_ns: int) -> int:
-        """When `tick` has something to do."""
+        """When `tick` is due next."""
         begun = self._begun(now_ns)
         is_full = len(begun) >= BEGUN_MAX
         due = [min(begun) + self._begun_ns] if is_full else []
@@ -222,29 +222,29 @@ class Dialling:
         return min(due, default=now_ns + self._policy.attempt_ns)
 
     def close(self) -> list[Effect]:
-        """All of them, when what was said has gone out."""
+        """Hang up everywhere, after the last messages have left."""
         effects = [effect for line in self._lines.values() for effect in self._close(line, is_flushed=True)]
         self._lines.clear()
         return effects
 
     def standing(self) -> Iterator[str]:
-        """Addresses to which something can be sent."""
+        """Addresses whose connection is established."""
         return (line.address for line in self._lines.values() if line.is_connected)
 
     def stands(self, address: str) -> bool:
-        """Whether something can be sent there."""
+        """Whether the connection to this address is established."""
         line = self._lines.get(address)
         return line is not None and line.is_connected
 
     def reaches(self, address: str, key: str) -> bool:
-        """Whether a line stands there whose other end has proved that it has this key."""
+        """Whether the connection to this address is established, and its other end has proved that it has this key."""
         return self.stands(address) and self.key_at(address) == key
 
     def may_try(self, address: str, key: str) -> bool:
-        """Whether a node that has this key may be dialled there now, whoever was before.
+        """Whether a node that claims this key may be dialled there now, in place of the present one.
 
-        Not at a seed of another key; nor while a line of another key stands, or that key has not had its turn: so a claim ends
-        neither, however often it is repeated.
+        Not at a seed of another key; nor while a connection under another key stands, or that key has not had its turn. So a
+        claim ends neither, however often it is repeated.
         """
         line = self._lines.get(address)
         if line is None or line.key == key:
@@ -254,7 +254,7 @@ class Dialling:
         return line.last_word is not None or self._in_vain.get(address) == line.key
 
     def has(self, address: str) -> bool:
-        """Whether there is a line to a peer, or a seed, at this address."""
+        """Whether this address is dialled as a peer's or as a seed, and not only for a last message."""
         line = self._lines.get(address)
         return line is not None and line.last_word is None
 
@@ -264,7 +264,7 @@ class Dialling:
         return None if line is None else line.key
 
     def is_seed(self, address: str) -> bool:
-        """Whether it is dialled whoever listens there."""
+        """Whether this address is a seed, which stays whichever node listens there."""
         line = self._lines.get(address)
         return line is not None and line.is_seed
 
@@ -273,7 +273,7 @@ class Dialling:
         return min(self._policy.attempt_ns, max(BEGUN_NS, int(BEGUN_SHARE * self._took_ns)))
 
     def _begun(self, now_ns: int) -> list[int]:
-        """When those were dialled that others wait for."""
+        """Start times of the dials in progress that hold up others."""
         return [
             line.dialled_ns
             for line in self._lines.values()
@@ -281,9 +281,9 @@ class Dialling:
         ]
 
     def _limit_ns(self, line: Line) -> int:
-        """When a line that has brought no echo is given up. Once it stands, what lacks is the other's line back.
+        """When a line without an echo is given up. Once it is established, only the peer's connection back is missing.
 
-        That one is waited for ever longer: where hosts are busy, each line that is made anew keeps them busier.
+        That is waited for ever longer: where hosts are busy, each new connection keeps them busier.
         """
         if not line.is_connected:
             return line.dialled_ns + self._policy.attempt_ns

@@ -1,7 +1,7 @@
-"""Effects: everything that membership can ask for or tell. Frozen words; whoever owns the sockets carries them out.
+"""Effects: the decisions of membership. Frozen dataclasses; the owner of the sockets carries them out.
 
-In the order in which they are given: a `Hangup` comes before the `Dial` of its successor, a `PeerDown` of a former
-incarnation before the `PeerUp` of the next.
+Their order matters: a `Hangup` comes before the `Dial` of its successor, a `PeerDown` of a former incarnation before the
+`PeerUp` of the next.
 """
 
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from .messages import Message
 
 
 class State(StrEnum):
-    """What a node thinks of another."""
+    """State of a peer, as this node judges it."""
 
-    #: Told of, or heard once; not yet heard both ways.
+    #: Known by hearsay, or received once; not yet confirmed in both directions.
     MET = "met"
-    #: It is heard, and hears us.
+    #: Messages arrive in both directions.
     UP = "up"
-    #: Silent for `suspect_ns`; others are being asked.
+    #: Silent for `suspect_ns`; other peers are being asked.
     SUSPECT = "suspect"
-    #: Silent here for `dead_ns`, or deaf to us; but others vouch for it, or it is heard itself.
+    #: Silent here for `dead_ns`, or no longer receiving from us; but other peers vouch for it, or its messages still arrive.
     UNREACHABLE = "unreachable"
-    #: Silent for `dead_ns`, and nobody vouches for it.
+    #: Silent for `dead_ns`, and no other peer vouches for it.
     DEAD = "dead"
-    #: It said that it goes.
+    #: It has announced that it leaves.
     LEFT = "left"
-    #: Its key is not trusted here any more, or not under its name: nothing it says counts, and it is not dialled.
+    #: Its key is not trusted here any more, or not under its name: its messages are ignored, and it is not dialled.
     REVOKED = "revoked"
 
 
 class Down(StrEnum):
-    """Why a peer is down. For what is outstanding it is all the same: it ends in PEER_DOWN."""
+    """Why a peer is down. Outstanding calls end in PEER_DOWN for each of these reasons."""
 
     DIED = "died"
     LEFT = "left"
@@ -38,15 +38,15 @@ class Down(StrEnum):
     UNREACHABLE = "unreachable"
     #: Its key is not trusted here any more, or not under its name.
     REVOKED = "revoked"
-    #: Its name belongs to another.
+    #: Its name belongs to another node.
     NAME_TAKEN = "name taken"
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Open a connection to `address`, whose server key is the one called `key`; answered by `connected` or `lost`.
+    """Open a connection to `address`, where the holder of `key` is expected; answered by `connected` or `lost`.
 
-    A fresh one for each, that gives up rather than reconnect by itself, and queues nothing before it stands (IMMEDIATE).
+    Always a fresh one, which gives up rather than reconnect, and queues nothing before it is established (IMMEDIATE).
     """
 
     address: str
@@ -55,10 +55,10 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class Hangup:
-    """Close the connection and throw away what waits in it: it was meant for somebody who is gone. Nothing more is to be told
-    of it; one that was told to be `lost` is gone, and not hung up on.
+    """Close the connection and discard its queue, which was meant for a peer that is gone. No `lost` follows it; a connection
+    reported as `lost` is closed already, and gets no `Hangup`.
 
-    `is_flushed`: let out first what was just sent, as long as that takes no longer than a heartbeat.
+    `is_flushed`: first let out the last message, for no longer than a heartbeat.
     """
 
     address: str
@@ -67,7 +67,7 @@ class Hangup:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send on the connection to `address`, ahead of all traffic. May be lost."""
+    """Send on the connection to `address`, ahead of all other traffic. The message may be lost."""
 
     address: str
     message: Message
@@ -75,7 +75,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class PeerUp:
-    """It is heard and hears us: calls may go there, and it is a new one, whatever was outstanding before."""
+    """Messages arrive in both directions: calls may go there. The peer counts as new, whatever was outstanding before."""
 
     name: str
     incarnation: int
@@ -85,7 +85,7 @@ class PeerUp:
 
 @dataclass(frozen=True, slots=True)
 class PeerDown:
-    """What is outstanding on this incarnation ends now, in PEER_DOWN. Exactly one follows each `PeerUp`."""
+    """Calls outstanding on this incarnation end now, in PEER_DOWN. Exactly one follows each `PeerUp`."""
 
     name: str
     incarnation: int
@@ -95,7 +95,7 @@ class PeerDown:
 
 @dataclass(frozen=True, slots=True)
 class PeerChanged:
-    """What is thought of a peer, for those who look on."""
+    """The state of a peer has changed; for observers."""
 
     name: str
     incarnation: int
@@ -105,7 +105,7 @@ class PeerChanged:
 
 @dataclass(frozen=True, slots=True)
 class DialFailed:
-    """Nobody there, or nobody who answers; it is dialled again after `wait_ns`."""
+    """No node listens at `address`, or none answers; it is dialled again after `wait_ns`."""
 
     address: str
     because: str
@@ -115,7 +115,7 @@ class DialFailed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Somebody is not let into the mesh, and has been told so. To be logged, each reason once an address."""
+    """A node is not let into the mesh, and was told so. To be logged, each reason once an address."""
 
     name: str
     address: str
@@ -125,7 +125,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class OfferRefused:
-    """A peer offers operations that its key may not offer here: they are not called there. `route`: the first, `count`: all."""
+    """A peer offers operations that its key may not offer here: they are not called. `route`: the first, `count`: all."""
 
     name: str
     route: str
@@ -134,7 +134,7 @@ class OfferRefused:
 
 @dataclass(frozen=True, slots=True)
 class RefusedBy:
-    """A peer does not let us into the mesh. It is asked again after `refused_ns`."""
+    """A peer does not let this node into the mesh. It is asked again after `refused_ns`."""
 
     name: str
     address: str
@@ -143,7 +143,7 @@ class RefusedBy:
 
 @dataclass(frozen=True, slots=True)
 class NameTaken:
-    """Two living nodes bear this node's name, and the other one keeps it. Told once a holder."""
+    """Another live node bears this node's name, and keeps it. Reported once a holder."""
 
     name: str
     holder: str
@@ -152,7 +152,7 @@ class NameTaken:
 
 @dataclass(frozen=True, slots=True)
 class NewIncarnation:
-    """This node has taken another incarnation: its clock was set back, so that peers knew it by a later one or refused it."""
+    """This node has taken another incarnation: its clock was set back, so that peers knew a later one or refused it."""
 
     incarnation: int
     because: str

@@ -1,7 +1,7 @@
-"""Line: one connection that this node has dialled: what may go over it now goes, a part at a time, and the rest waits here.
+"""Line: one connection that this node has dialled. It sends a frame in parts as the window allows, and keeps the rest.
 
-A frame that was begun is finished before the next one: what is said at one priority keeps its order. Control has no order
-with calls, and goes between the parts.
+A frame that was begun is finished before the next one, so that messages of one priority keep their order. Control messages
+have no order with calls, and are sent between the parts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..security.keys import PublicKey
 from .parts import HEAD_BYTES, part
 from .window import Window
 
-#: What a monitor tells of a line that stands.
+#: Monitor event of an established connection.
 STANDS: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
-#: What a monitor tells of one that does not, and why.
+#: Monitor events of a connection that failed or ended, with the reason.
 ENDS: Final = {
     int(zmq.EVENT_DISCONNECTED): "the connection has ended",
     int(zmq.EVENT_CLOSED): "nobody listens there",
@@ -30,67 +30,67 @@ ENDS: Final = {
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it does not speak CURVE",
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "it does not trust this node's key",
 }
-#: Of a line for bulk, of which membership knows nothing. With 600 ms of silence it may be cut where 5 % of segments are lost:
-#: TCP repeats one that is lost twice after that.
+#: Limits of the listening socket, and heartbeats of a bulk connection, which membership does not watch. With 600 ms of silence
+#: it may be cut where 5 % of segments are lost: TCP repeats one that is lost twice later than that.
 LIMITS: Final = links.Limits(heartbeat_ms=1_000, silence_ms=4_000)
-#: Of a line that was dialled: nobody says anything on it but ZeroMQ itself (a handshake's words and heartbeats are shorter).
+#: Limits of a dialled connection: only ZeroMQ itself receives on it (a handshake and heartbeats are shorter).
 BULK_LIMITS: Final = replace(LIMITS, frame_bytes=4 << 10, handshake_ms=10_000)
-#: Of one for what is urgent: membership's own heartbeats go by it, and prove more. ZeroMQ's were two thirds of what its
-#: threads did in an idle mesh of 64.
+#: Limits of an urgent connection: membership's heartbeats use it, and prove more. ZeroMQ's own were two thirds of the work of
+#: its threads in an idle mesh of 64.
 URGENT_LIMITS: Final = replace(BULK_LIMITS, heartbeat_ms=0, silence_ms=0)
-#: What is in one socket's queue that goes: frames of a few bytes, or they fill the window first. What nodes say of themselves
-#: is in no window.
+#: Messages in one socket's send queue: parts of a few bytes, as larger ones fill the window first. Control messages are in no
+#: window.
 SEND_HWM: Final = 4_096
 
 
 class Line:
-    """A socket, what tells of its connection, and how much may be on its way."""
+    """A dialled socket, its monitor, and its flow-control window."""
 
     __slots__ = ("_rest", "is_connected", "is_full", "monitor", "number", "socket", "window")
 
     def __init__(self, socket: zmq.Socket[bytes], events: int) -> None:
-        """`events`: what its monitor is to tell."""
+        """`events`: those that its monitor is to report."""
         self.socket = socket
         self.monitor: zmq.Socket[bytes] = socket.get_monitor_socket(events)
         self.is_connected = False
         self.number = random.getrandbits(63)
         self.window = Window()
-        #: ZeroMQ's own queue took nothing the last time: nobody tells when it will.
+        #: ZeroMQ's own queue refused the last message. No event announces when it has room again.
         self.is_full = False
         self._rest: memoryview | None = None
 
     def fileno(self) -> int:
-        """Readable when the monitor may have something to tell."""
+        """Readable when the monitor may have an event."""
         return int(self.monitor.getsockopt(zmq.FD))
 
     def close(self, linger_ms: int = 0) -> None:
-        """With all that waits in it, after so long."""
+        """Close the connection; queued messages may still leave within `linger_ms`."""
         self.socket.disable_monitor()
         self.monitor.close(linger=0)
         self.socket.close(linger=linger_ms)
 
     def greet(self, now_ns: int) -> None:
-        """A line for bulk stands: say so. Who says nothing is hung up on (doorstep.py), as bulk may for long; and it tells the
-        delay. On the first line a node says hello.
+        """Send an empty part on a bulk connection that was just established. Silent connections are closed (doorstep.py), and
+        bulk may be silent for long; the part also measures the delay. On the urgent connection a node sends a hello instead.
         """
         hello = part(self.number, b"", is_last=False, is_to_tell=True)
         if self.send(hello) is Sent.SENT:
             self.window.send(len(hello), now_ns, is_asked=True)
 
     def begin(self, frame: bytes, now_ns: int) -> Sent:
-        """Take a frame over, if the one before has gone. What may not go yet of it does by `go_on`."""
+        """Take a frame over, if the one before has left. `go_on` sends later what the window does not admit now."""
         if self._rest is not None or not self.window.is_open:
             return Sent.FULL
         self._rest = memoryview(frame)
         if self.go_on(now_ns):
             return Sent.SENT
         if len(self._rest) < len(frame):
-            return Sent.SENT  # it has begun: what is left is kept here
+            return Sent.SENT  # begun: the rest is kept here
         self._rest = None
         return Sent.FULL if self.is_connected else Sent.UNREACHABLE
 
     def go_on(self, now_ns: int) -> bool:
-        """Send of the frame that was begun what may go. Whether all of it has."""
+        """Send more of the current frame, as the window allows. Whether all of it has left."""
         window = self.window
         while self._rest is not None:
             if not window.is_open:
@@ -106,7 +106,7 @@ class Line:
         return True
 
     def send(self, message: bytes) -> Sent:
-        """As it is, whatever the window says."""
+        """Send a message at once, whatever the window allows."""
         try:
             self.socket.send(message, zmq.NOBLOCK)
         except zmq.Again:
@@ -117,13 +117,13 @@ class Line:
 
 
 def dialled(context: zmq.Context[zmq.Socket[bytes]], keyring: Keyring, key: PublicKey, *, is_bulk: bool) -> Line:
-    """One to connect to whoever has the secret of `key`. Raises `FailedPrecondition` for a key that was revoked here."""
+    """A line that connects only to the owner of `key`. Raises `FailedPrecondition` for a key that was revoked here."""
     socket = context.socket(zmq.DEALER)
     try:
         links.client(socket, keyring, key, BULK_LIMITS if is_bulk else URGENT_LIMITS)
         socket.setsockopt(zmq.SNDHWM, SEND_HWM)
-        # No mark to stop at: who has stopped hears no heartbeats, and the next one that he sends to a peer that was killed
-        # aborts his process (links.py). Whoever says something there is hung up on (lines.py).
+        # No receive limit: a socket that stopped reading at one receives no heartbeats, and its next heartbeat to a killed
+        # peer aborts the process (links.py). A peer that sends on this connection is hung up on (lines.py).
         socket.setsockopt(zmq.RCVHWM, 0)
         return Line(socket, STANDS | sum(ENDS))
     except BaseException:

@@ -1,11 +1,11 @@
-"""Lines: the TCP sockets of one node: a door that it listens at, and two lines to each address that it has dialled.
+"""Lines: the TCP sockets of one node: its listening socket, and up to two connections to each address that it has dialled.
 
-The one file of peers that knows sockets; what is decided is in node.py. A line is one way, from who dials to who listens:
-what this node says leaves by a DEALER, and what it hears comes in at its door, each frame under a key that its ring trusts
-(transport/security). One is for what is urgent and one for bulk; no more is on its way on either than keeps it busy
-(window.py), so that what is urgent waits behind one part of a large frame at most (parts.py), and what nodes say of themselves
-not even behind those of its own line. ZeroMQ connects once and never again: whoever is lost is dialled afresh, when membership
-says so. What is said to one peer in a turn leaves as one frame (batching.py). A descriptor says when to look.
+Decisions are in node.py; only this file and line.py know sockets. A connection is one way, from dialler to listener: a node
+sends by its DEALERs and receives by its listening ROUTER, each frame under a key that its ring trusts (transport/security).
+One connection is for urgent frames, one for bulk. A window admits only as much as keeps a connection busy (window.py). So an
+urgent frame waits behind one part of a large frame at most (parts.py), and control messages not even behind those of their
+connection. ZeroMQ connects once and never again: membership decides when a lost peer is dialled afresh. Messages to one peer
+in an iteration leave as one frame (batching.py).
 """
 
 import logging
@@ -30,86 +30,86 @@ from ..security.roll import Roll
 from .line import ENDS, LIMITS, STANDS, Line, dialled
 from .parts import Joining, Took
 
-# A plain integer: an enum's `&` looks a member up each time, and this is asked in every turn.
+# A plain integer: an enum's `&` looks a member up each time, and this runs in every iteration.
 _POLLIN: Final = int(zmq.POLLIN)
-#: Between two looks at the ring, and at who says nothing: for so long a revoked key may still be heard.
+#: Between two checks of the key ring and of silent connections: a revoked key is accepted for so long at most.
 SWEEP_NS: Final = 100_000_000
-#: Who says something on a line that was dialled is found in so many of them: to look costs 5 us a line.
+#: All dialled connections are checked for input within this many sweeps: a check costs 5 us each.
 SWEEPS_A_LOOK: Final = 4
-#: Frames taken in one turn: a frame is up to 512 envelopes, or a megabyte.
+#: Frames received in one iteration: a frame is up to 512 envelopes, or a megabyte.
 FRAMES_MAX: Final = 64
-#: What is in one socket's queue that comes, frames: of a peer that keeps to its window they are 16 MiB at most.
+#: Frames in one socket's receive queue: 16 MiB at most from a peer that keeps to its window.
 HWM: Final = 64
-#: What is urgent, bulk, and what nodes say of themselves: each has an outbox; the last goes by the line of the first.
+#: Classes of messages, each with an outbox. CONTROL, for membership, shares the urgent connection.
 URGENT, BULK, CONTROL = range(3)
 _LOG = logging.getLogger(__name__)
 
 
 class Connected(NamedTuple):
-    """What was dialled stands."""
+    """A dialled connection is established."""
 
     address: str
 
 
 class Lost(NamedTuple):
-    """What was dialled could not be reached, or stands no more."""
+    """A dialled address could not be reached, or its connection has ended."""
 
     address: str
     because: str
 
 
 class Came(NamedTuple):
-    """A frame, and whose key it came under."""
+    """A received frame, and the holder of the key that it came under."""
 
     holder: Holder
     frame: bytes
-    #: Of a client that is no node: the name of its connection (remote/visitors.py).
+    #: Connection name of a client (remote/visitors.py); "": the frame came from a node.
     client: str = ""
 
 
 class Lines:
-    """Not thread-safe: it belongs to the thread that looks after it."""
+    """All sockets of one node. Not thread-safe: one thread owns and polls them."""
 
     def __init__(self, keyring: Keyring, listen: str, log: Callable[[str], object] = _LOG.warning) -> None:
-        """`listen`: an address; with port 0, any that is free. `log`: of those who are not let in.
+        """`listen`: an address; port 0 takes any that is free. `log`: receives a line about refused connections.
 
-        Raises `InvalidArgument` and `FailedPrecondition`: no keys, files open to others, an address that is taken.
+        Raises `InvalidArgument` and `FailedPrecondition`: no keys, key files open to others, an address that is taken.
         """
         self._keyring = keyring
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, 4_096)
         self._epoll = select.epoll()
-        #: By address: for what is urgent, and for bulk, once there is some.
+        #: By address: the urgent connection, then the bulk one, once there is bulk.
         self._lines: dict[str, list[Line]] = {}
         self._monitored: dict[int, str] = {}
-        #: Who is expected at which address.
+        #: The key that is expected at each dialled address.
         self._keys: dict[str, PublicKey] = {}
         self._seen_ring = keyring.ring
-        #: The same by their numbers; and the addresses at which the holder of a key is expected.
+        #: Connections by number; and the addresses at which the holder of a key is expected.
         self._by_number: dict[int, tuple[str, Line]] = {}
         self._addresses: dict[bytes, set[str]] = {}
         self._outboxes = Outbox(), Outbox(), Outbox()
         self._sends = [partial(self._send, which) for which in range(3)]
-        #: Addresses of which ZeroMQ's own queue is full; lines whose window has opened.
+        #: Addresses whose ZeroMQ queue is full; numbers of connections whose window has opened.
         self._full: set[str] = set()
         self._opened: set[int] = set()
         self._joining = Joining()
         self._now_ns = 0
         self._lost: list[Lost] = []
-        #: Dialled since the last turn: a descriptor says nothing before its socket was found empty once.
+        #: Dialled since the last iteration: a descriptor signals nothing before its socket was found empty once.
         self._fresh: list[str] = []
         self._sweep_ns = self._looked = 0
-        #: Whether there is more to look at: take another turn before waiting.
+        #: Whether input is left: call `turn` again before waiting.
         self.has_more = False
         try:
             self._door = self._context.socket(zmq.ROUTER)
             links.server(self._door, keyring, LIMITS)
             self._door.setsockopt(zmq.RCVHWM, HWM)
-            #: Clients that are no nodes.
+            #: Connected clients, which are not nodes.
             self.visitors = Visitors(self._door, keyring)
             self._gatekeeper = Gatekeeper(self._context, keyring, log)
             self._doorstep = Doorstep(self._door, self._gatekeeper)
-            #: Where it listens, with the port that it got.
+            #: Listening address, with the port that was bound.
             self.address = f"{listen.rpartition(':')[0]}:{links.bind(self._door, listen).rpartition(':')[2]}"
             self._doorstep.listens()
             self._roll = Roll(self._gatekeeper, self._door)
@@ -117,8 +117,8 @@ class Lines:
             self._epoll.close()
             self._context.destroy(linger=0)
             raise
-        #: Who looks after which descriptor; those of which there is more to look at. Each is looked at once before it is waited
-        #: for: a descriptor of ZeroMQ's says nothing before.
+        #: Handlers by descriptor; and the descriptors with input left. Each is polled once before it is waited for: a
+        #: descriptor of ZeroMQ's signals nothing before that.
         self._at_the_door = {
             self._gatekeeper.fileno(): self._gatekeeper.answer, self._doorstep.fileno(): self._doorstep.look,
         }  # fmt: skip
@@ -128,17 +128,17 @@ class Lines:
 
     @property
     def ring(self) -> Ring:
-        """Whom this node trusts, as it was at the last look."""
+        """The key ring, as of the last sweep."""
         return self._seen_ring
 
     def fileno(self) -> int:
-        """Readable when there is something to look at. Take turns until `turn` says that there is no more."""
+        """Readable when there is input. Call `turn` until `has_more` is false before waiting for it."""
         return self._epoll.fileno()
 
-    # -- lines that this node dials ----------------------------------------------------------------------------------
+    # -- connections that this node dials ----------------------------------------------------------------------------
 
     def dial(self, address: str, key: str) -> None:
-        """Connect to who has the secret of `key` (`PublicKey` as text). The next turns say what became of it."""
+        """Connect to the holder of `key` (`PublicKey` as text). Later iterations report `Connected` or `Lost`."""
         self.hang_up(address)
         try:
             expected = self._keys[address] = PublicKey.parse(key)
@@ -150,7 +150,7 @@ class Lines:
             self._lost.append(Lost(address, error.message))
 
     def _begin(self, address: str) -> None:
-        """One more line there: the first is for what is urgent, the second for bulk."""
+        """Dial one more connection to this address: the first is for urgent frames, the second for bulk."""
         with links.dialling(address):
             line = dialled(self._context, self._keyring, self._keys[address], is_bulk=bool(self._lines[address]))
         self._lines[address].append(line)
@@ -161,7 +161,7 @@ class Lines:
         self._fresh.append(address)
 
     def hang_up(self, address: str) -> None:
-        """Close a line, with all that waits in it. Nothing more is told of it."""
+        """Close the connections to an address, and discard their queues. No event follows."""
         expected = self._keys.pop(address, None)
         if expected is not None:
             addresses = self._addresses.get(expected.raw, set())
@@ -179,37 +179,37 @@ class Lines:
             outbox.forget(address.encode())
 
     def say(self, address: str, packed: bytes, *, is_bulk: bool = False, is_control: bool = False) -> bool:
-        """Put a packed envelope behind those of its class for an address; False: it is not connected, or does not read.
+        """Queue a packed envelope for an address, behind those of its class; False: not connected, or the peer does not read.
 
-        `is_control`: what nodes say of themselves; small, and not to be kept waiting by what others send.
+        `is_control`: messages of membership, which are small and must not wait behind other traffic.
         """
         lines = self._lines.get(address)
         which = CONTROL if is_control else BULK if is_bulk else URGENT
         return lines is not None and lines[0].is_connected and self._outboxes[which].add(address.encode(), packed)
 
     def say_instead(self, address: str, packed: bytes, *, is_bulk: bool) -> bool:
-        """A word in the place of an answer that `say` had no room for; False: there is none for words either."""
+        """Queue a short error in the place of an answer that `say` had no room for; False: the reserve is full, too."""
         return self._outboxes[is_bulk].add_instead(address.encode(), packed)
 
     def give_up(self, address: str, because: str) -> None:
-        """Close a line, with all that waits in it; the next turn tells of it as of one that was lost."""
+        """Close the connections to an address, and discard their queues; the next iteration reports it as `Lost`."""
         self.hang_up(address)
         self._lost.append(Lost(address, because))
         self.has_more = True
 
     def holder(self, address: str) -> Holder | None:
-        """Who is expected at an address that was dialled, as the ring says now; None: nobody, or it is not dialled."""
+        """The expected holder at a dialled address, as the ring is now; None: not dialled, or the key is not in the ring."""
         key = self._keys.get(address)
         return None if key is None else self._keyring.ring.of_key(key.raw)
 
     def stands(self, address: str) -> bool:
-        """Whether it is connected."""
+        """Whether the urgent connection to this address is established."""
         return address in self._lines and self._lines[address][0].is_connected
 
     def flush(self, now_ns: int | None = None, *, with_stalled: bool = True) -> bool:
-        """Let go what was said, what is urgent first; whether something is to be offered again in a moment, by itself.
+        """Send queued messages, urgent before bulk. Whether to offer some again in a moment, as ZeroMQ's own queue was full.
 
-        What waits until a peer has read what is on its way goes when it tells so. `now_ns`: by default of the last turn.
+        Messages that wait for a window leave when the peer acknowledges. `now_ns`: by default that of the last iteration.
         """
         self._now_ns = self._now_ns if now_ns is None else now_ns
         if with_stalled:
@@ -233,11 +233,11 @@ class Lines:
         is_stalled = self.visitors.flush(with_stalled=with_stalled)
         return is_stalled or bool(self._full)
 
-    # -- what happens ------------------------------------------------------------------------------------------------
+    # -- input -------------------------------------------------------------------------------------------------------
 
     def turn(self, now_ns: int) -> Iterator[Connected | Lost | Came]:
-        """What has happened since the last one, as far as it is one turn's work; `has_more` says whether it is all."""
-        self.has_more, self._now_ns = True, now_ns  # should whoever asks stop in between
+        """Yield the events since the last call, up to one iteration's work; `has_more` says whether input is left."""
+        self.has_more, self._now_ns = True, now_ns  # in case the caller stops iterating early
         ready = {fd for fd, _ in self._epoll.poll(0)}
         is_more = False
         for fd, look in self._at_the_door.items():
@@ -249,7 +249,7 @@ class Lines:
                     self._unfinished.discard(fd)
         if now_ns - self._sweep_ns >= SWEEP_NS:
             self._sweep_ns = now_ns
-            self._unfinished.update(self._at_the_door)  # what was refused is summed up when it is time, too
+            self._unfinished.update(self._at_the_door)  # refusals are summed up on time, too
             self._roll.sweep(now_ns, self._doorstep.due(now_ns), self._doorstep.waiting)
             self._leave_untrusted()
             self._leave_talkers()
@@ -279,19 +279,19 @@ class Lines:
         self.has_more = is_more or bool(self._lost) or bool(self._fresh)
 
     def close(self, linger_ms: int = 100) -> None:
-        """Let out what was said, for so long, and let go of everything."""
+        """Send queued messages for up to `linger_ms`, and close all sockets."""
         self.flush()
         for line in chain.from_iterable(self._lines.values()):
             line.close(linger_ms)
         self._lines.clear()
         self._doorstep.close()
         self._gatekeeper.close()
-        self._door.close(linger=linger_ms)  # clients have their answers by it
+        self._door.close(linger=linger_ms)  # it carries replies to clients
         self._epoll.close()
         self._context.term()
 
     def _leave_untrusted(self) -> None:
-        """Whose key was revoked is not written to either."""
+        """Disconnect from peers whose key was revoked."""
         ring = self._keyring.ring
         if ring is self._seen_ring:
             return
@@ -303,7 +303,7 @@ class Lines:
                 self.give_up(address, f"the key of {holder.name!r} was revoked here")
 
     def _leave_talkers(self) -> None:
-        """What a node says it says on its own line; what came on one of this node's would be kept, unread, for ever."""
+        """Disconnect from peers that send on a connection dialled here: the input would be kept, unread, for ever."""
         looked = self._looked = (self._looked + 1) % SWEEPS_A_LOOK
         for address, lines in [*self._lines.items()][looked::SWEEPS_A_LOOK]:
             if any(int(line.socket.getsockopt(zmq.EVENTS)) & _POLLIN for line in lines):
@@ -319,7 +319,7 @@ class Lines:
                     yield Lost(address, ENDS.get(event, "the connection has ended"))
                     return
                 line.is_connected = True
-                if line is not lines[0]:  # on the first a node says hello
+                if line is not lines[0]:  # on the urgent one a node says hello
                     line.greet(self._now_ns)
                 self._reopen(address)
                 if line is lines[0]:
@@ -334,15 +334,15 @@ class Lines:
         if lines is None:
             return Sent.UNREACHABLE
         if which == BULK and not self._has_bulk(address, lines):
-            return Sent.FULL  # until it stands
+            return Sent.FULL  # until it is established
         line = lines[which == BULK]
         sent = line.send(frame) if which == CONTROL else line.begin(frame, self._now_ns)
-        if line.is_full:  # also with a frame that has begun: nothing else would have it go on
+        if line.is_full:  # also for a frame that was begun: nothing else would continue it
             self._full.add(address)
         return sent
 
     def _has_bulk(self, address: str, lines: list[Line]) -> bool:
-        """Whether the line for bulk stands; it is dialled when there is some: most peers never have any for each other."""
+        """Whether the bulk connection is established. It is dialled with the first bulk: most peers never have any."""
         if len(lines) == 1:
             try:
                 self._begin(address)
@@ -351,7 +351,7 @@ class Lines:
         return lines[-1].is_connected and len(lines) > 1
 
     def _took(self, holder: Holder, took: Took, now_ns: int) -> None:
-        """The reader of a line is further than he was."""
+        """The receiver of a connection has acknowledged more bytes."""
         address, line = self._by_number.get(took.line, ("", None))
         expected = self._keys.get(address)
         is_theirs = expected is not None and expected.raw == holder.key.raw
@@ -359,7 +359,7 @@ class Lines:
             self._opened.add(took.line)
 
     def _tell(self) -> None:
-        """Whoever has asked how much was taken in is told; who cannot be reached now is when he can."""
+        """Send acknowledgements that are due; those for an unreachable peer wait until it is reachable."""
         owed = self._joining.owed
         for (key, number), total in [*owed.items()]:
             for address in self._addresses.get(key, ()):
@@ -372,6 +372,6 @@ class Lines:
                     self._full.add(address)
 
     def _reopen(self, address: str) -> None:
-        """What waits for this address is offered to its lines again."""
+        """Let the outboxes offer their messages for this address again."""
         for outbox in self._outboxes:
             outbox.stalled.discard(address.encode())

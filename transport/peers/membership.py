@@ -1,10 +1,9 @@
 """Membership: which nodes there are, and which of them can be reached, as one node sees it.
 
-Every node beats at every other, both ways, each over the line that it dialled itself; who is silent is asked about among
-others before it is given up (peer.py says by what rules, policy.py by what times). Who is met is told of by those who know,
-so one seed is enough to join. Facts and `now_ns` come in, effects go out: the owner of the sockets calls `tick` when
-`next_ns` has come, and the others when something happens. It costs each node, for each peer, five small frames a second out
-and in, and a line.
+Every node sends heartbeats to every other, each over the connection that it dialled itself. Others are asked about a silent
+node before it is given up (rules in peer.py, times in policy.py). Nodes report the peers that they know, so one seed is enough
+to join. Events and `now_ns` come in, effects go out: the owner of the sockets calls `tick` when `next_ns` has come, and the
+other methods when something happens. Costs each node, for each peer, five small frames a second out and in, and a connection.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ from .peer import Peer, because, judge
 from .policy import MembershipPolicy
 from .view import Identity, View, state_of
 
-#: Whose words do not count.
+#: States in which the messages of a peer are ignored.
 _UNHEARD: Final = frozenset((State.LEFT, State.REVOKED))
 
 
@@ -32,8 +31,8 @@ def anybody(_key: str, _name: str) -> bool:
 class Membership:
     """The mesh as one node knows it.
 
-    `seeds`: the addresses to begin with, each with the key that is expected there now; called again by `recheck`.
-    `random`: 0 up to 1, seeded in tests. `is_allowed`: whether who holds a key may bear a name. `unix_ns`: this host's clock.
+    `seeds`: the first addresses, each with the key that is expected there now; called again by `recheck`. `random`: 0 up to 1,
+    seeded in tests. `is_allowed`: whether the holder of a key may bear a name. `unix_ns`: this host's clock.
     """
 
     def __init__(
@@ -56,23 +55,23 @@ class Membership:
 
     @property
     def me(self) -> Identity:
-        """This node, with the incarnation that it has now."""
+        """This node, with its present incarnation."""
         return self._mesh.me
 
     @property
     def view(self) -> View:
-        """Who there is. To be read only."""
+        """All nodes that this one knows. Read-only."""
         return self._mesh.view
 
     @property
     def policy(self) -> MembershipPolicy:
-        """By what times it goes."""
+        """The times and bounds of this mesh."""
         return self._mesh.policy
 
     @property
     def counts(self) -> dict[str, int]:
-        """Frames that were dropped (for another incarnation; of strangers), nodes that there was no room for, and news of
-        incarnations that cannot be.
+        """Dropped frames (for another incarnation; of strangers), nodes that there was no room for, and reports of impossible
+        incarnations.
         """
         mesh = self._mesh
         return {
@@ -81,12 +80,12 @@ class Membership:
         }  # fmt: skip
 
     def is_up(self, name: str) -> bool:
-        """Whether calls may go there."""
+        """Whether calls may go to this node."""
         peer = self.view.get(name)
         return peer is not None and peer.is_told_up
 
     def announce(self, routes: int, load: float) -> None:
-        """What heartbeats say from now on: the version of this node's routes, and how busy it is."""
+        """Set the contents of further heartbeats: the version of this node's routes, and its load."""
         self._mesh.routes, self._mesh.load = routes, load
 
     def next_ns(self) -> int:
@@ -94,7 +93,7 @@ class Membership:
         return min(self._beats_ns, self._mesh.lines.next_ns(self._passed_ns))
 
     def tick(self, now_ns: int) -> list[Effect]:
-        """Time has passed."""
+        """Do all that is due by now: judge peers, send heartbeats, dial."""
         if self._has_left:
             return []
         mesh = self._mesh
@@ -112,22 +111,22 @@ class Membership:
         return effects + mesh.lines.tick(now_ns)
 
     def connected(self, address: str, now_ns: int) -> list[Effect]:
-        """What was dialled stands."""
+        """A dialled connection is established."""
         self._pass(now_ns)
         is_to_be_greeted, effects = self._mesh.lines.connected(address, now_ns)
         return [*effects, self._mesh.hello(address, now_ns)] if is_to_be_greeted else effects
 
     def lost(self, address: str, why: str, now_ns: int) -> list[Effect]:
-        """What was dialled has been refused, or has broken. Not to be told of a connection that was hung up on."""
+        """A dial was refused, or a connection has broken. Not to be called for a connection that was hung up on."""
         self._pass(now_ns)
         return [] if self._has_left else self._mesh.lines.lost(address, why, now_ns)
 
     def say(self, kind: type[AMessage], peer: Peer, now_ns: int, **fields: Any) -> AMessage:
-        """A message to a peer, with what each message bears."""
+        """A message to a peer, with the fields that every message carries."""
         return self._mesh.say(kind, peer, now_ns, **fields)
 
     def sender(self, key: str, message: Message) -> Peer | None:
-        """The peer that says this, by its key; None: a stranger, a former self, or it speaks to a former self of ours."""
+        """The peer that sent this, by its key; None: a stranger, a former peer, or it is meant for a former self of ours."""
         mesh = self._mesh
         peer = mesh.view.get(message.name)
         if message.to != mesh.me.incarnation:
@@ -139,7 +138,7 @@ class Membership:
         return None
 
     def received(self, key: str, message: Message, now_ns: int) -> list[Effect]:
-        """A peer has spoken, on a connection whose key is `key`."""
+        """A message of a peer has arrived, on a connection whose key is `key`."""
         if self._has_left:
             return []
         self._pass(now_ns)
@@ -170,7 +169,7 @@ class Membership:
         return effects
 
     def recheck(self, now_ns: int) -> list[Effect]:
-        """Which keys may bear which names, and which are expected at the seeds, may have changed.
+        """Check anew which keys may bear which names, and which are expected at the seeds.
 
         A peer that may not bear its name any more is down.
         """
@@ -188,7 +187,7 @@ class Membership:
         return effects + self._expect_seeds(now_ns)
 
     def leave(self, now_ns: int) -> list[Effect]:
-        """This node goes, in order. Nothing is done or told afterwards."""
+        """Leave gracefully. Later events have no effect."""
         self._has_left = True
         return rounds.leave(self._mesh, now_ns)
 
@@ -200,9 +199,9 @@ class Membership:
         return effects
 
     def _pass(self, now_ns: int) -> None:
-        """Time has passed: more than between any two ticks, if this node was stopped, swapped out or starved.
+        """Note the time. A long gap between two calls means that this node was stopped, swapped out or starved.
 
-        What it has not heard meanwhile waits in its sockets, and says nothing of its peers (Lifeguard, DSN 2018).
+        Messages of that time wait in its sockets, so the silence says nothing of its peers (Lifeguard, DSN 2018).
         """
         gap_ns = now_ns - self._passed_ns
         self._passed_ns = now_ns
@@ -225,15 +224,15 @@ class Membership:
 
     def _heard(self, peer: Peer, message: Message, now_ns: int) -> list[Effect]:
         mesh = self._mesh
-        # An echo may be forged: it counts only if what it echoes could get there. So nobody is up at an address that it cannot
-        # prove to be its own.
+        # An echo may be forged: it counts only if this node's messages could get there. So no node is up at an address that it
+        # cannot prove to be its own.
         if message.to == mesh.me.incarnation and mesh.lines.reaches(peer.address, peer.key):
             echo_ns = min(message.echo_ns, now_ns)
             if echo_ns > 0:
                 peer.echoed_ns = max(peer.echoed_ns, echo_ns)
                 mesh.lines.echoed(peer.address, echo_ns)
-        # What was overtaken on its way says nothing new. A dead peer has to say what nobody had heard when it was alive, or
-        # to echo what this node has said since: the count of its heartbeats may be another's lie.
+        # A message that was overtaken says nothing new. A dead peer has to show a heartbeat count that no node reported while
+        # it was alive, or to echo a message that this node has sent since: the known count may be a false report.
         is_proof = message.beat > peer.beat or (message.to == mesh.me.incarnation and message.echo_ns > peer.ended_ns)
         if message.beat < peer.spoken_beat or not (peer.is_living or is_proof):
             return []
@@ -262,11 +261,11 @@ class Membership:
         return effects + rounds.greet(self._mesh, peer, now_ns) if state is State.UP else effects
 
     def _told(self, record: Record, teller: str, now_ns: int) -> list[Effect]:
-        """A peer has told of another."""
+        """Take in a peer's report on another node."""
         mesh = self._mesh
         me = mesh.me
         if me.name == record.name or me.address == record.address:
-            return []  # whoever knows a later incarnation of this node refuses it, for itself (admission.py)
+            return []  # a peer that knows a later incarnation of this node refuses it itself (admission.py)
         if mesh.days_ahead(record.incarnation) is not None:
             mesh.incredible_count += 1
             return []
@@ -285,7 +284,7 @@ class Membership:
         return effects
 
     def _introduced(self, former: Peer | None, record: Record, teller: str, now_ns: int) -> list[Effect]:
-        """Somebody who was not known, or a later incarnation of who was."""
+        """Add a node that was not known, or a later incarnation of a known one."""
         mesh = self._mesh
         if not mesh.is_allowed(record.key, record.name):
             return []
@@ -293,9 +292,9 @@ class Membership:
         is_more = state is State.MET and (former is None or not former.is_living)
         neighbour = mesh.view.at(record.address)
         if neighbour is not None and neighbour is not former and neighbour.is_living:
-            return []  # two names at one address: whoever listens there will say his own
+            return []  # two names at one address: the node there will say its own
         if not mesh.lines.may_try(record.address, record.key):
-            return []  # the configuration, or a line that stands, says whose key is there
+            return []  # the configuration, or an established connection, says whose key is there
         if is_more and not mesh.has_room():
             mesh.over_count += 1
             return []

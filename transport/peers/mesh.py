@@ -1,8 +1,8 @@
-"""Mesh: a node's view and its lines, and the few moves by which they change together.
+"""Mesh: a node's view and its connections, and the few operations that change both together.
 
-Whatever happens to a peer passes through `move`, `meet` and `end`: so each `PeerUp` has exactly one `PeerDown`, a line is
-renewed with every incarnation (what was queued for the former one must not reach the next), and the digest is never stale.
-Nothing here decides when: that is membership.py, admission.py and rounds.py.
+Every change of a peer passes through the methods here. So each `PeerUp` has exactly one `PeerDown`, and the digest is never
+stale. A connection is renewed with every incarnation, because messages queued for the former one must not reach the next. When
+to change a peer is decided in membership.py, admission.py and rounds.py.
 """
 
 from collections.abc import Callable
@@ -17,17 +17,17 @@ from .view import Identity, View
 
 AMessage = TypeVar("AMessage", bound=Message)
 
-#: Why a peer is down, by what is thought of it.
+#: Kind of the `PeerDown`, by the peer's new state.
 _DOWN = {
     State.UNREACHABLE: Down.UNREACHABLE, State.DEAD: Down.DIED, State.LEFT: Down.LEFT, State.REVOKED: Down.REVOKED,
 }  # fmt: skip
 DAY_NS: Final = 24 * 3600 * 1_000_000_000
-#: Who is in these is not dialled.
+#: States in which a peer is not dialled.
 _GONE = frozenset((State.LEFT, State.REVOKED))
 
 
 class Mesh:
-    """What the rooms of membership share."""
+    """State that membership.py, admission.py and rounds.py share."""
 
     def __init__(
         self,
@@ -41,26 +41,26 @@ class Mesh:
         self.view = View(me)
         self.lines = Dialling(policy, random)
         self.beat = 0
-        #: What heartbeats say of this node's routes.
+        #: Announced in heartbeats: the version of this node's routes, and its load.
         self.routes, self.load = 0, 0.0
-        #: The node that bears this node's name, and keeps it.
+        #: Address of the node that bears this node's name, and keeps it.
         self.name_holder = ""
-        #: Frames for another incarnation of this node; frames of strangers; nodes there was no room for.
+        #: Frames for another incarnation of this node; frames of unknown peers; nodes that there was no room for.
         self.stale_count = self.strange_count = self.over_count = 0
-        #: Incarnations that cannot be, or not so often.
+        #: Reported incarnations that are impossible, or come too often.
         self.incredible_count = 0
-        #: When this node took another incarnation, the last times.
+        #: Times of this node's latest changes of incarnation.
         self._raised_ns: list[int] = []
 
     @property
     def me(self) -> Identity:
-        """This node."""
+        """This node, with its present incarnation."""
         return self.view.me
 
-    # What is said.
+    # Messages.
 
     def say(self, kind: type[AMessage], peer: Peer | None, now_ns: int, **fields: Any) -> AMessage:
-        """A message of this node's to a peer, or to whoever listens where nobody is known."""
+        """Make a message from this node to a peer; None: to an address where no peer is known yet."""
         return kind(
             name=self.me.name,
             incarnation=self.me.incarnation,
@@ -72,7 +72,7 @@ class Mesh:
         )
 
     def hello(self, address: str, now_ns: int) -> Effect:
-        """All about this node, for whoever listens there."""
+        """A hello with this node's full identity, for the node that listens at `address`."""
         peer = self.view.at(address)
         fields: dict[str, Any] = {
             "digest": self.view.digest(), **session(peer), "routes": self.routes, "load": self.load,
@@ -81,14 +81,14 @@ class Mesh:
         }  # fmt: skip
         return Send(address, self.say(Hello, peer, now_ns, **fields))
 
-    # What becomes of peers.
+    # Changes of peers.
 
     def has_room(self) -> bool:
-        """Whether one more may live."""
+        """Whether one more live peer fits within `members_max`."""
         return len(self.view.living()) + 1 < self.policy.members_max
 
     def meet(self, peer: Peer, now_ns: int) -> list[Effect]:
-        """Somebody new, who is dialled. Whoever was known at its address has ended."""
+        """Add a new peer and dial it, unless it has left. A former peer at its address ends."""
         effects: list[Effect] = []
         former = self.view.at(peer.address)
         if former is not None:
@@ -100,19 +100,19 @@ class Mesh:
         return effects
 
     def succeed(self, former: Peer, peer: Peer, why: str, now_ns: int) -> list[Effect]:
-        """The next bearer of the name: all that belonged to the former one has ended."""
+        """Replace a peer by the next holder of its name; calls and connection of the former end."""
         effects = self.end(former, Down.RESTARTED, why)
         return [*effects, *self.meet(peer, now_ns)]
 
     def end(self, peer: Peer, kind: Down, why: str) -> list[Effect]:
-        """It is known no more, and its line is closed."""
+        """Forget a peer, close its connection, and report it down if it was up."""
         effects = self.lines.drop(peer.address)
         effects += self._told_down(peer, kind, why)
         self.view.remove(peer)
         return effects
 
     def move(self, peer: Peer, state: State, why: str, now_ns: int, kind: Down | None = None) -> list[Effect]:
-        """It is thought of otherwise from now on."""
+        """Change the state of a peer, with all effects that follow."""
         was_living = peer.is_living
         peer.state = state
         effects: list[Effect] = [PeerChanged(peer.name, peer.incarnation, state, why)]
@@ -134,18 +134,18 @@ class Mesh:
         return effects
 
     def meet_again(self, peer: Peer, why: str, now_ns: int) -> list[Effect]:
-        """It was taken for dead, and lives."""
+        """Bring back a peer that was taken for dead, or not trusted. Does nothing but count if there is no room."""
         if not self.has_room():
             self.over_count += 1
             return []
-        effects = self.lines.want(peer.address, peer.key, now_ns)  # of whom was not to be dialled
+        effects = self.lines.want(peer.address, peer.key, now_ns)  # it has none after it left or was revoked
         peer.meet_again(now_ns)
         self.view.has_changed()
         self.lines.hasten(peer.address, now_ns)
         return [*effects, PeerChanged(peer.name, peer.incarnation, peer.state, why)]
 
     def was_given_up(self, peer: Peer) -> list[Effect]:
-        """It had given this node up, and taken it again: what was outstanding has ended there, so it does here."""
+        """The peer had given this node up, and taken it back. Calls that have ended there end here, too."""
         peer.session_due = peer.their_session
         effects = self._told_down(peer, Down.UNREACHABLE, "it had given this node up meanwhile")
         if effects:
@@ -154,7 +154,7 @@ class Mesh:
         return effects
 
     def days_ahead(self, incarnation: int) -> int | None:
-        """How many days an incarnation is ahead of this host's clock, if that is more than anybody's may be; else None.
+        """How many days an incarnation is ahead of this host's clock; None: not further than `ahead_ns_max` allows.
 
         The clock is read anew each time: it may have been wrong when this node was started, and set right since.
         """
@@ -162,7 +162,7 @@ class Mesh:
         return ahead_ns // DAY_NS if ahead_ns > self.policy.ahead_ns_max else None
 
     def why_not_become(self, incarnation: int, now_ns: int) -> str:
-        """What speaks against a higher incarnation; "": nothing."""
+        """Why this node does not take a higher incarnation; "": it may."""
         days = self.days_ahead(incarnation)
         if days is not None:
             return f"it knows this node as one of {days:,} days from now: set this host's clock, or that one's"
@@ -171,8 +171,8 @@ class Mesh:
         return ""
 
     def begin_anew(self, now_ns: int) -> list[Effect]:
-        """Take the incarnation of a node that is started now, if the present one is too far ahead of this host's clock: the
-        clock was wrong when the node was started. Otherwise do nothing.
+        """Take the incarnation of a node started now, if the present one is too far ahead of this host's clock, which was
+        wrong at the start. Otherwise do nothing.
         """
         days = self.days_ahead(self.me.incarnation)
         if days is None or self._has_become_often(now_ns):
@@ -181,7 +181,7 @@ class Mesh:
         return self.become(self._unix_ns(), why, now_ns)
 
     def become(self, incarnation: int, why: str, now_ns: int) -> list[Effect]:
-        """This node takes another incarnation: to its peers it is somebody new, so they are to it."""
+        """Give this node another incarnation. Its peers treat it as a new node, so it treats them as new, too."""
         self._raised_ns.append(now_ns)
         me = self.me
         self.view.me = Identity(me.name, incarnation, me.address, me.key)
@@ -205,5 +205,5 @@ class Mesh:
 
 
 def session(peer: Peer | None) -> dict[str, Any]:
-    """What heartbeats say of how often the other has come up."""
+    """Fields of a heartbeat: how often the receiver has come up here, and whether it is up."""
     return {"session": peer.session if peer else 0, "is_up": peer is not None and peer.is_told_up}

@@ -1,10 +1,10 @@
-"""Messages: what the nodes of a system say to each other about themselves and others. Frozen words.
+"""Messages: the membership protocol between the nodes of a system. Frozen structs.
 
-They travel as the body of an envelope (transport/codec.py), and come back through `message_from`, which checks every field:
-a peer that is trusted may still be wrong. Each bears who says it (name and incarnation), which incarnation it is meant for
-(what was queued for a dead peer is not taken by its successor), how often its sender has beaten, and what it last heard of
-the other's clock: so each frame proves both that its sender lives and that it hears us. Who the sender is by its key, the
-connection says, never the message. Longest: `Sync`, some 20 KB with 64 nodes and 128 dead; `Routes`, 1 MB at its bounds.
+They travel as the body of an envelope (transport/codec.py). `message_from` checks every field, because a trusted peer may
+still be wrong. Each message carries its sender's name, incarnation and heartbeat count. It also carries the receiver's
+incarnation, so that a successor ignores messages queued for its dead predecessor, and an echo of the receiver's clock. So each
+frame proves that its sender lives and receives our messages. The sender's key comes from the connection, never from the
+message. Largest: `Sync`, some 20 KB with 64 nodes and 128 dead; `Routes`, 1 MB at its bounds.
 """
 
 from contextlib import suppress
@@ -14,102 +14,102 @@ import msgspec
 
 from ..errors import MalformedFrame, text_of
 
-#: What this node speaks. Raised by one when a field changes its meaning; new fields with a default do not need it.
+#: Protocol version of this node. Raised by one when a field changes its meaning; new fields with a default do not need it.
 PROTOCOL: Final = 1
-#: The oldest that it still speaks: a system is brought up to date node by node.
+#: Oldest version that it still speaks: a system is upgraded node by node.
 PROTOCOL_OLDEST: Final = PROTOCOL - 1
 
 #: Routes and topics that one node may export, each: a full list stays a fraction of one frame.
 ROUTES_MAX: Final = 4_096
-#: Others that one message may speak of: members and remembered dead, with room for peers whose policy allows more.
+#: Records in one message: members and remembered dead, with room for peers whose policy allows more.
 RECORDS_MAX: Final = 512
 
-#: What a node may be called: no slash, which stands between it and a route.
+#: Pattern of node names: no slash, which separates a node's name from a route.
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z"
 Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)]
-#: It stands in logs and in tables on terminals: without blanks, and without what a terminal takes for orders.
+#: Shown in logs and in tables on terminals: no blanks, and no control characters.
 Address = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,256}\Z")]
-#: What was dialled, if anything.
+#: The address that was dialled; empty: none.
 Dialled = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{0,256}\Z")]
-#: A sentence, for the same places: on one line.
+#: One line of text for logs and terminals.
 Sentence = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{0,1024}\Z")]
-#: What stands for a key, the same on all nodes: its public half, or a fingerprint of it.
+#: Identifies a key, the same on all nodes: its public half, or a fingerprint of it.
 Key = Annotated[str, msgspec.Meta(max_length=128)]
-#: Of `peers --routes`, too.
+#: Shown by `peers --routes`: no control characters.
 Route = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,256}\Z")]
-#: Times, counters and incarnations.
+#: Times, counters and incarnations: 63 bits.
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-#: No clock is ahead so far (the year 2116): who says so is wrong, and one more would not fit the wire one day.
+#: No clock is ahead so far (the year 2116): a larger incarnation is false, and its successor would not fit the wire one day.
 INCARNATION_MAX: Final = 1 << 62
-#: Below the bound by enough for the next one.
+#: Leaves room below INCARNATION_MAX for the next one.
 Incarnation = Annotated[int, msgspec.Meta(ge=0, lt=INCARNATION_MAX - 1)]
-#: 0: idle; 1: all its workers are busy; above: work waits.
+#: 0: idle; 1: all workers are busy; above: work is queued.
 Load = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
-    """What each message bears."""
+    """Fields that every message carries."""
 
     name: Name
     incarnation: Incarnation
-    #: The incarnation it is meant for; 0: not known, which only a `Hello` may say.
+    #: Incarnation of the receiver; 0: unknown, which only a `Hello` may say.
     to: Incarnation
-    #: The sender's rounds of heartbeats so far: a greater number is later news of it, whoever tells it.
+    #: Heartbeat rounds of the sender so far: a greater count is later news, whichever peer reports it.
     beat: Count
-    #: The sender's clock, and what it last heard of the receiver's; 0: nothing.
+    #: The sender's clock, and the receiver's clock as the sender last received it; 0: not yet.
     sent_ns: Count
     echo_ns: Count
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):
-    """I live, and hear you."""
+    """The sender is alive, and receives the receiver's messages."""
 
-    #: Of the sender's view: whose differs, has something to tell.
+    #: Digest of the sender's view: a different digest means that the views have to be exchanged.
     digest: Count
-    #: How often the other has come up for the sender, and whether it is up: so who was given up meanwhile gets to know.
+    #: How often the receiver has come up at the sender, and whether it is up: so a peer learns that it was given up meanwhile.
     session: Count
     is_up: bool
-    #: Version of the routes it offers, and how busy it is.
+    #: Version of the sender's routes, and its load.
     routes: Count
     load: Load
 
 
 class Hello(Heartbeat, frozen=True, kw_only=True):
-    """A heartbeat that says all about its sender: said until the other has answered."""
+    """A heartbeat with the sender's full identity, sent until the peer has answered."""
 
     protocol: Count
     protocol_oldest: Count
-    #: Where the sender listens.
+    #: Address at which the sender listens.
     address: Address
-    #: What the sender dialled to say this, and what the other dialled when it last said it: so aliases are found.
+    #: Address that the sender dialled for this hello, and the one that the receiver dialled for its last: they reveal aliases.
     dialled: Address
     reached_as: Dialled = ""
 
 
 class Refusal(Message, frozen=True, kw_only=True):
-    """You cannot be my peer now, and why."""
+    """The sender refuses the receiver as a peer for now, with the reason."""
 
     reason: Sentence
-    #: What the other dialled to say hello: there it will not be heard for a while.
+    #: Address that the receiver dialled for its hello: it is to wait before it dials there again.
     dialled: Dialled
-    #: A higher incarnation by which you are known here: your clock was set back. 0: that is not the reason.
+    #: A higher incarnation by which the sender knows the receiver, whose clock was set back. 0: that is not the reason.
     known: Incarnation = 0
-    #: Where the node listens that bears your name; "": that is not the reason.
+    #: Address of the node that holds the receiver's name; "": that is not the reason.
     holder: Dialled = ""
 
 
 class Leave(Message, frozen=True, kw_only=True):
-    """I go, in order: do not wait for me."""
+    """The sender shuts down gracefully: do not wait for it."""
 
 
 class Inquiry(Message, frozen=True, kw_only=True, tag="inquiry"):
-    """What do you know of these? Somebody else has to be asked before silence is taken for death (SWIM)."""
+    """Asks a third node about silent ones, before their silence is taken for death (SWIM)."""
 
     names: Annotated[tuple[Name, ...], msgspec.Meta(max_length=RECORDS_MAX)]
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """What a node knows of another."""
+    """One node, as the sender of the record knows it."""
 
     name: Name
     incarnation: Incarnation
@@ -118,68 +118,68 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     #: "living", "dead" or "left".
     fate: Annotated[str, msgspec.Meta(pattern="^(living|dead|left)$")]
     beat: Count
-    #: Since the last proof of its life, or since its end.
+    #: Since the last proof of life, or since its end.
     age_ns: Count
 
 
 class Vouch(Message, frozen=True, kw_only=True):
-    """The answer: these live, as far as I know."""
+    """Answer to an `Inquiry`: records of the nodes that the sender knows to be alive, or to have left."""
 
     records: Annotated[tuple[Record, ...], msgspec.Meta(max_length=RECORDS_MAX)]
 
 
 class Sync(Message, frozen=True, kw_only=True):
-    """My whole view; or, as an answer, of my view what yours lacks."""
+    """The sender's whole view; as an answer, the records that the receiver's view lacks."""
 
     records: Annotated[tuple[Record, ...], msgspec.Meta(max_length=RECORDS_MAX)]
     is_answer: bool = False
 
 
 class RoutesWanted(Message, frozen=True, kw_only=True):
-    """Tell me your routes; I know them as they were in version `since` (0: not at all)."""
+    """Requests the receiver's routes. The sender knows them as of version `since` (0: not at all)."""
 
     since: Count
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """What has come, and what has gone."""
+    """Difference between two versions of a list of routes or topics."""
 
     added: Annotated[tuple[Route, ...], msgspec.Meta(max_length=ROUTES_MAX)] = ()
     removed: Annotated[tuple[Route, ...], msgspec.Meta(max_length=ROUTES_MAX)] = ()
 
 
 class Routes(Message, frozen=True, kw_only=True):
-    """What changed in what I export; `since` 0: all there is."""
+    """Changes of the sender's exports since version `since`; 0: the complete lists."""
 
     since: Count
     version: Count
     operations: Change
     topics: Change
-    #: Of the operations, those that may wait: what is said of them at no other priority goes by the line for bulk.
+    #: Operations that may wait: calls of them without a priority use the bulk connection.
     bulk: Change = Change()
 
 
-#: By their word on the wire: msgspec takes 1 µs for one kind, and 14 to look through a union of them each time.
+#: Types by tag: msgspec takes 1 µs for one type, and 14 to search a union each time.
 KINDS: Final[dict[object, type[Message]]] = {
     kind.__struct_config__.tag: kind
     for kind in (Hello, Heartbeat, Refusal, Leave, Inquiry, Vouch, Sync, RoutesWanted, Routes)
 }
 
-# Two threads that each convert the first message of a kind crash msgspec 0.22 (it shows what it knows of a type before that is
-# whole), so the first is here.
+# msgspec 0.22 crashes if two threads convert the first message of a type at once, because it publishes its description of a
+# type before that is complete. So the first conversion of each type is here.
 for _kind in KINDS.values():
     with suppress(msgspec.ValidationError):
         msgspec.convert({}, _kind)
 
 
 def body_of(message: Message) -> dict[str, Any]:
-    """As the body of an envelope."""
+    """The message as the body of an envelope."""
     body: dict[str, Any] = msgspec.to_builtins(message)
     return body
 
 
 def message_from(body: Any) -> Message:
-    """From the body of an envelope. Raises `MalformedFrame`, and nothing else."""
+    """Parse the body of an envelope. Raises `MalformedFrame`, and nothing else."""
     word = body.get("kind") if type(body) is dict else None
     kind = KINDS.get(word) if type(word) is str else None
     if kind is None:
@@ -193,7 +193,7 @@ def message_from(body: Any) -> Message:
 
 
 def incompatible(hello: Hello) -> str | None:
-    """Why two nodes cannot understand each other; None: they can, in the older one's protocol."""
+    """Why two nodes have no protocol version in common; None: they speak the older one's."""
     common = min(PROTOCOL, hello.protocol)
     if common >= max(PROTOCOL_OLDEST, hello.protocol_oldest):
         return None

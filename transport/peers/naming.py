@@ -1,9 +1,9 @@
-"""Naming: who bears a name, when somebody speaks who is not the one that is known by it.
+"""Naming: which node keeps a name when a second node claims it.
 
-An address belongs to one process at a time, so at one address the higher incarnation is the successor, at once. At two
-addresses both may live: then who was started first keeps the name, because the newcomer is the one that somebody has just
-configured wrongly, and all nodes come to the same answer whatever they heard first. A node that was only told of yields to
-whoever says hello: others could shut a node out otherwise, by telling of a later one. The key is the connection's. Pure.
+At one address the higher incarnation is the successor at once, because an address belongs to one process at a time. At two
+addresses both nodes may be alive: the one started first keeps the name, because somebody has just configured the newcomer
+wrongly. So all nodes reach the same decision in whatever order claims arrive. A node known only by hearsay yields to any node
+that says hello; otherwise a false report of a later incarnation could shut it out. The key is the connection's. Pure.
 """
 
 from enum import Enum, auto
@@ -13,22 +13,22 @@ from .peer import Peer
 
 
 class Claim(Enum):
-    """What somebody is who says to bear a name that is known."""
+    """Relation between a known peer and a node that claims its name."""
 
-    #: The one that is known.
+    #: The known peer itself.
     SAME = auto()
-    #: The next incarnation of it, or another node that may take the name over: the known one is gone.
+    #: Its next incarnation, or another node that may take the name over because the known one is gone.
     SUCCESSOR = auto()
-    #: An earlier incarnation: words that were long on their way, or a clock that was set back.
+    #: An earlier incarnation: a delayed message, or a clock that was set back.
     FORMER = auto()
-    #: Another node that lives beside the known one, and was started before it.
+    #: Another live node, which was started before the known one and takes the name.
     ELDER = auto()
-    #: Another node that lives beside the known one, which keeps the name.
+    #: Another live node; the known one keeps the name.
     YOUNGER = auto()
 
 
 def claim(peer: Peer, incarnation: int, address: str, key: str) -> Claim:
-    """Of who speaks itself: what is only told of another is weighed in view.py."""
+    """Classify a claim that a node makes for itself. Hearsay about third nodes is weighed in news.py."""
     if not peer.has_spoken and (incarnation, address) != (peer.incarnation, peer.address):
         return Claim.SUCCESSOR
     if address == peer.address:
@@ -42,10 +42,10 @@ def claim(peer: Peer, incarnation: int, address: str, key: str) -> Claim:
 
 
 def keeps(incarnation: int, address: str, other_incarnation: int, other_address: str) -> bool:
-    """Whether the first of two living nodes with one name keeps it: who was started first, and then by address."""
+    """Whether the first of two live nodes with one name keeps it: the one started earlier does; ties go by address."""
     return (incarnation, address) < (other_incarnation, other_address)
 
 
 def taken(name: str, holder: str) -> str:
-    """For the one that does not keep it."""
+    """Error text for the node that has to choose another name."""
     return f"the node name {name!r} belongs to the node at {holder}, which was started earlier: choose another in [node] name"

@@ -1,9 +1,9 @@
-"""News: what one node tells of another, weighed against what is known here.
+"""News: reports of one node about another, weighed against this node's own knowledge.
 
-Hearsay never overrules one's own ears. It can introduce a node, prove that a node lived later than was known, and replace a
-node that is dead here, or was never heard here, by a later incarnation. A farewell or a death ends nothing unless the node's
-own key says so: told by others, a farewell makes a suspect, until the node itself is heard (SWIM's refutation). Whether two
-living nodes bear one name is for those two to say themselves (naming.py). A table, in `weigh`. Pure.
+Hearsay never overrules direct observation. It can introduce a node, and prove that a node lived later than was known. It can
+replace a node that is dead here, or has never spoken here, by a later incarnation. A reported farewell or death ends nothing
+unless the node's own key confirms it: a farewell makes a suspect, until the node itself is heard (SWIM's refutation). Two live
+nodes with one name settle that by their own hellos (naming.py). The table is in `weigh`. Pure.
 """
 
 from enum import Enum, auto
@@ -15,20 +15,20 @@ from .policy import MembershipPolicy
 
 
 class News(Enum):
-    """What follows from a record."""
+    """Consequence of a record that a peer has sent."""
 
-    #: Nothing that was not known, or too old to count.
+    #: Nothing new, or too old to count.
     NONE = auto()
-    #: Somebody who was not known, or the successor of who was.
+    #: A node that was not known, or the successor of a known one.
     COMER = auto()
-    #: It lived later than was known here.
+    #: The node lived later than was known here.
     PROOF = auto()
-    #: It may have left: the farewell is not known from itself.
+    #: The node may have left, but has not said so itself.
     RUMOUR = auto()
 
 
 def weigh(peer: Peer | None, record: Record, policy: MembershipPolicy) -> News:
-    """What a record says that is not known. `peer`: who bears its name here."""
+    """Judge a record by what is known here. `peer`: the node of that name; None: there is none."""
     is_living = record.fate == "living"
     is_timely = record.age_ns <= (policy.dead_ns if is_living else policy.forget_ns)
     if record.fate == "left":
@@ -37,16 +37,16 @@ def weigh(peer: Peer | None, record: Record, policy: MembershipPolicy) -> News:
     if peer is None:
         return News.COMER if is_timely else News.NONE
     if record.address != peer.address:
-        # It has moved; or two live, and then the other will speak for itself.
+        # It has moved; or two nodes live, and then the other will say hello itself.
         is_successor = not peer.is_living and is_living and record.incarnation > peer.incarnation
         return News.COMER if is_successor and record.age_ns <= policy.suspect_ns else News.NONE
     if record.incarnation != peer.incarnation:
-        # While the known one is heard, or was until a moment ago, its successor has to say so itself.
+        # While the known incarnation is heard, or was until a moment ago, its successor has to say hello itself.
         is_heard = peer.is_living and peer.has_spoken
         is_successor = record.incarnation > peer.incarnation and not is_heard
         return News.COMER if is_successor and is_timely else News.NONE
     if peer.state is State.LEFT:
-        return News.NONE  # it said so itself: what else is told of it is older
-    # A beat that was not known proves later life only if it is fresh: the last one of a dead node may reach us late.
+        return News.NONE  # it said so itself: any report of it is older
+    # A higher beat proves later life only if it is fresh: the last one of a dead node may arrive late.
     is_fresh = is_living and record.beat > peer.beat and record.age_ns <= policy.suspect_ns
     return News.PROOF if is_fresh else News.NONE

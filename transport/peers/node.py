@@ -1,11 +1,11 @@
-"""Node: all that one node knows of the others, as the owner of the sockets sees it. Begin here.
+"""Node: one node's knowledge of all others, as the owner of the sockets uses it. Begin here.
 
-It hands on what happens to membership and to the routes, and what follows from the one for the other: a peer that comes up
-is told the routes of this one, one that goes down takes its own along. Pure, as all of it: facts and `now_ns` in, effects out.
+Passes events to membership and to the route table, and connects the two: a peer that comes up is sent this node's routes, and
+one that goes down takes its own along. Pure, as the whole package is: events and `now_ns` in, effects out.
 
     me = Identity("a", started_ns, "tcp://10.0.0.1:7400", key)
     node = PeerNode(me, lambda: {"tcp://10.0.0.2:7400": key_of_b}, now_ns, random=…, unix_ns=…)
-    for effect in node.tick(now_ns): …     # again at node.next_ns(), and whenever a socket has something to say
+    for effect in node.tick(now_ns): …     # again at node.next_ns(), and whenever a socket has input
 """
 
 from collections.abc import Callable, Collection, Mapping, Set
@@ -24,20 +24,20 @@ from .policy import MembershipPolicy
 from .route_table import WITHDRAWN_BEATS, RouteTable, everything
 from .view import Identity, View
 
-#: How a node is, in a sentence.
+#: States in words, for error messages.
 _IS: Final = {state: "has left" if state is State.LEFT else f"is {state}" for state in State}
-#: One peer is told the routes of this node so often in this time. While a system comes up its versions follow each other
-#: within milliseconds, and who is not answered waits for three heartbeats.
+#: A peer is sent this node's routes so often at most in this time. While a system comes up its versions follow each other
+#: within milliseconds, and a peer without an answer asks again after three heartbeats.
 ROUTES_NS: Final = 1_000_000_000
 ROUTES_COUNT_MAX: Final = 10
-#: When a caller may ask again for a node that is down here: it is dialled more often than that.
+#: When a caller may retry a node that is down: it is dialled more often than that.
 RETRY_AFTER_S: Final = 0.25
 
 
 class PeerNode:
     """Membership and routes of one node.
 
-    Arguments as those of `Membership`. `may_offer`: of these routes, those that the holder of a key may offer to this node.
+    Arguments as those of `Membership`. `may_offer`: given a key and routes, those that its holder may offer to this node.
     """
 
     def __init__(
@@ -56,20 +56,21 @@ class PeerNode:
             me, seeds, now_ns, random=random, unix_ns=unix_ns, policy=policy, is_allowed=is_allowed
         )
         self._may_offer = may_offer
-        #: All nodes that this one knows, to be read only. Held here because each call reads it, and membership is interpreted.
+        #: All nodes that this one knows, read-only. Held here because each call reads it, and membership is interpreted.
         self.view: View = self.membership.view
         self.table = RouteTable(self._granted)
         self._offer = Offer()
         self._likeness = Likeness()
         self._load = 0.0
-        #: What this node itself has offered until of late, and until when that is remembered; its clock, when it last ticked.
+        #: Operations that this node has withdrawn of late, and until when that is remembered; the time of its last tick.
         self._withdrawn: frozenset[str] = frozenset()
         self._withdrawn_until_ns = self._now_ns = now_ns
-        #: How often each peer was told the routes of this node of late, and since when.
+        #: By peer: since when this node's routes are counted, and how often they were sent.
         self._told: dict[str, tuple[int, int]] = {}
 
     def export(self, operations: Collection[str], topics: Collection[str], bulk: Collection[str] = ()) -> None:
-        """What this node offers, and hears, from now on: peers know it a heartbeat later. `bulk`: the operations that may wait.
+        """Offer these operations, subscribe to these topics: peers know a heartbeat later. `bulk`: the operations that may
+        wait.
 
         Raises `InvalidArgument`.
         """
@@ -81,7 +82,7 @@ class PeerNode:
             self.membership.announce(self._offer.version, self._load)
 
     def load(self, load: float) -> None:
-        """How busy this node is: 0 idle, 1 all its workers, above that work waits."""
+        """Announce how busy this node is: 0 idle, 1 all its workers, above 1 work is queued."""
         self._load = min(max(load, 0.0), 1e9)
         self.membership.announce(self._offer.version, self._load)
 
@@ -90,20 +91,20 @@ class PeerNode:
         return self.membership.next_ns()
 
     def tick(self, now_ns: int) -> list[Effect]:
-        """Time has passed."""
+        """Do all that is due by now: judge peers, send heartbeats, dial."""
         self._now_ns = now_ns
         return self._seen(self.membership.tick(now_ns), now_ns)
 
     def connected(self, address: str, now_ns: int) -> list[Effect]:
-        """What was dialled stands."""
+        """A dialled connection is established."""
         return self._seen(self.membership.connected(address, now_ns), now_ns)
 
     def lost(self, address: str, why: str, now_ns: int) -> list[Effect]:
-        """What was dialled has been refused, or has broken. Not to be told of a connection that was hung up on."""
+        """A dial was refused, or a connection has broken. Not to be called for a connection that was hung up on."""
         return self._seen(self.membership.lost(address, why, now_ns), now_ns)
 
     def received(self, key: str, message: Message, now_ns: int) -> list[Effect]:
-        """A peer has spoken, on a connection whose key is `key`."""
+        """A message of a peer has arrived, on a connection whose key is `key`."""
         effects = self._seen(self.membership.received(key, message, now_ns), now_ns)
         if not isinstance(message, Heartbeat | RoutesWanted | Routes):
             return effects
@@ -122,23 +123,23 @@ class PeerNode:
             return [*effects, Refused(peer.name, peer.address, peer.key, error.message)]
 
     def recheck(self, now_ns: int) -> list[Effect]:
-        """Who may bear which name, offer which routes, or is expected at which seed, may have changed."""
+        """Check anew which key may bear which name and offer which routes, and which is expected at which seed."""
         effects = self._seen(self.membership.recheck(now_ns), now_ns)
         self.table.regrant()
         return effects
 
     def leave(self, now_ns: int) -> list[Effect]:
-        """This node goes, in order. Nothing is done or told afterwards."""
+        """Leave gracefully. The node reacts to nothing afterwards."""
         return self.membership.leave(now_ns)
 
     def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]:
         """The nodes to ask, in order; `b/index.stats` means node b alone. Never this node itself.
 
-        With a key it is one node, the same for everybody who knows the same nodes: what a key names keeps its order.
+        With a key it is one node, the same for all callers that know the same nodes, so that calls of a key keep their order.
 
-        What a key may use beside what is exported is known where it is trusted: a node that is named decides itself.
+        A node that is named decides itself whether a key may use more than its exports.
 
-        Raises `UnknownRoute`, `NotFound` for a node that nobody knows, `Unavailable` for one that is down.
+        Raises `UnknownRoute`, `NotFound` for an unknown node, `Unavailable` for one that is down.
         """
         name, is_named, _ = route.partition(OF_NODE)
         if not is_named:
@@ -168,11 +169,11 @@ class PeerNode:
         return (name,)
 
     def may_wait(self, name: str, route: str) -> bool:
-        """Whether an operation of this node may, as it was when this was asked first; False: it is not known to."""
+        """Whether an operation of this node may wait, as bulk; the first answer holds. False: it is not known to."""
         return self.table.may_wait(name, route)
 
     def loads(self, route: str, caller: str) -> tuple[float, ...]:
-        """The loads that the first of `best` announce; about equal ones as the same figure. None of a suspect."""
+        """The loads that the first of `best` announce, up to the first suspect; about equal ones as the same figure."""
         return self.table.loads(route, caller)
 
     def _granted(self, name: str, routes: Collection[str]) -> Set[str]:
@@ -185,7 +186,7 @@ class PeerNode:
         return [Send(peer.address, self.membership.say(RoutesWanted, peer, now_ns, since=since))]
 
     def _routes(self, peer: Peer, since: int, now_ns: int) -> list[Effect]:
-        """A megabyte for a hundred bytes. Who is in order needs it once a version; whoever is not answered asks again."""
+        """A megabyte for a request of a hundred bytes. A healthy peer asks once a version; an unanswered one again."""
         self._told = {name: told for name, told in self._told.items() if now_ns - told[0] < ROUTES_NS}
         since_ns, count = self._told.get(peer.name, (now_ns, 0))
         if count >= ROUTES_COUNT_MAX:

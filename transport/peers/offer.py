@@ -1,10 +1,9 @@
-"""Offer: the routes and topics that this node exports to its peers, with a version that grows by one with each change.
+"""Offer: the operations and topics that this node exports to its peers, and which operations may wait (as bulk).
 
-Of the operations it is told which may wait.
-
-Peers see the version in every heartbeat and ask for what they lack, so a hundred changes in a moment cost each peer one
-answer, and one that is lost is asked for again. The last versions are kept whole: a difference is then that of two sets, and
-cannot be wrong; who is further behind gets everything. Costs a pointer a route and version kept.
+The version grows by one with each change. Peers see it in every heartbeat and request the changes that they lack. So a hundred
+changes in a moment cost each peer one answer, and a lost answer is requested again. The last versions are kept whole: a
+difference is then that of two sets, and cannot be wrong; a peer that is further behind gets everything. Costs a pointer a
+route and version kept.
 """
 
 from collections.abc import Collection
@@ -13,32 +12,32 @@ from typing import Final
 from ..errors import InvalidArgument
 from .messages import ROUTES_MAX, Change
 
-#: Versions kept: some seconds' worth for who asks five times a second.
+#: Versions kept: some seconds' worth for a peer that asks five times a second.
 VERSIONS_MAX: Final = 16
 ROUTE_LENGTH_MAX: Final = 256
 
-#: Operations, topics, and those of the operations that may wait.
+#: Operations, topics, and the operations that may wait.
 _Version = tuple[frozenset[str], frozenset[str], frozenset[str]]
 _NOTHING: Final[_Version] = (frozenset(), frozenset(), frozenset())
 
 
 class Offer:
-    """What is exported now, and was a moment ago."""
+    """The present exports, and their latest former versions."""
 
     def __init__(self) -> None:
-        #: 0: nothing has been offered yet, and nobody asks.
+        #: 0: nothing has been offered yet, and no peer asks.
         self.version = 0
         self._versions: dict[int, _Version] = {0: _NOTHING}
 
     @property
     def latest(self) -> _Version:
-        """What is exported now."""
+        """Operations, topics, and operations that may wait."""
         return self._versions[self.version]
 
     def set(self, operations: Collection[str], topics: Collection[str], bulk: Collection[str] = ()) -> bool:
-        """Export these from now on; whether that is a change. `bulk`: those of the operations that may wait.
+        """Export these from now on; returns whether that is a change. `bulk`: the operations that may wait.
 
-        Raises `InvalidArgument` beyond the bounds.
+        Raises `InvalidArgument` beyond `ROUTES_MAX` names or `ROUTE_LENGTH_MAX` characters.
         """
         for what, names in (("operations", operations), ("topics", topics)):
             if len(names) > ROUTES_MAX:
@@ -57,8 +56,8 @@ class Offer:
         return True
 
     def since(self, version: int) -> tuple[int, Change, Change, Change]:
-        """(since which version, what changed of operations, of topics, of what may wait); since 0, if `version` is no longer
-        known.
+        """(base version, changes of operations, of topics, of operations that may wait); base 0: `version` is not kept any
+        more.
         """
         before = self._versions.get(version)
         if before is None or version > self.version:

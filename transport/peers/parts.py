@@ -1,10 +1,10 @@
-"""Parts: what goes over a line between two nodes: frames, cut up, each part with the number of its line.
+"""Parts: frames cut into numbered pieces for one connection between two nodes.
 
-A part begins with a byte that begins no batch (msgpack never uses it); what has none is a frame as it is. Whoever is asked to
-tell how far he is answers with the total that he has taken in (`Took`), over his own line to the asker: that is the credit.
-A line's number is drawn by its dialler, so that what is told of a former line means nothing. Trusts nobody: the parts of a
-frame are bounded as a frame is (a part may be empty), and of each key no more lines are known than it can have: the last to
-speak.
+A part begins with a byte that msgpack never uses, so no batch begins like a part; a message without that byte is a whole
+frame. A part may request an acknowledgement. The receiver answers with the total of bytes received (`Took`) over its own
+connection to the sender: that is the credit of flow control. The dialler draws the connection's number at random, so
+acknowledgements of a former connection mean nothing. Peers are not trusted: a reassembled frame is bounded as any frame is (a
+part may be empty), and of each key at most `LINES_MAX` connections are tracked, the most recently used.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from typing import Final, NamedTuple
 
 from ..codec import FRAME_BYTES_MAX
 
-#: Never used in msgpack.
+#: First byte of a part; msgpack never uses it.
 _MARK: Final = 0xC1
-#: The rest of the frame comes in other parts; tell how far you are; this tells how far.
+#: Flags: more parts of this frame follow; acknowledge all bytes so far; this is an acknowledgement.
 _MORE, _TELL, _TOOK = 1, 2, 4
 _head: Final = struct.Struct(">BBQ")
 _took: Final = struct.Struct(">BBQQ")
-#: Lines of one key that are known: its two, and the two before them, of which something may still wait at the door.
+#: Connections tracked of one key: its present two and its former two, of which frames may still wait in the listening socket.
 LINES_MAX: Final = 4
 
 
 class Took(NamedTuple):
-    """So many bytes of this line of ours were taken in."""
+    """Acknowledgement: the peer has received `total` bytes of our connection number `line`."""
 
     line: int
     total: int
 
     def packed(self) -> bytes:
-        """As it travels."""
+        """The acknowledgement in wire format."""
         return _took.pack(_MARK, _TOOK, self.line, self.total)
 
 
 def part(line: int, data: bytes | memoryview, *, is_last: bool, is_to_tell: bool) -> bytes:
-    """A part of a frame as it travels."""
+    """One part of a frame in wire format. `is_to_tell`: request an acknowledgement."""
     return b"".join((_head.pack(_MARK, _MORE * (not is_last) | _TELL * is_to_tell, line), data))
 
 
-#: What a part is longer than what it carries.
+#: Bytes that a part adds to its payload.
 HEAD_BYTES: Final = _head.size
 
 
@@ -50,24 +50,24 @@ class _Incoming:
 
     def __init__(self) -> None:
         self.total = 0
-        #: Of a frame that is not all there. Bytes, not a list of them: of parts of a byte each it would be 200 times as large.
+        #: The incomplete frame. A bytearray: a list of one-byte parts would take 200 times the memory.
         self.joined = bytearray()
-        #: Too much came: nothing is kept up to the next frame.
+        #: The frame exceeded FRAME_BYTES_MAX: its further parts are discarded.
         self.is_lost = False
 
 
 class Joining:
-    """What comes in, by whose key it comes under."""
+    """Reassembles frames from parts, for all connections of all keys."""
 
     def __init__(self) -> None:
         self._lines: dict[bytes, dict[int, _Incoming]] = {}
-        #: Who is to be told, of which line: the totals.
+        #: Acknowledgements due: total of bytes received, by key and connection number.
         self.owed: dict[tuple[bytes, int], int] = {}
-        #: Parts that made no sense, and frames that were longer than any may be.
+        #: Malformed parts, and frames longer than FRAME_BYTES_MAX.
         self.malformed_count = 0
 
     def take(self, key: bytes, came: bytes) -> bytes | Took | None:
-        """A frame that is whole; what is told of a line of ours; None: it is not all there yet, or makes no sense."""
+        """A complete frame, or an acknowledgement of one of our connections; None: incomplete, or malformed."""
         if came[:1] != b"\xc1":
             return came
         try:
@@ -87,12 +87,12 @@ class Joining:
         return self._joined(line, memoryview(came)[HEAD_BYTES:], is_last=not flags & _MORE)
 
     def tell_again(self, key: bytes) -> None:
-        """What was told may be lost: the line that it went by was another."""
+        """Owe all acknowledgements of this key again: earlier ones may be lost with our previous connection to it."""
         for number, line in self._lines.get(key, {}).items():
             self.owed[key, number] = line.total
 
     def keep(self, is_trusted: Callable[[bytes], object]) -> None:
-        """Let go of what came under other keys."""
+        """Drop the state of keys that are no longer trusted."""
         self._lines = {key: lines for key, lines in self._lines.items() if is_trusted(key)}
         self.owed = {whose: total for whose, total in self.owed.items() if whose[0] in self._lines}
 
@@ -105,7 +105,7 @@ class Joining:
                 del lines[oldest]
                 self.owed.pop((key, oldest), None)
             line = _Incoming()
-        lines[number] = line  # behind all others: the first is the one that was silent for longest
+        lines[number] = line  # moved to the end: the first is the least recently used
         return line
 
     def _joined(self, line: _Incoming, piece: memoryview, *, is_last: bool) -> bytes | None:

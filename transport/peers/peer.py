@@ -1,9 +1,9 @@
-"""Peer: what this node knows of another one, and what it thinks of it by now.
+"""Peer: this node's knowledge of another node, and the rules that judge its state.
 
-A node that is heard and hears us is up. The detector is van Renesse's gossip-style one (Middleware 1998) with SWIM's question
-to others (Das, Gupta, Motivala, DSN 2002): each node counts its heartbeats, and a greater count, whoever brings it, is proof of
-later life. So a link that is cut is told apart from a death, and what is old news can never raise the dead. Times are this
-node's; a proof that was told of is as old as its teller says. Costs 0.5 KB a peer.
+A node is up if messages arrive in both directions. The detector is van Renesse's gossip-style one (Middleware 1998) with
+SWIM's question to others (Das, Gupta, Motivala, DSN 2002). Each node counts its heartbeats, and a greater count proves later
+life, whichever node reports it. So a cut link is told apart from a death, and old news can never raise the dead. Times are on
+this node's clock; a proof by hearsay has the age that its reporter states. Costs 0.5 KB a peer.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from .effects import State
 from .messages import Record
 from .policy import MembershipPolicy
 
-#: Never; so far back that no silence is shorter.
+#: Never: so far back that every silence since then is too long.
 NEVER: Final = -(1 << 62)
-#: Those that may take part in something.
+#: States of the members of a view.
 LIVING: Final = frozenset((State.MET, State.UP, State.SUSPECT, State.UNREACHABLE))
 
 
@@ -30,69 +30,69 @@ class Peer:
     #: Since when it is known, or known again.
     met_ns: int
     state: State = State.MET
-    #: The most heartbeats of its own that anybody told of since it last spoke, and that it told of itself.
+    #: Its heartbeat count: the highest that any node reported since its last message, and that of its last message.
     beat: int = 0
     spoken_beat: int = 0
-    #: Its last words, our last words that it echoed, and the last proof of its life that another gave; who that was.
+    #: Times of its last message, of our last message that it echoed, and of another node's last proof of its life; that node.
     heard_ns: int = NEVER
     echoed_ns: int = NEVER
     vouched_ns: int = NEVER
     voucher: str = ""
-    #: Its clock when it last spoke: what we echo.
+    #: Its clock in its last message, which we echo.
     clock_ns: int = 0
-    #: Digest of its view.
+    #: Digest of its view; -1: not known.
     digest: int = -1
-    #: What it dialled to reach us.
+    #: Address that it dialled to reach us.
     reached_as: str = ""
-    #: Whether a `PeerUp` is without its `PeerDown`.
+    #: Whether a `PeerUp` was reported without its `PeerDown`.
     is_told_up: bool = False
-    #: How often it has come up here, and this node there, as it said last. `session_due`: the most that it can say without
-    #: having given this node up since it came up here.
+    #: How often it has come up here, and this node there, by its last heartbeat. `session_due`: the highest count that it can
+    #: report without having given this node up since it came up here.
     session: int = 0
     their_session: int = 0
     is_up_there: bool = False
     session_due: int = 0
     ended_ns: int = NEVER
-    #: Whether this incarnation has spoken to this node under its own key. Until then all that is known of it is hearsay.
+    #: Whether this incarnation has sent a message under its own key. Until then all knowledge of it is hearsay.
     has_spoken: bool = False
-    #: The peer that told of its farewell, until it is heard again; and whether it was heard after such a rumour. From then on
+    #: The peer that reported its farewell, until it is heard again; and whether it was heard after such a rumour. From then on
     #: rumours of a farewell of this incarnation do not count.
     doubted_by: str = ""
     is_refuted: bool = False
 
     @property
     def is_living(self) -> bool:
-        """Whether it belongs to the view."""
+        """Whether it counts as a member: not dead, not gone, not revoked."""
         return self.state in LIVING
 
     @property
     def proof_ns(self) -> int:
-        """When it was last known to live."""
+        """Time of the last proof that it lives."""
         return max(self.heard_ns, self.vouched_ns)
 
     def silence_ns(self, now_ns: int, policy: MembershipPolicy) -> int:
-        """For how long it has not been heard, or has not heard us."""
+        """How long nothing has come from it, or no fresh echo of this node's messages: the longer of both, ns."""
         return max(now_ns - self.heard_ns, now_ns - self.echoed_ns - policy.echo_ns)
 
     def is_in_doubt(self, now_ns: int, policy: MembershipPolicy) -> bool:
-        """Whether others are to be asked about it."""
+        """Whether other peers are to be asked about it."""
         if self.state is State.MET:
             return now_ns - self.met_ns > policy.suspect_ns
         return self.state in (State.SUSPECT, State.UNREACHABLE)
 
     def stand_still(self, gap_ns: int, now_ns: int) -> None:
-        """This node stood still itself for so long: nobody else is to blame for what it has not heard."""
+        """Take a gap in which this node itself stood still out of all silences: no peer is to blame for it."""
         self.met_ns = min(now_ns, self.met_ns + gap_ns)
         self.heard_ns = min(now_ns, self.heard_ns + gap_ns)
         self.echoed_ns = min(now_ns, self.echoed_ns + gap_ns)
         self.vouched_ns = min(now_ns, self.vouched_ns + gap_ns)
 
     def meet_again(self, now_ns: int) -> None:
-        """It was taken for dead, or not trusted, and has shown that it lives, or is trusted again."""
+        """Reset to `MET`: it was dead, and has shown that it lives; or it is trusted again."""
         self.state, self.met_ns, self.ended_ns = State.MET, now_ns, NEVER
 
     def record(self, now_ns: int) -> Record:
-        """For others."""
+        """The record of this peer for other nodes."""
         if self.is_living:
             fate, since_ns = "living", max(self.proof_ns, self.met_ns if self.state is State.MET else NEVER)
         else:
@@ -102,7 +102,7 @@ class Peer:
 
 
 def judge(peer: Peer, policy: MembershipPolicy, now_ns: int) -> State:
-    """What is to be thought of it now. Who is dead, or has left, is brought back by news alone, not by time."""
+    """The state that follows from times and rumours now. Only news brings back a dead or departed peer, not time."""
     if not peer.is_living:
         return peer.state
     silence_ns = peer.silence_ns(now_ns, policy)
@@ -111,18 +111,18 @@ def judge(peer: Peer, policy: MembershipPolicy, now_ns: int) -> State:
     proof_age_ns = now_ns - peer.proof_ns
     match peer.state:
         case State.UNREACHABLE:
-            # Longer than below: who is vouched for now and then does not flap.
+            # Longer than below, so that a peer that is vouched for now and then does not flap.
             return State.UNREACHABLE if proof_age_ns <= policy.dead_ns else State.DEAD
         case State.MET if now_ns - peer.met_ns <= policy.dead_ns:
             return State.MET
         case State.UP | State.SUSPECT if silence_ns <= policy.dead_ns:
             return State.SUSPECT
-    # A proof that came after the silence began: a dead peer's last proof is as old as the silence.
+    # The proof must be later than the silence's beginning: a dead peer's last proof is as old as the silence.
     return State.UNREACHABLE if proof_age_ns <= policy.dead_ns - policy.suspect_ns else State.DEAD
 
 
 def because(peer: Peer, state: State, policy: MembershipPolicy, now_ns: int) -> str:
-    """The judgement in words."""
+    """The reason for a state, as a sentence."""
     if state is State.UP:
         return "it is heard, and hears this node"
     is_heard = now_ns - peer.heard_ns <= policy.suspect_ns

@@ -1,8 +1,8 @@
-"""Rounds: what a node says of its own accord, with each heartbeat, and once to a peer that comes up.
+"""Rounds: the messages that a node sends with each heartbeat, to a peer that comes up, and in answer to questions.
 
-One heartbeat a peer, or a hello where the other has not answered yet; one question about all whom it doubts, to a few
-others drawn by lot; one view, to one whose view differs. So the frames of a node grow with its peers and no faster, whatever
-goes wrong, and news is everywhere after a few rounds (each doubles who knows it).
+In each round: one heartbeat per peer, or a hello where the peer has not answered yet; one inquiry about all doubted peers, to
+a few others drawn at random; one `Sync`, to a peer whose view differs. So a node's frames grow in proportion to its peers,
+even if all goes wrong. News is everywhere after a few rounds: each doubles the number of nodes that know it.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from .messages import RECORDS_MAX, Heartbeat, Inquiry, Leave, Record, Sync, Vouc
 from .peer import Peer
 
 T = TypeVar("T")
-#: By these a peer is taken to know who we are.
+#: States in which the peer knows this node's identity: it gets heartbeats instead of hellos.
 _ACQUAINTED = frozenset((State.UP, State.SUSPECT))
 
 
 def beat(mesh: Mesh, now_ns: int) -> list[Effect]:
-    """The next round."""
+    """Messages of the next round."""
     mesh.beat += 1
     effects: list[Effect] = []
     for address in mesh.lines.standing():
@@ -33,7 +33,7 @@ def beat(mesh: Mesh, now_ns: int) -> list[Effect]:
 
 
 def greet(mesh: Mesh, peer: Peer, now_ns: int) -> list[Effect]:
-    """A peer is up: it is told so at once, so that this node is up there, too; and the first of all is asked whom it knows."""
+    """Send a heartbeat to a peer that came up, so that this node is up there, too; to the first of all also a `Sync`."""
     if not mesh.lines.stands(peer.address):
         return []
     effects: list[Effect] = [Send(peer.address, _heartbeat(mesh, peer, now_ns))]
@@ -44,7 +44,7 @@ def greet(mesh: Mesh, peer: Peer, now_ns: int) -> list[Effect]:
 
 
 def vouch(mesh: Mesh, asker: Peer, names: Sequence[str], now_ns: int) -> list[Effect]:
-    """What is known of those whom somebody doubts: proofs of life that are fresh, and farewells."""
+    """Answer an inquiry with the records of nodes that were alive within `suspect_ns`, or have left."""
     known = [
         peer.record(now_ns)
         for peer in map(mesh.view.get, names)
@@ -57,7 +57,7 @@ def vouch(mesh: Mesh, asker: Peer, names: Sequence[str], now_ns: int) -> list[Ef
 
 
 def answer(mesh: Mesh, asker: Peer, told: Sequence[Record], now_ns: int) -> list[Effect]:
-    """What somebody lacks who has sent his view."""
+    """Answer a `Sync` with the records that its sender lacks."""
     lacking = mesh.view.lacking(told, now_ns)
     if not lacking or not mesh.lines.stands(asker.address):
         return []
@@ -65,7 +65,7 @@ def answer(mesh: Mesh, asker: Peer, told: Sequence[Record], now_ns: int) -> list
 
 
 def leave(mesh: Mesh, now_ns: int) -> list[Effect]:
-    """A farewell to all, and the lines are closed behind it."""
+    """Announce to all peers that this node leaves, and close the connections behind it."""
     effects: list[Effect] = []
     for address in list(mesh.lines.standing()):
         peer = mesh.view.at(address)
@@ -98,6 +98,6 @@ def _sync(mesh: Mesh, reachable: list[Peer], now_ns: int) -> list[Effect]:
 
 
 def drawn(among: Sequence[T], count: int, random: Callable[[], float]) -> list[T]:
-    """So many of them, by lot."""
+    """Up to `count` of these, drawn at random."""
     left = list(among)
     return [left.pop(int(random() * len(left)) % len(left)) for _ in range(min(count, len(left)))]

@@ -1,11 +1,11 @@
-"""Route table: which peers offer which route, and in which order they are to be asked.
+"""Route table: which peers offer which route, and in which order they are asked.
 
-Only who is up is in it: a peer that goes takes its routes along at once. The least busy first, by the load that it announces
-with each heartbeat, smoothed; loads within an eighth are equal, or everybody would run after the smallest figure, which is
-old when it is read. Equals are put in order by the caller's name (highest random weight: Thaler and Ravishankar, 1996), so
-that callers spread and each keeps its own. An operation that a peer offers is entered only if its key may offer it; both are
-kept, so that a change of grants needs no new message. Bounded by what a node may export: 4,096 routes and as many topics a
-peer. Pure.
+Holds peers that are up: one that goes down takes its routes along at once. The least busy peer comes first, by the smoothed
+load that it announces with each heartbeat. Loads within an eighth are equal, or all callers would run after the smallest
+figure, which is old when it is read. Equals are ordered by a hash with the caller's name (highest random weight: Thaler and
+Ravishankar, 1996), so that callers spread and each keeps its own order. An operation is entered only if its peer's key may
+offer it; both lists are kept, so that a change of grants needs no new message. Bounded by a node's exports: 4,096 routes and
+as many topics a peer. Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
@@ -16,26 +16,26 @@ from ..errors import MalformedFrame
 from ..topics import TopicTable
 from .messages import ROUTES_MAX, Change, Routes
 
-#: Share of the newest figure: what was announced a second ago (five heartbeats) counts for a quarter.
+#: Weight of the newest announcement: one of a second ago (five heartbeats) counts for a quarter.
 LOAD_WEIGHT: Final = 0.25
-#: Who is busier than the least busy by no more than this is its equal. (Fixed steps would make two of 0.49 and 0.51.)
-#: Above a load of 1 it is a share of it: where work waits for all, one call more or less says nothing.
+#: A node that is busier than the least busy by no more than this is its equal. (Fixed steps would make two of 0.49 and 0.51.)
+#: Above a load of 1 it is a share of that: where work waits everywhere, one call more or less says nothing.
 LOAD_STEP: Final = 0.125
 #: A load that has moved by less (likewise) changes no order: 63 peers announce theirs five times a second.
 LOAD_MOVE: Final = LOAD_STEP / 4
-#: An answer that is not there after so many heartbeats is asked for again.
+#: A request is repeated after so many heartbeats without an answer.
 PATIENCE_BEATS: Final = 3
-#: Orders that are kept until something changes.
+#: Cached orders, and cached weights, at most: beyond that all are dropped.
 _ORDERS_MAX: Final = 4_096
-#: Nodes of which it is remembered what they offered when they went down.
+#: Nodes whose exports are remembered after they went down.
 FORMER_MAX: Final = 64
-#: For how many heartbeats of a peer it is remembered that it has withdrawn a route: what another is about to offer, as where
-#: the primary node of a cluster is another one now, may be waited for. 30 s: most callers wait for no longer.
+#: Heartbeats of a peer for which its withdrawal of a route is remembered. Another node may be about to offer the route, as
+#: where a cluster's primary node changes, so callers are told to retry. 30 s: most callers wait for no longer.
 WITHDRAWN_BEATS: Final = 150
 
 
 class _Offered:
-    """What is known of a peer."""
+    """The exports and the load of one peer."""
 
     __slots__ = (
         "announced", "asked", "bulk", "granted", "is_suspect", "load", "load_ranked", "operations", "patience", "topics",
@@ -44,28 +44,28 @@ class _Offered:
 
     def __init__(self) -> None:
         self.version = 0
-        #: The version that the peer is at, as it says itself.
+        #: Latest version that the peer has announced.
         self.announced = 0
         self.operations: set[str] = set()
-        #: Those of them that its key may offer.
+        #: The operations that its key may offer.
         self.granted: set[str] = set()
         self.topics: set[str] = set()
-        #: Operations that may wait; and of those that were asked about, whether they might.
+        #: Operations that may wait; and the answers that `may_wait` has given.
         self.bulk: set[str] = set()
         self.asked: dict[str, bool] = {}
-        #: Of these, how many might not.
+        #: How many of these answers were no.
         self.urgent_count = 0
-        #: Smoothed, and as it was when an order was last made of it.
+        #: Smoothed load (-1: none yet), and its value when an order was last computed from it.
         self.load, self.load_ranked = -1.0, 0.0
         self.is_suspect = False
-        #: Heartbeats until it is asked (again). Who comes up tells by itself, right behind his first.
+        #: Heartbeats until its exports are requested (again). A peer that comes up sends them unasked, right behind its first.
         self.patience = 2
-        #: Routes that it has withdrawn of late, and for how many heartbeats that is remembered.
+        #: Routes that it has withdrawn of late, and for how many more heartbeats that is remembered.
         self.withdrawn: dict[str, int] = {}
 
 
 def everything(_name: str, routes: Collection[str]) -> Set[str]:
-    """Grants a peer all that it offers."""
+    """Grants a peer all routes that it offers."""
     return frozenset(routes)
 
 
@@ -73,26 +73,26 @@ class RouteTable:
     """The routes and topics of all peers that are up."""
 
     def __init__(self, granted: Callable[[str, Collection[str]], Set[str]] = everything) -> None:
-        """`granted`: of these routes, those that a peer may offer, by its name."""
+        """`granted`: given a peer's name and routes, those of them that it may offer."""
         self._granted = granted
         self._peers: dict[str, _Offered] = {}
         self._operations: dict[str, set[str]] = {}
         self._topics: TopicTable[str] = TopicTable()
-        #: Of those that have gone down, what they offered: whoever asks for it may wait.
+        #: Routes of the peers that have gone down: their callers are told to retry.
         self._former: dict[str, frozenset[str]] = {}
-        #: And what they heard.
+        #: And the subscriptions of these peers.
         self._absent: TopicTable[str] = TopicTable()
-        #: By route and caller: who is to be asked, and the loads of the first of them.
+        #: By route and caller: the nodes in order, and the loads of the first of them.
         self._orders: dict[tuple[str, str], tuple[tuple[str, ...], tuple[float, ...]]] = {}
         self._weights: dict[tuple[str, str], bytes] = {}
 
     def up(self, name: str) -> None:
-        """A peer, of which nothing is known yet."""
+        """Add a peer that came up; its exports are not known yet."""
         self.down(name)
         self._peers[name] = _Offered()
 
     def down(self, name: str) -> None:
-        """It is gone, and nothing of its is offered any more."""
+        """Remove a peer that went down, with its routes and subscriptions; they are remembered as former ones."""
         offered = self._peers.pop(name, None)
         if offered is not None:
             if offered.version or name not in self._former:
@@ -111,14 +111,14 @@ class RouteTable:
             self._weights.clear()
 
     def suspect(self, name: str, *, is_suspect: bool) -> None:
-        """It is silent for the moment, or no more: others go before it."""
+        """A peer is silent for the moment, or no longer: other peers are preferred to a suspect."""
         offered = self._peers.get(name)
         if offered is not None and offered.is_suspect != is_suspect:
             offered.is_suspect = is_suspect
             self._orders.clear()
 
     def heard(self, name: str, version: int, load: float) -> int | None:
-        """A heartbeat of a peer: since which version it is to be asked for its routes; None: they are known, or asked for."""
+        """Take in a heartbeat. Returns the version from which to request its routes; None: they are known, or requested."""
         offered = self._peers.get(name)
         if offered is None:
             return None
@@ -139,15 +139,15 @@ class RouteTable:
         return offered.version
 
     def learn(self, name: str, routes: Routes) -> int | None:
-        """What a peer offers: since which version it is to be asked again; None: all is known.
+        """Take in the exports of a peer. Returns the version from which to request more; None: all is known.
 
-        Raises `MalformedFrame` if it offers more than a node may; then it offers nothing, until it has another version.
+        Raises `MalformedFrame` if it offers more than a node may; then nothing is taken from it until its next version.
         """
         offered = self._peers.get(name)
         if offered is None or routes.version <= offered.version:
-            return None  # it was said twice, or overtaken
+            return None  # repeated, or overtaken
         if routes.since not in (0, offered.version):
-            return offered.version  # something between was lost
+            return offered.version  # a version between was lost
         offered.version, offered.patience = routes.version, 0
         if self._former.pop(name, None) is not None:
             self._absent.remove_all(name)
@@ -174,7 +174,7 @@ class RouteTable:
         return offered.version if offered.announced > offered.version else None
 
     def regrant(self) -> None:
-        """What peers may offer may have changed."""
+        """Apply the grants anew, after keys or grants may have changed."""
         for name, offered in self._peers.items():
             granted = self._granted(name, offered.operations)
             lost = offered.granted - granted
@@ -184,12 +184,12 @@ class RouteTable:
         self._orders.clear()
 
     def refused(self, name: str) -> list[str]:
-        """Operations that a peer offers and may not, in order."""
+        """Operations that a peer offers although its key may not, sorted."""
         offered = self._peers.get(name)
         return [] if offered is None else sorted(offered.operations - offered.granted)
 
     def best(self, route: str, caller: str) -> tuple[str, ...]:
-        """The nodes that offer it, in the order in which they are to be asked; () if nobody does."""
+        """The nodes that offer this operation, in the order in which they are to be asked; () if none does."""
         return self._order(route, caller)[0]
 
     def equals(self, route: str, caller: str) -> int:
@@ -198,16 +198,16 @@ class RouteTable:
         return loads.count(loads[0]) if loads else 0
 
     def loads(self, route: str, caller: str) -> tuple[float, ...]:
-        """The loads that the first of `best` announce; about equal ones as the same figure. None of a suspect."""
+        """The loads that the first of `best` announce, up to the first suspect; about equal ones as the same figure."""
         return self._order(route, caller)[1]
 
     def offers(self, name: str, route: str) -> bool:
-        """Whether this node offers it."""
+        """Whether this node offers the operation, and may."""
         return name in self._operations.get(route, ())
 
     def may_wait(self, name: str, route: str) -> bool:
-        """Whether an operation of this node may wait. The answer stays the same until the node is down: what one caller says to
-        one object must not be on two lines, or the later may overtake the earlier.
+        """Whether an operation of this node may wait, as bulk. The answer holds until the node is down: calls of one caller to
+        one object must not be on two connections, or the later may overtake the earlier.
         """
         offered = self._peers.get(name)
         if offered is None:
@@ -215,27 +215,27 @@ class RouteTable:
         found = offered.asked.get(route)
         if found is None:
             found = route in offered.bulk
-            # Routes that somebody has mistyped leave room for those that may wait.
+            # Mistyped routes leave room for operations that may wait.
             if len(offered.asked) < 2 * ROUTES_MAX and (found or offered.urgent_count < ROUTES_MAX):
                 offered.asked[route] = found
                 offered.urgent_count += not found
         return found
 
     def offered(self, name: str) -> tuple[int, Set[str]]:
-        """The operations that a node offers and may offer, and their version. Not to be changed.
+        """(version, operations) that a node offers and may offer. Do not modify the set.
 
-        None at all if it is not up, or has not told yet.
+        (0, empty) if it is not up, or has not sent its exports yet.
         """
         offered = self._peers.get(name)
         return (0, frozenset()) if offered is None else (offered.version, offered.granted)
 
     def is_telling(self, name: str) -> bool:
-        """Whether a peer that is up has not told yet all that it offers."""
+        """Whether a peer that is up has not sent all its exports yet."""
         offered = self._peers.get(name)
         return offered is not None and (offered.load < 0 or offered.announced > offered.version)
 
     def formerly(self, route: str) -> list[str]:
-        """Nodes that offered it until they went down, and have not come back and said what they offer now."""
+        """Nodes that offered it until they went down, and have not come back with new exports."""
         return [
             name
             for name, operations in self._former.items()
@@ -243,23 +243,23 @@ class RouteTable:
         ]
 
     def withdrawn(self, route: str) -> list[str]:
-        """Nodes that are up and offered it until of late."""
+        """Nodes that are up, and have withdrawn it of late."""
         return [name for name, offered in self._peers.items() if route in offered.withdrawn]
 
     def routes(self) -> list[str]:
-        """All that somebody offers."""
+        """All operations that some peer offers, sorted."""
         return sorted(self._operations)
 
     def subscribers(self, topic: str) -> list[str]:
-        """The nodes that hear it, by its name or by a pattern. Not to be changed."""
+        """The nodes subscribed to this topic, by its name or by a pattern. Do not modify the list."""
         return self._topics.matching(topic)
 
     def absent_subscribers(self, topic: str) -> list[str]:
-        """The nodes that heard it until they went down, and have not come back and said what they hear now."""
+        """The nodes that were subscribed when they went down, and have not come back with new exports."""
         return self._absent.matching(topic)
 
     def known(self) -> dict[str, tuple[int, frozenset[str], frozenset[str]]]:
-        """Peers that are up: version, operations, topics."""
+        """Exports of the peers that are up: version, operations, topics."""
         return {
             name: (offered.version, frozenset(offered.granted), frozenset(offered.topics))
             for name, offered in self._peers.items()
@@ -281,7 +281,7 @@ class RouteTable:
         return order
 
     def _ordered(self, names: Iterable[str], caller: str) -> Iterator[list[str]]:
-        """By suspicion, then by load; those of about the same load together, in the caller's own order."""
+        """Groups of about the same load, by suspicion, then by load; within a group in the caller's own order."""
         peers = self._peers
         left = sorted(names, key=lambda name: (peers[name].is_suspect, peers[name].load_ranked, name))
         while left:
@@ -324,7 +324,7 @@ class RouteTable:
 
 
 def _changed(own: set[str], change: Change, *, is_whole: bool) -> set[str]:
-    """Enters a change; returns what is offered no more."""
+    """Apply a change to a set; returns the names that were removed."""
     gone = own - set(change.added) if is_whole else own.intersection(change.removed)
     own -= gone
     own.update(change.added)

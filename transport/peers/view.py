@@ -1,9 +1,9 @@
-"""View: all nodes that this one knows, and what others are told of them.
+"""View: all nodes that this one knows, and their records for other nodes.
 
-Two views agree when their digests do: a sum over who lives, as which incarnation, where. The dead are not in it, since nodes
-forget them at different moments. Whose digest differs is sent the whole view and answers with what is missing there
-(anti-entropy, Demers et al., PODC 1987), so nothing depends on every single piece of news arriving. Bounded by the policy:
-64 members, 128 dead, the longest dead of which goes first.
+Two views agree when their digests do: a hash over the living nodes, each with its incarnation and address. The dead are not in
+it, since nodes forget them at different moments. A peer whose digest differs is sent the whole view, and answers with the
+records that this lacks (anti-entropy, Demers et al., PODC 1987). So no single message has to arrive. Bounded by the policy: 64
+members, and 128 dead, of which the longest dead goes first.
 """
 
 import re
@@ -18,7 +18,7 @@ from .peer import Peer
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """This node: its name, since when it runs (unix ns), where it listens, and what stands for its key."""
+    """This node: its name, start time (unix ns), listening address, and key as text."""
 
     name: str
     incarnation: int
@@ -47,31 +47,31 @@ class View:
         return iter(list(self._peers.values()))
 
     def get(self, name: str) -> Peer | None:
-        """Who bears this name."""
+        """The peer that bears this name; None: unknown."""
         return self._peers.get(name)
 
     def at(self, address: str) -> Peer | None:
-        """Who listens there."""
+        """The peer that listens at this address; None: unknown."""
         return self._by_address.get(address)
 
     def add(self, peer: Peer) -> None:
-        """Nobody is known by its name or at its address."""
+        """Add a peer. Its name and its address must be free."""
         assert peer.name not in self._peers
         assert peer.address not in self._by_address
         self._peers[peer.name] = self._by_address[peer.address] = peer
         self.has_changed()
 
     def remove(self, peer: Peer) -> None:
-        """It is forgotten."""
+        """Forget a peer, by name and by address."""
         del self._peers[peer.name], self._by_address[peer.address]
         self.has_changed()
 
     def has_changed(self) -> None:
-        """Somebody has come to life, or ended, or is another incarnation."""
+        """Invalidate the digest: a peer has come to life, ended, or changed its incarnation."""
         self._digest = -1
 
     def living(self) -> list[Peer]:
-        """Members, without this node."""
+        """The living peers, without this node."""
         return [peer for peer in self._peers.values() if peer.is_living]
 
     def members(self) -> frozenset[tuple[str, int, str]]:
@@ -82,7 +82,7 @@ class View:
         )
 
     def digest(self) -> int:
-        """Equal where the views are."""
+        """A hash of `members`, 63 bits: equal where the views are."""
         if self._digest < 0:
             self._digest = 0
             for member in self.members():
@@ -91,11 +91,11 @@ class View:
         return self._digest
 
     def records(self, now_ns: int) -> tuple[Record, ...]:
-        """All that this node knows of others, and itself."""
+        """Records of this node and of all that it knows."""
         return (self._own(), *(peer.record(now_ns) for peer in self._peers.values()))
 
     def lacking(self, told: Iterable[Record], now_ns: int) -> tuple[Record, ...]:
-        """Of `records`, what somebody who knows what was `told` does not know, or knows by an older incarnation."""
+        """Records that are news for a node that knows those `told`: missing, or outdated there."""
         known = {record.name: record for record in told}
         return tuple(record for record in self.records(now_ns) if _is_news_for(known.get(record.name), record))
 
@@ -118,5 +118,5 @@ def _is_news_for(known: Record | None, ours: Record) -> bool:
 
 
 def state_of(record: Record) -> State:
-    """The first state of a node that was only told of. Never `LEFT`: only its own key can say that."""
+    """The first state of a node that is known by hearsay. Never `LEFT`: only its own key can say that."""
     return State.MET if record.fate == "living" else State.DEAD

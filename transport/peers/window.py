@@ -1,10 +1,10 @@
-"""Window: how many bytes of one line may be on their way: the credit that whoever reads it gives back as he takes them in.
+"""Window: flow control of one connection: how many bytes may be in transit, unacknowledged by the receiver.
 
-Not more than what keeps the line busy: what is beyond waits in buffers, and there all else that shares the link waits behind it
-(with a megabyte on its way at 10 Mbit/s ZeroMQ's own heartbeat came 800 ms late, and each such line was cut). So the window
-is learnt: it grows while nothing queues up, and shrinks to what passes within the delay of an empty line and `QUEUE_NS`
-more (Vegas, Brakmo and Peterson 1994; LEDBAT, RFC 6817). By the least delay of a round trip: who is late alone, as a busy
-Python is, says nothing of the line. Pure: bytes, totals and `now_ns` come in.
+Only as many as keep the connection busy. More would wait in buffers, and delay all other traffic of the link: with a megabyte
+in transit at 10 Mbit/s ZeroMQ's own heartbeat came 800 ms late, and each such connection was cut. So the window is learnt
+(Vegas, Brakmo and Peterson 1994; LEDBAT, RFC 6817). It grows while nothing queues up, and shrinks to the bytes that pass
+within the delay of an empty connection plus `QUEUE_NS`. The least delay of a round trip counts: a single late acknowledgement,
+as from a busy Python process, says nothing of the connection. Pure: bytes, totals and `now_ns` come in.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-#: What is cut off a frame at a time: 3 ms at 10 Mbit/s. In longer ones a part's own time on the wire would be taken for a queue
-#: before it (with 16 KiB, half the link was left idle); shorter ones are 2 % of heads.
+#: Smallest part: 3 ms at 10 Mbit/s. In longer ones a part's own time on the wire would be taken for a queue before it (with 16
+#: KiB, half the link was left idle); shorter ones would have 2 % headers.
 PART_BYTES_MIN: Final = 4 << 10
-#: What may always be on its way: two parts.
+#: Smallest window: two parts.
 WINDOW_BYTES_MIN: Final = 2 * PART_BYTES_MIN
-#: What is cut off to learn the delay of a line: nothing of it is the part's own time on the wire.
+#: Part that measures the delay of a connection: its own time on the wire does not count.
 PROBE_BYTES: Final = 1 << 10
-#: Larger parts gain nothing: 0.05 ms to encrypt.
+#: Largest part: larger ones gain nothing. Takes 0.05 ms to encrypt.
 PART_BYTES_MAX: Final = 256 << 10
-#: Before anything is known of a line: 50 ms at 10 Mbit/s.
+#: Window of a new connection: 50 ms at 10 Mbit/s.
 WINDOW_BYTES_FIRST: Final = 64 << 10
-#: 1 Gbit/s for 64 ms; and what one peer that reads nothing may have of this node's memory beside its outbox.
+#: Largest window: 1 Gbit/s for 64 ms; and the memory that a peer that reads nothing may hold here beside its outbox.
 WINDOW_BYTES_MAX: Final = 8 << 20
-#: How long bytes may wait on their way beyond what they need. Less is lost in how late a busy machine is; more is felt
-#: by what is urgent where a link has one queue for all.
+#: Delay in queues that is accepted. A lower value is lost in the delays of a busy machine; a higher one delays urgent messages
+#: where a link has one queue for all.
 QUEUE_NS: Final = 7_000_000
-#: A line is emptied for a round trip so often, to learn its delay anew: it may go another way by now.
+#: A connection is drained for a round trip so often, to measure its delay anew: its route may have changed.
 PROBE_NS: Final = 10_000_000_000
-#: And at the earliest so long after the last time, where the least window there is seems too large.
+#: The same, at the earliest, while even the smallest window seems too large.
 PROBE_NS_MIN: Final = 1_000_000_000
-#: How much the window grows in a round trip: by this share, after it was found too large once; before, it doubles.
+#: Growth in a round trip: the window divided by this, once it was found too large; before, it doubles.
 GROWTH_SHARE: Final = 4
-#: Places in a window after which its reader is asked to tell.
+#: Acknowledgements requested in one window.
 MARKS: Final = 8
 
 
 class Window:
-    """Of one line, from its first byte on."""
+    """Flow control of one connection, from its first byte on."""
 
     __slots__ = (
         "_base_ns", "_growth", "_is_used_up", "_least_ns", "_marked", "_marks", "_probe_from", "_probed_ns", "_round_end",
@@ -47,24 +47,24 @@ class Window:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        #: Bytes that may be on their way; bytes sent, and taken in, since the line stands.
+        #: Bytes that may be in transit; bytes sent, and acknowledged, since the connection was established.
         self.limit = WINDOW_BYTES_FIRST
         self.sent = self.taken = 0
-        #: Where the reader was asked to tell how far he is: total, and when.
+        #: Acknowledgements that are awaited: total sent, and when.
         self._marks: deque[tuple[int, int]] = deque()
         self._marked = 0
         self._base_ns = self._least_ns = 0
         self._round_end = 0
         self._is_used_up = False
         self._growth = 1
-        #: When that was last, or this began.
+        #: When the delay was last measured anew, or the first time.
         self._probed_ns = 0
-        #: While a delay is learnt anew: the total before it.
+        #: While the delay is measured anew: the total sent before that.
         self._probe_from: int | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether a part may go. One may where no answer is awaited: a window that is shut is opened by an answer."""
+        """Whether a part may be sent. Always while no acknowledgement is awaited: only one could open a closed window."""
         if self.sent - self.taken < self._allowed or not self._marks:
             return True
         self._is_used_up = True
@@ -72,29 +72,29 @@ class Window:
 
     @property
     def part_bytes(self) -> int:
-        """How much is to be cut off a frame."""
+        """Size of the next part of a frame, bytes."""
         if not self._marks and (self._probe_from is not None or not self._base_ns):
             return PROBE_BYTES
         return min(max(self._allowed // 16, PART_BYTES_MIN), PART_BYTES_MAX)
 
     def is_to_tell(self, size: int) -> bool:
-        """Whether the reader is to be asked how far he is when so many bytes more have come."""
+        """Whether to request an acknowledgement with the next part, of `size` bytes."""
         is_due = not self._marks or self.sent + size - self._marked >= self._allowed // MARKS
         return is_due and (not self._base_ns or self.sent + size - self.taken >= self._allowed // 2)
 
     def send(self, size: int, now_ns: int, *, is_asked: bool) -> None:
-        """So many bytes went, and the reader was asked or not."""
+        """Record a part of `size` bytes that was sent; `is_asked`: with a request for acknowledgement."""
         self.sent += size
         if is_asked:
             self._marks.append((self.sent, now_ns))
             self._marked = self.sent
 
     def took(self, total: int, now_ns: int) -> bool:
-        """The reader has taken in so many. False: he cannot have."""
+        """Record an acknowledged total, bytes. False: it is impossible, as so much was never sent."""
         if not 0 <= total <= self.sent:
             return False
         if total <= self.taken:
-            return True  # said twice
+            return True  # repeated
         self.taken = total
         delay_ns = mark = 0
         while self._marks and self._marks[0][0] <= total:

@@ -1,10 +1,9 @@
-"""Greeting: what a client of another host and a node say to each other before the first call, and of the time.
+"""Greeting: the first messages between a client of another host and a node, and the difference of their clocks.
 
-The client says which version it speaks, by which name it knows the node, and what its clock shows; the node welcomes it, or
-says why not, and only then is anything else said. Deadlines travel as they do on one host, by the caller's clock
-(envelope.py): the node knows from the greeting, and from a word that follows every few seconds, how that clock stands to its
-own. So what a call waits for on its way is spent there, too. Clocks of two hosts drift apart by less than 0.1 ms a second.
-Pure: words in, words out.
+The client sends its version, its name for the node, and its clock. The node welcomes it, or refuses it with the reason, before
+anything else is sent. Deadlines are by the caller's clock, as on one host (envelope.py): the node knows from the greeting, and
+from a message every few seconds, how that clock differs from its own. So the time that a call spends on its way counts, too.
+Clocks of two hosts drift apart by less than 0.1 ms a second. Pure: messages in, messages out.
 """
 
 from typing import Annotated, Final
@@ -15,17 +14,17 @@ from ..call_spec import CallSpec
 from ..envelope import CAST, Envelope, cast
 from ..errors import MalformedFrame, text_of
 
-#: What this end speaks. Raised by one when a word changes its meaning; new fields with a default do not need it.
+#: Protocol version of this end. Raised by one when a message changes its meaning; new fields with a default do not need it.
 PROTOCOL: Final = 1
-#: The oldest that it still speaks: clients and nodes are brought up to date one after the other.
+#: Oldest version that it still speaks: clients and nodes are upgraded one after the other.
 PROTOCOL_OLDEST: Final = PROTOCOL
-#: A client says what its clock shows when it has not for so long, ns: by then it is off by a millisecond at the worst.
+#: A client sends its clock if it has not for so long, ns: by then the difference is off by a millisecond at the worst.
 CLOCK_EVERY_NS: Final = 10_000_000_000
-#: Who has said nothing for so long, not even a heartbeat, has gone. With less, as when a segment is lost twice, connections
-#: may be cut where 5 % of segments are lost.
+#: A client or node that has sent nothing for so long, not even a heartbeat, has gone. With less, as when a segment is lost
+#: twice, connections may be cut where 5 % of segments are lost.
 SILENCE_MS: Final = 2_000
 
-#: The routes of these words: with a space, which no component's have.
+#: Routes of these messages: with a space, which no component's have.
 HELLO: Final = "remote hello"
 WELCOME: Final = "remote welcome"
 REFUSED: Final = "remote refused"
@@ -38,29 +37,29 @@ _Because = Annotated[str, msgspec.Meta(max_length=1_000)]
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """A client: I am new here."""
+    """First message of a client: its protocol, its name for the node, and its clock."""
 
     protocol: _Version
     oldest: _Version
-    #: By which name it knows the node: what it calls is served there by this one.
+    #: Its name for the node, under which the node serves its calls.
     node: _Name
     clock_ns: _Clock
 
 
 class Welcome(msgspec.Struct, frozen=True):
-    """A node: say what you want."""
+    """A node accepts a client: calls may follow."""
 
     protocol: _Version
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A node: nothing that you say is understood or answered here."""
+    """A node refuses a client, and answers none of its messages."""
 
     because: _Because
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """A client: what its clock shows now."""
+    """A client's clock at the moment of sending."""
 
     clock_ns: _Clock
 
@@ -71,12 +70,12 @@ _WORDS: Final[dict[str, type[Word]]] = {HELLO: Hello, WELCOME: Welcome, REFUSED:
 
 
 def said(word: Word) -> Envelope:
-    """As it travels."""
+    """The envelope of a greeting's message."""
     return cast(CallSpec(_ROUTES[type(word)], msgspec.to_builtins(word), priority=0))
 
 
 def heard(envelope: Envelope) -> Word | None:
-    """The word that an envelope is; None: it is something else. Raises `MalformedFrame`."""
+    """The greeting's message in an envelope; None: it is another one. Raises `MalformedFrame`."""
     kind = _WORDS.get(envelope.route or "") if envelope.kind == CAST else None
     if kind is None:
         return None
@@ -88,12 +87,12 @@ def heard(envelope: Envelope) -> Word | None:
 
 
 def hello(node: str, clock_ns: int) -> Hello:
-    """Of a client of this version."""
+    """The hello of a client of this version."""
     return Hello(PROTOCOL, PROTOCOL_OLDEST, node, clock_ns)
 
 
 def answer(hello: Hello) -> Welcome | Refused:
-    """Of a node of this version."""
+    """The answer of a node of this version."""
     if hello.protocol < PROTOCOL_OLDEST:
         return Refused(
             f"it speaks protocol {PROTOCOL_OLDEST} and later, this client {hello.protocol}: bring the client up to date"

@@ -1,10 +1,10 @@
-"""RemoteLink: the link of a client whose system is on another host: one line to the door of its node.
+"""RemoteLink: the link of a client whose system is on another host: one connection to the listening socket of its node.
 
-It has the methods of `link.Link`, so that a session does not know the difference; but there is one peer to connect to, which is
-dialled when it is connected to, greeted before anything else is said (greeting.py), and over when its connection is: ZeroMQ
-does not connect again (security/links.py). What cannot be said yet is kept by whoever says it (`Sent.FULL`). That it is over,
-and that nobody could be reached, its owner hears by a descriptor (`open`), as he does on one host of a supervisor that has
-ended. Who dials again waits first, for longer each time. Who says nothing for 2 s, not even a heartbeat, is cut off.
+It has the methods of `link.Link`, so that a session does not know the difference. But there is one peer, which is dialled by
+`connect`, greeted before anything else is sent (greeting.py), and gone with its connection: ZeroMQ does not connect again
+(security/links.py). The caller keeps frames that cannot be sent yet (`Sent.FULL`). A descriptor (`open`) tells the owner that
+the connection is over or could not be made, as on one host it learns that a supervisor has ended. A new dial waits, for longer
+each time. A node that sends nothing for 2 s, not even a heartbeat, is cut off.
 """
 
 import os
@@ -30,11 +30,11 @@ from ..security.keys import PublicKey
 from .greeting import CLOCK_EVERY_NS, SILENCE_MS, Clock, Refused, Welcome, heard, hello, said
 from .target import Target
 
-#: An attempt that has not come to a greeting by then is given up; a connection and a handshake need a few round trips.
+#: An attempt without an answered greeting by then is given up; a connection and a handshake need a few round trips.
 ATTEMPT_NS: Final = 2_000_000_000
-#: Before an attempt that follows one in vain, doubled each time. The first is short: a process that died is back in 300 ms.
+#: Wait after a failed attempt, doubled each time. The first is short: a process that died is back in 300 ms.
 BACKOFF_NS: Final = 50_000_000
-#: No wait is longer: most of what a client idles when its node is back.
+#: Longest wait: most of the time that a client idles when its node is back.
 BACKOFF_MAX_NS: Final = 2_000_000_000
 _STANDS: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 _NOBODY: Final = "nobody listens there"
@@ -51,24 +51,24 @@ _ENDS: Final = {
     ): "what answers there is no node, or has another key than the one trusted here",
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): _UNTRUSTED,
 }
-#: What another attempt does not mend.
+#: Failures that another attempt does not mend.
 _LASTING: Final = frozenset({int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)})
 
 
 class _State(Enum):
     IDLE = "idle"
-    WAITING = "waiting"  # until it may be dialled again
+    WAITING = "waiting"  # until the next dial is due
     DIALLED = "dialled"
-    GREETED = "greeted"  # and has not answered yet
+    GREETED = "greeted"  # and the node has not answered yet
     STANDING = "standing"
-    OVER = "over"  # its owner has been told, and has not let go of it yet
+    OVER = "over"  # its owner was notified, and has not disconnected yet
 
 
 _UNDER_WAY: Final = frozenset({_State.DIALLED, _State.GREETED})
 
 
 class RemoteLink:
-    """Not thread-safe. `now_ns` is the clock of deadlines."""
+    """A client's link to a node. Not thread-safe. `now_ns` is the clock of deadlines."""
 
     def __init__(
         self, target: Target, keyring: Keyring, now_ns: Callable[[], int], random: Callable[[], float]
@@ -82,29 +82,29 @@ class RemoteLink:
         self._began_ns = self._again_ns = self._clock_ns = 0
         self._failures_count = 0
         self._lifeline_fd = -1
-        #: There is a connection, and its handshake is done.
+        #: Whether the connection is established, and its handshake done.
         self._stands = False
-        #: A signal's exception has struck at a socket: what was being sent or received there has left, or not, or is lost.
+        #: A signal's exception has struck at a socket: its frame was sent or received, or not, or is lost.
         self._is_torn = False
-        #: What was the matter the last time.
+        #: Why the last attempt or connection ended.
         self.trouble: BackplaneError = Unavailable(f"{self._who}: not connected yet")
-        # As of a local link (link.py): pyzmq's context would wait in `__del__` for sockets that nobody sees any more.
+        # As for a local link (link.py): pyzmq's context would wait in `__del__` for sockets that are not referenced any more.
         self._shut = weakref.finalize(self, _Line.shut, self._line, os.getpid())
 
-    # -- what a session asks of a link ---------------------------------------------------------------------------------
+    # -- the methods of a link -----------------------------------------------------------------------------------------
 
     def read_ahead(self, frames: int) -> None:
-        """It reads all that comes (`_Line.dial`)."""
+        """Does nothing: all that comes is read anyhow (`_Line.dial`)."""
 
     def connect(self, path: Path) -> bytes:
-        """Dial, as soon as that may be done again. There is but one place to connect to, whatever `path` says."""
+        """Dial, as soon as the wait is over; returns the peer's id. There is one place to connect to, for any `path`."""
         self._peer = os.urandom(8)
         self._state = _State.WAITING
         self._look()
         return self._peer
 
     def disconnect(self, peer: bytes) -> None:
-        """Hang up."""
+        """Close the connection, if `peer` is the present one."""
         if peer == self._peer:
             self._line.hang_up(0)
             self._peer, self._state = b"", _State.IDLE
@@ -117,7 +117,7 @@ class RemoteLink:
             self._look()
         socket = self._line.socket
         if socket is None or self._state is not _State.STANDING:
-            return Sent.FULL  # whoever is to be told that it is over is told by his descriptor
+            return Sent.FULL  # its end is reported by the descriptor of `open`
         now_ns = self._now_ns()
         try:
             if now_ns - self._clock_ns >= CLOCK_EVERY_NS:
@@ -144,30 +144,30 @@ class RemoteLink:
         return None if frame is None else (self._peer, frame)
 
     def expect(self) -> None:
-        """Of no use here: it looks anyhow."""
+        """Does nothing: this link polls anyhow."""
 
     def has_input(self) -> bool:
-        """Whether `receive` may have something."""
+        """Whether `receive` may have a frame or an event to process."""
         return any(
             socket is not None and int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN
             for socket in (self._line.socket, self._line.monitor)
         )
 
     def fileno(self) -> int:
-        """Readable when there is something to look at."""
+        """Readable when there may be input."""
         return self._line.epoll.fileno()
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
-        """Hang up; what has been sent has `linger_ms` to leave. Twice is once."""
+        """Close the connection; sent frames have `linger_ms` to leave. A second call does nothing."""
         if self._shut.alive:
             self._line.hang_up(linger_ms)
             self._close_lifeline()
             self._shut()
 
-    # -- what its owner asks -------------------------------------------------------------------------------------------
+    # -- for the owner -------------------------------------------------------------------------------------------------
 
     def open(self) -> int:
-        """A descriptor that becomes readable when the connection is over; whoever gets it closes it."""
+        """A descriptor that becomes readable when the connection is over; the caller closes it."""
         self._close_lifeline()
         fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lifeline_fd = os.dup(fd)
@@ -182,7 +182,7 @@ class RemoteLink:
         return f"node {self._target.node!r} at {self._target.address}"
 
     def _look(self) -> None:
-        """Take note of what has happened to the connection, and of the time."""
+        """Process events of the connection, and time limits."""
         is_torn, self._is_torn = self._is_torn, True
         if is_torn and (self._state is _State.STANDING or self._state in _UNDER_WAY):
             self._end(_TORN)
@@ -196,7 +196,7 @@ class RemoteLink:
             event = int(parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"])
             if event == _STANDS:
                 self._stands = True
-            elif event in _ENDS:  # what has come and was not read is lost with it: that is ZeroMQ's, too
+            elif event in _ENDS:  # ZeroMQ drops unread frames with it
                 self._end(_CROWDED if self._state is _State.GREETED else _ENDS[event], is_lasting=event in _LASTING)
         if self._state is _State.DIALLED and self._stands:
             self._greet()
@@ -224,11 +224,11 @@ class RemoteLink:
     def _greet(self) -> None:
         socket, now_ns = self._line.socket, self._now_ns()
         assert socket is not None
-        socket.getsockopt(zmq.EVENTS)  # it learns so that it is connected; `send` looks once a millisecond
+        socket.getsockopt(zmq.EVENTS)  # ZeroMQ learns so that it is connected; `send` checks once a millisecond
         try:
             socket.send(batch([self._encoder.encode(said(hello(self._target.node, now_ns)))]), zmq.NOBLOCK)
         except zmq.Again:
-            return  # it has not learned it yet: at the next look
+            return  # it does not know yet: at the next poll
         self._state, self._clock_ns = _State.GREETED, now_ns
 
     def _hear_answer(self) -> None:
@@ -253,7 +253,7 @@ class RemoteLink:
         return frame.bytes if len(frame) < LARGE_BYTES else frame.buffer
 
     def _end(self, because: str, *, is_lasting: bool = False) -> None:
-        """It is over: tell its owner why. `is_lasting`: another attempt would end in the same way."""
+        """Close the connection, and notify the owner. `is_lasting`: another attempt would end in the same way."""
         if because == _UNTRUSTED:
             because = because.format(key=self._own_key())
         message = f"{self._who}: {because}"
@@ -288,7 +288,7 @@ class RemoteLink:
 
 
 class _Line:
-    """The sockets of one connection after the other: what it says and hears by, and what tells of it."""
+    """The sockets of the present connection; `dial` makes new ones."""
 
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
@@ -298,14 +298,14 @@ class _Line:
         self._fds: list[int] = []
 
     def dial(self, address: str, keyring: Keyring, key: PublicKey) -> None:
-        """Connect, without waiting for it. Raises what is wrong with keys and files."""
+        """Connect, without waiting for it. Raises errors of keys and files."""
         socket = self.socket = self._context.socket(zmq.DEALER)
         links.client(socket, keyring, key, links.Limits(silence_ms=SILENCE_MS))
         socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
-        # No mark to stop at: what comes answers calls of this client, who bounds these himself (exchange.py). Who has
-        # stopped hears no heartbeats, and the next one that he sends to a peer that was killed aborts his process (links.py).
+        # No receive limit: frames here answer calls of this client, which bounds these (exchange.py). A socket that stopped
+        # reading at a limit receives no heartbeats, and its next heartbeat to a killed peer aborts the process (links.py).
         socket.setsockopt(zmq.RCVHWM, 0)
-        # Nobody else can know it: what is answered under it comes to this connection, or to none (visitors.py).
+        # Nobody else can know this id: a reply to it comes to this connection, or to none (visitors.py).
         socket.setsockopt(zmq.ROUTING_ID, b"client/" + os.urandom(16).hex().encode())
         monitor = self.monitor = socket.get_monitor_socket(_STANDS | sum(_ENDS))
         for one in (socket, monitor):
@@ -314,7 +314,7 @@ class _Line:
         links.connect(socket, address)
 
     def hang_up(self, linger_ms: int) -> None:
-        """What has been sent has so long to leave."""
+        """Close the sockets; sent frames have `linger_ms` to leave."""
         socket, monitor, fds = self.socket, self.monitor, self._fds
         self.socket, self.monitor, self._fds = None, None, []
         for fd in fds:
@@ -326,7 +326,7 @@ class _Line:
             socket.close(linger=linger_ms)
 
     def shut(self, pid: int) -> None:
-        """Let go of all; of a fork's copy nothing: ZeroMQ's threads did not come along."""
+        """Release everything; in a forked process nothing, as ZeroMQ's threads did not come along."""
         if os.getpid() == pid:
             self.hang_up(0)
             self._context.term()

@@ -1,8 +1,7 @@
-"""Target: which node, where, and whose key is expected there: `tcp://berlin@10.0.0.1:7400`.
+"""Target: the address of a node, and the name of the key that is expected there: `tcp://berlin@10.0.0.1:7400`.
 
-The name is that of the key in this host's ring (`appbackplane keys trust berlin curve:…`): an address alone would be
-whoever answers there. A name of a host is looked up once, when a client is made. What is missing is said with the command
-that puts it right.
+The name is that of the key in this host's ring (`appbackplane keys trust berlin curve:…`): an address alone would accept any
+node that answers there. A host's name is looked up once, when a client is made. Errors name the command that puts them right.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _EXPECTED = f"expected {SCHEME}NAME@HOST:PORT, with the NAME of its key in this 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A node, as a client names it."""
+    """A node as a client names it: by its key, and its address."""
 
     node: str
     #: `tcp://HOST:PORT`.
@@ -31,7 +30,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Raises `InvalidArgument`."""
+        """Parse `tcp://NAME@HOST:PORT`. Raises `InvalidArgument`."""
         name, at, rest = text.removeprefix(SCHEME).rpartition("@")
         if not text.startswith(SCHEME):
             raise InvalidArgument(f"not the address of a node: {shown(text)}; {_EXPECTED}")
@@ -45,7 +44,7 @@ class Target:
         return f"{SCHEME}{self.node}@{self.address.removeprefix(SCHEME)}"
 
     def looked_up(self) -> Target:
-        """With the number of its host; the resolver may take its time. Raises `NotFound`."""
+        """This target with a numeric host. Blocks while the resolver does. Raises `NotFound`."""
         host, _, port = self.address.removeprefix(SCHEME).rpartition(":")
         try:
             check_address(self.address, is_secured=True, is_bound=False, is_numeric=True)
@@ -58,7 +57,7 @@ class Target:
         return self
 
     def check_keys(self, keyring: Keyring) -> None:
-        """Whether this host has a key, and trusts that of the node. Raises `FailedPrecondition` that says what to type."""
+        """Check that this host has a key, and trusts the node's. Raises `FailedPrecondition` with the command to type."""
         option = "" if keyring.folder.path == default_folder() else f" --folder {keyring.folder.path}"
         try:
             keyring.own()
@@ -77,5 +76,5 @@ class Target:
 
 
 def keyring_at(folder: str | os.PathLike[str] | None) -> Keyring:
-    """The keys of this host: in that folder, or where the user's are."""
+    """The key ring of this host in that folder; None: in the user's default folder."""
     return Keyring(None if folder is None else Path(folder).expanduser())

@@ -1,10 +1,10 @@
-"""Visitors: the clients that are connected to a node's door, and what is on its way to each.
+"""Visitors: the clients connected to a node's listening socket, and the frames queued for each.
 
-A client is known by the routing id that it has chosen (32 random digits, which nobody guesses) together with the key that
-its frames bear. Its answers go back by the same connection: what is not read is kept up to a bound in bytes, and who is
-beyond it is hung up on, since an answer that was dropped would be waited for. ZeroMQ does not tell that a connection of a
-bound socket has ended; but each frame tells the descriptor that it came by, and that is looked at a few times a second: whether
-it still is that connection, and for how long nothing has come by it.
+A client is known by the routing id that it has chosen (32 random digits, which nobody guesses) together with the key of its
+frames. Its replies go back on the same connection. Unread ones are queued up to a bound in bytes; a client beyond it is
+disconnected, since it would wait for a reply that was dropped. ZeroMQ does not report that a connection of a bound socket has
+ended. But each frame tells its descriptor, which is checked a few times a second: whether it still is that connection, and for
+how long nothing has come on it.
 """
 
 import fcntl
@@ -27,15 +27,15 @@ from ..security.ring import Holder
 from ..security.roll import ends_of, held
 from .greeting import SILENCE_MS
 
-#: What a client's routing id looks like. Those that ZeroMQ makes itself, for lines of other nodes, begin with a zero.
+#: Pattern of a client's routing id. Ids that ZeroMQ makes itself, for connections of other nodes, begin with a zero.
 CLIENT: Final = re.compile(rb"client/[0-9a-f]{32}")
-#: Frames on their way to one client.
+#: Frames in ZeroMQ's queue for one client.
 HWM: Final = 256
-#: Of `struct tcp_info` (Linux) so much, and where in it is how long ago the last data came, ms.
+#: Size to read of `struct tcp_info` (Linux); `_LAST_DATA_RECEIVED`: offset of the time since the last data, ms.
 _INFO_BYTES: Final = 64
-#: Bytes that wait for all clients of one key. Its 64 connections (security/roll.py) could have 2 GiB otherwise.
+#: Bytes queued for all clients of one key. Its 64 connections (security/roll.py) could have 2 GiB otherwise.
 KEY_BYTES_MAX: Final = 2 * PEER_BYTES_MAX
-#: A client for which no more than this waits is not looked at for that: 64 of them are below the bound.
+#: A client with no more than this queued does not trigger a check of that bound: 64 of them are below it.
 UNCOUNTED_BYTES: Final = KEY_BYTES_MAX // 128
 _LAST_DATA_RECEIVED: Final = 52
 
@@ -44,30 +44,30 @@ _LAST_DATA_RECEIVED: Final = 52
 class _Visitor:
     holder: Holder
     fd: int
-    #: Of its connection, by which that is known again; what was there before has had the same descriptor.
+    #: Both ends of its connection, which identify it: an earlier connection may have had the same descriptor.
     ends: tuple[Any, Any]
-    #: Large frames that ZeroMQ still has, the oldest first.
+    #: Large frames that ZeroMQ still holds, the oldest first.
     large: deque[tuple[zmq.MessageTracker, int]] = field(default_factory=deque)
 
 
 class Visitors:
-    """Of one bound ROUTER. Not thread-safe: it belongs to the owner of the socket."""
+    """The clients of one bound ROUTER. Not thread-safe: the socket's owner calls it."""
 
     def __init__(self, door: "zmq.Socket[bytes]", keyring: Keyring) -> None:
-        """Before `bind`."""
+        """`door`: the ROUTER, before `bind`."""
         door.setsockopt(zmq.ROUTER_MANDATORY, 1)
         door.setsockopt(zmq.SNDHWM, HWM)
         self._door, self._keyring = door, keyring
         self._visitors: dict[bytes, _Visitor] = {}
         self._outbox = Outbox()
-        #: Those that have gone and whose owner was not told yet.
+        #: Clients that have gone, and that `gone` has not reported yet.
         self._gone: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self._visitors)
 
     def came(self, id: bytes, holder: Holder, frame: zmq.Frame) -> bool:
-        """Whether a frame is a client's, and he is still there: then he can be answered."""
+        """Whether this frame is a client's that is still connected, so that it can be answered."""
         visitor = self._visitors.get(id)
         if visitor is not None:
             if visitor.holder.user_id == holder.user_id:
@@ -78,12 +78,12 @@ class Visitors:
         with held(fd) as connection:
             ends = ends_of(connection)
         if ends is None:
-            return False  # what it said last has been read ahead, and nobody waits for an answer
+            return False  # its last frame was read ahead, and nobody waits for a reply
         self._visitors[id] = _Visitor(holder, fd, ends)
         return True
 
     def holder(self, name: str) -> Holder | None:
-        """Who that is, and what he may use now; None: he has gone, or is not trusted any more."""
+        """The holder of the client's key, with its present grants; None: it has gone, or is not trusted any more."""
         visitor = self._visitors.get(name.encode())
         if visitor is None:
             return None
@@ -93,7 +93,7 @@ class Visitors:
         return found
 
     def address(self, name: str) -> str:
-        """Where that is, as this host sees it; "": he has gone."""
+        """Address of the client, as this host sees it; "": it has gone."""
         visitor = self._visitors.get(name.encode())
         if visitor is None:
             return ""
@@ -101,9 +101,9 @@ class Visitors:
         return f"{plain(str(host))}:{port}"
 
     def say(self, name: str, packed: bytes) -> bool:
-        """Put a packed envelope behind those for a client. False: he has gone, or does not read and is hung up on.
+        """Queue a packed envelope for a client. False: it has gone, or does not read and is hung up on.
 
-        Where more than `KEY_BYTES_MAX` waits for the clients of his key, the one that most waits for is hung up on.
+        If more than `KEY_BYTES_MAX` waits for the clients of its key, the client with the longest queue is hung up on.
         """
         id = name.encode()
         if id not in self._visitors:
@@ -120,7 +120,7 @@ class Visitors:
         return True
 
     def tell(self, name: str, packed: bytes) -> bool:
-        """As `say`, for what nobody waits for: False: no room is left beside that for answers, and nothing else happens."""
+        """As `say`, for a message that nobody waits for. False: it was dropped, as the rest of the room is for replies."""
         id = name.encode()
         if id not in self._visitors or self._outbox.room(id) <= PEER_BYTES_MAX // 2:
             return False
@@ -129,14 +129,14 @@ class Visitors:
         return self._outbox.add(id, packed)
 
     def flush(self, *, with_stalled: bool = True) -> bool:
-        """Let go what was said; whether something waits for somebody who reads slowly."""
+        """Send queued frames. Returns whether some wait for a slow reader."""
         if self._outbox:
             for id in self._outbox.flush(self._send, with_stalled=with_stalled):
                 self._forget(id)
         return bool(self._outbox.stalled)
 
     def gone(self) -> list[str]:
-        """Those who have gone since it was last asked. To ask costs 5 us for each who is there."""
+        """Clients that have gone since the last call. Costs 5 us for each that is connected."""
         for id, visitor in [*self._visitors.items()]:
             with held(visitor.fd) as connection:
                 if connection is None or ends_of(connection) != visitor.ends:
@@ -148,7 +148,7 @@ class Visitors:
         return [id.decode() for id in gone]
 
     def hang_up(self, id: bytes) -> None:
-        """End a connection: for ZeroMQ it is as if the client had done it."""
+        """End a connection: to ZeroMQ it looks as if the client had."""
         visitor = self._visitors.get(id)
         if visitor is None:
             return
@@ -164,7 +164,7 @@ class Visitors:
         return self._waiting(id) > UNCOUNTED_BYTES
 
     def _of_key(self, id: bytes) -> list[bytes]:
-        """Those who are connected with the same key."""
+        """The clients that are connected with the same key."""
         user_id = self._visitors[id].holder.user_id
         return [one for one, visitor in self._visitors.items() if visitor.holder.user_id == user_id]
 
@@ -198,10 +198,10 @@ class Visitors:
 
 
 def is_silent(connection: sockets.socket) -> bool:
-    """Whether nothing has come for so long, not even a heartbeat, that nobody is there; what was not read yet has come.
+    """Whether nothing has come for so long, not even a heartbeat, that the client is gone; unread data is a sign of life.
 
-    The kernel knows. ZeroMQ does not: without heartbeats of its own (links.py) it goes by those of the other end, and forgets
-    how long they may stay away with whatever else comes.
+    The kernel knows. ZeroMQ does not: without heartbeats of its own (links.py) it relies on the client's, and forgets their
+    time limit with any other message.
     """
     info = connection.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_INFO, _INFO_BYTES)
     (silence_ms,) = struct.unpack_from("=I", info, _LAST_DATA_RECEIVED)
@@ -211,5 +211,5 @@ def is_silent(connection: sockets.socket) -> bool:
 
 
 def is_client(name: str) -> bool:
-    """Whether something is called as a client is, and not as a node."""
+    """Whether this is the name of a client's connection, and not of a node."""
     return name.startswith("client/")

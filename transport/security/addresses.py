@@ -1,7 +1,7 @@
-"""Addresses of TCP links: what may be bound or connected to, with keys and without.
+"""Addresses of TCP links: which may be bound or connected to, with keys and without.
 
-Without CURVE whoever reaches a port is believed, so that a plain port is on loopback or it is not there. Names are not
-looked up: what a resolver says today is not what it says tomorrow; `localhost` means 127.0.0.1. Pure.
+Without CURVE any process that reaches a port is believed, so a plain port is on loopback, or there is none. Names are not
+looked up, as a resolver's answer may change from day to day; `localhost` means 127.0.0.1. Pure.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _NUMERIC = re.compile(r"[0-9.]+")
 
 
 def check_address(address: str, *, is_secured: bool, is_bound: bool = True, is_numeric: bool = False) -> str:
-    """The address as ZeroMQ takes it. `is_secured`: with CURVE and a gatekeeper; else loopback alone, on both ends.
+    """The address in ZeroMQ's form. `is_secured`: with CURVE and a gatekeeper; else loopback alone, on both ends.
 
-    Port 0 is for whoever binds: any that is free. `is_numeric`: no name, as for whoever binds. Raises `InvalidArgument` that
-    says what was expected.
+    Port 0 is for binding: any that is free. `is_numeric`: no name, as for binding. Raises `InvalidArgument` that describes the
+    expected form.
     """
     host, port = _parts(address)
     if port == 0 and not is_bound:
@@ -44,12 +44,12 @@ def check_address(address: str, *, is_secured: bool, is_bound: bool = True, is_n
 
 
 def is_loopback(number: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether it is 127.0.0.0/8 or ::1. An IPv4 address inside of an IPv6 address is none: CPython says so up to 3.12 alone."""
+    """Whether it is 127.0.0.0/8 or ::1. An IPv4 address inside an IPv6 one is not: CPython agrees only up to 3.12."""
     return number.is_loopback and (isinstance(number, ipaddress.IPv4Address) or number.ipv4_mapped is None)
 
 
 def is_for_all(address: str) -> bool:
-    """Whether it stands for all addresses of a host, so that nobody can be told to connect there; of one that was checked."""
+    """Whether a checked address stands for all addresses of a host, so that no peer can be told to connect there."""
     host, _ = _parts(address)
     number = _number(host)
     return host == "*" or (number is not None and number.is_unspecified)

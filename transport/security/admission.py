@@ -1,8 +1,8 @@
-"""Admission: whether a key may come in: ZeroMQ's question (ZAP, RFC 27) as frames, and the answer.
+"""Admission: ZeroMQ's question whether a key may come in (ZAP, RFC 27) as frames, and the answer.
 
-Only what was asked for by name is let in: this domain, CURVE, and a key that the ring trusts now. All else is refused, what
-cannot be read and what is not expected too; the one who asks is told a number and no reason. `User-Id` is the holder's name
-and fingerprint: every frame of the connection bears it, and nothing that the peer says of itself does. Pure.
+It is granted for this domain, CURVE, and a key that the ring trusts now. All else is refused, also malformed and unexpected
+questions; the peer gets a number and no reason. `User-Id` is the holder's name and fingerprint: every frame of the connection
+bears it, and nothing that the peer claims. Pure.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from .keys import KEY_BYTES, fingerprint
 from .ring import Ring
 
 VERSION, MECHANISM = b"1.0", b"CURVE"
-#: Version, request, domain, address, routing id, mechanism; then what the mechanism brings.
+#: Version, request, domain, address, routing id, mechanism; then the frames of the mechanism.
 _HEAD = 6
-#: ZAP's own: granted, refused, and no answer for a reason of ours.
+#: ZAP's status codes: granted, refused, and no answer because of an error of ours.
 OK, REFUSED, BROKEN = b"200", b"400", b"500"
-#: Of an address that came in a frame.
+#: Characters kept of an address that came in a frame.
 _ADDRESS_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Who was not let in, and why; for the log."""
+    """A connection that was not let in, and why; for the log."""
 
     address: str
     #: Of the key that was shown; None: none was.
@@ -32,14 +32,14 @@ class Refusal:
     reason: str
 
     def sentence(self) -> str:
-        """One line."""
+        """The refusal as one line."""
         key = "no key" if self.fingerprint is None else f"key {self.fingerprint}"
         return f"refused {self.address} ({key}): {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is told to ZeroMQ."""
+    """The answer to a question of ZeroMQ."""
 
     request: bytes
     status: bytes
@@ -47,12 +47,12 @@ class Answer:
     refusal: Refusal | None = None
 
     def frames(self) -> list[bytes]:
-        """Without a reason: the text would be for the peer, who is owed none."""
+        """ZAP's frames, without a reason: the text would be for the peer, which is owed none."""
         return [VERSION, self.request, self.status, b"", self.user_id, b""]
 
 
 def answer(question: Sequence[bytes], domain: str, ring: Ring | None) -> Answer:
-    """`ring`: None when it cannot be read now: nobody comes in until it can."""
+    """Decide on a question. `ring`: None if it cannot be read now; nobody comes in until it can."""
     request = question[1] if len(question) > 1 else b""
     if len(question) < _HEAD or question[0] != VERSION:
         return _refused(request, "unknown", None, "a question that is not ZAP 1.0")
@@ -76,7 +76,7 @@ def answer(question: Sequence[bytes], domain: str, ring: Ring | None) -> Answer:
 
 
 def plain(address: str) -> str:
-    """Without the clothes that an IPv4 address wears where a socket is for both."""
+    """An IPv4 address without the IPv6 prefix that it has on a dual-stack socket."""
     return address.removeprefix("::ffff:") if "." in address else address
 
 

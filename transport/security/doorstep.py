@@ -1,11 +1,11 @@
-"""Doorstep: who came to a bound socket and showed no key: the wrong mechanism, another server's key, noise, or silence.
+"""Doorstep: connections to a bound socket that show no key: the wrong mechanism, another server's key, noise, or silence.
 
-ZeroMQ hangs up on them by itself, before it asks the gatekeeper; here they are counted and logged, with their address. Its
-monitor says which descriptor a connection got, and later that it failed, and which descriptor has ended, in order, from one
-I/O thread. The address is asked of the descriptor, and believed if no event says then that it has ended: it could be somebody
-else's by now. So an owner that comes late may not learn it. Who sends what is no greeting (a browser) is hung up on without
-a word from the monitor, and is not seen here. Where strangers leave few descriptors, newcomers wait in the kernel
-(headroom.py). Costs two messages a connection, three if it fails, and nothing a frame.
+ZeroMQ closes them itself, before it asks the gatekeeper; here they are counted and logged, with their addresses. Its monitor
+reports the descriptor of a new connection, later that the connection failed, and the descriptor that has ended, in order, from
+one I/O thread. The address is read from the descriptor, and believed if no event says afterwards that it has ended: it could
+be another connection's by now. So an owner that polls late may not learn it. A peer that sends no greeting of ZeroMQ's (a
+browser) is disconnected without an event, and is not seen here. Where strangers leave few descriptors, new connections wait in
+the kernel (headroom.py). Costs two messages a connection, three if it fails, and nothing a frame.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .gatekeeper import Gatekeeper
 from .headroom import Headroom
 from .roll import ends_of, held
 
-# A plain integer: an enum's `&` looks a member up each time, and this is asked in every turn.
+# A plain integer: an enum's `&` looks a member up each time, and this runs in every iteration.
 _POLLIN: Final = int(zmq.POLLIN)
-#: What ZeroMQ says of a handshake that failed. (Of a key that was refused, the gatekeeper has said more.)
+#: Events of handshakes that failed, with the reason. (Of a key that was refused, the gatekeeper has logged more.)
 REASONS: Final = {
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it does not speak CURVE with the key of this node",
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "it hung up, or said nothing for too long, before it showed a key",
@@ -37,30 +37,30 @@ _EVENTS: Final = int(
 _ACCEPTED, _ENDED = int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_DISCONNECTED)
 _LISTENING = int(zmq.EVENT_LISTENING)
 _event: Final = struct.Struct("=HI")
-#: What happened, and the descriptor that it happened to (or an error's number).
+#: An event, and the descriptor that it happened to (or an error's number).
 Event = tuple[int, int]
-#: Waiting for an owner that does not come; then ZeroMQ's own thread would wait, and every link with it. 30 MB.
+#: Events that wait for an owner that does not come; beyond that ZeroMQ's own thread would wait, and every link with it. 30 MB.
 WAITING_MAX: Final = 100_000
-#: Taken in a turn, at 20 us each. With 100, p99 of who is served was 16 ms while 2,000 came.
+#: Events taken in an iteration, at 20 us each. With 100, p99 of connected clients was 16 ms while 2,000 came.
 EVENTS_MAX: Final = 10
-#: After its arrival a connection has had its time to say something: ten handshakes.
+#: How long after its arrival a connection may stay silent: ten handshakes.
 SILENCE_NS: Final = 10_000_000_000
 UNKNOWN: Final = "an address that is not known any more"
 
 
 class Doorstep:
-    """Of one bound socket, whose context has one I/O thread. Not thread-safe: it belongs to the owner of the socket."""
+    """Watches one bound socket, whose context has one I/O thread. Not thread-safe: the socket's owner calls it."""
 
     def __init__(self, socket: zmq.Socket[Any], gatekeeper: Gatekeeper) -> None:
-        """Before `bind`, or the first are missed."""
+        """To be made before `bind`, or the first connections are missed."""
         self._socket, self._gatekeeper = socket, gatekeeper
-        self._addresses: dict[int, str] = {}  # by descriptor, of those that are connected
+        self._addresses: dict[int, str] = {}  # by descriptor, of all connections
         self._arrivals: dict[
             int, int
-        ] = {}  # when they came, of those that SILENCE_NS has not passed for; the oldest first
+        ] = {}  # arrival times of those younger than SILENCE_NS; the oldest first
         self._headroom: Headroom | None = None
-        self._reason: str | None = None  # of the failure that the next end belongs to
-        self._left: list[Event] = []  # taken to see what ends, and not looked at yet
+        self._reason: str | None = None  # of the failure to which the next end belongs
+        self._left: list[Event] = []  # read ahead to see which connections end; not processed yet
         address = f"inproc://doorstep-{id(self):x}"
         socket.monitor(address, _EVENTS)
         self._monitor: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR)
@@ -69,17 +69,17 @@ class Doorstep:
         self._monitor.connect(address)
 
     def listens(self) -> None:
-        """After `bind`: from now on strangers cannot take all descriptors."""
+        """To be called after `bind`: from now on strangers cannot take all descriptors."""
         kind, fd = event_of(self._monitor.recv_multipart(zmq.NOBLOCK))
         assert kind == _LISTENING
         self._headroom = Headroom(fd)
 
     def fileno(self) -> int:
-        """Readable when something may have happened. Edge-triggered: look before waiting on it."""
+        """Readable when events may be waiting. Edge-triggered: call `look` before waiting on it."""
         return int(self._monitor.getsockopt(zmq.FD))
 
     def look(self, now_ns: int) -> bool:
-        """Log who was hung up on; whether there may be more to look at, so that the owner comes back before it waits."""
+        """Take in events, and log handshakes that failed. Returns whether more may wait; then call it again before waiting."""
         events = self._left + self._taken()
         last = dict((value, number) for number, (kind, value) in enumerate(events) if kind in (_ACCEPTED, _ENDED))
         asked = {value: _address(value) for value, number in last.items() if events[number][0] == _ACCEPTED}
@@ -101,7 +101,7 @@ class Doorstep:
         return bool(self._left)
 
     def due(self, now_ns: int) -> list[int]:
-        """The descriptors of those that are connected and came SILENCE_NS ago, each once: the roll knows who has spoken."""
+        """The descriptors of connections that came SILENCE_NS ago, each once; the roll knows which of them sent a message."""
         found = []
         for fd, came_ns in self._arrivals.items():
             if now_ns - came_ns < SILENCE_NS:
@@ -113,23 +113,23 @@ class Doorstep:
 
     @property
     def waiting(self) -> list[int]:
-        """The descriptors of those that have come, and are not due yet."""
+        """The descriptors of connections that are not due yet."""
         return [*self._arrivals]
 
     @property
     def connection_count(self) -> int:
-        """Of all that are connected, who has shown no key yet too: by this an owner knows that descriptors run short."""
+        """All connections, also those without a key yet: by this an owner knows that descriptors run short."""
         return len(self._addresses)
 
     def close(self) -> None:
-        """Before the socket is closed."""
+        """To be called before the socket is closed."""
         if self._headroom is not None:
             self._headroom.close()
         self._socket.disable_monitor()
         self._monitor.close()
 
     def _taken(self) -> list[Event]:
-        """What has happened, as far as it is one turn's work."""
+        """Waiting events, as many as one iteration takes in."""
         events: list[Event] = []
         while len(events) < EVENTS_MAX and int(self._monitor.getsockopt(zmq.EVENTS)) & _POLLIN:
             events.append(event_of(self._monitor.recv_multipart(zmq.NOBLOCK)))
@@ -142,7 +142,7 @@ class Doorstep:
 
 
 def event_of(told: list[bytes]) -> Event:
-    """What a monitor has told (zmq_socket_monitor(3)): 2 us; pyzmq's own makes an enum of it, 30 us."""
+    """Decode a monitor's message (zmq_socket_monitor(3)): 2 us; pyzmq's own makes an enum of it, 30 us."""
     event: Event = _event.unpack(told[0])
     return event
 

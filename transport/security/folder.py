@@ -1,9 +1,9 @@
-"""Folder: private files, read and written so that nobody else can have read, changed or swapped them.
+"""Folder: private files, read and written so that no other user can have read, changed or swapped them.
 
-The folder is 0700 and ours, its files 0600, ours and no links, or they are refused: what others could have written decides
-who comes in. Checked on the open descriptor, not on the name, which might mean another file a moment later. A file is
-replaced whole (written beside, synced, renamed), so that who reads finds the old one or the new one, whatever is killed. Who
-changes a file holds the lock: two who trust a key at the same time both will have.
+The folder is 0700 and ours, its files 0600, ours and no links, or they are refused: a file that others can write must not
+decide on admission. The check is on the open descriptor, not on the name, which might mean another file a moment later. A file
+is replaced whole (written beside, synced, renamed), so that readers find the old one or the new one, whichever process is
+killed. Writers hold the lock: if two trust a key at the same time, both changes last.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from pathlib import Path
 
 from ..errors import FailedPrecondition
 
-#: Held by whoever changes a file. Empty; stays.
+#: Locked by the writer of a file. Empty; stays.
 LOCK = "lock"
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in the place of a file does not hold us up
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in the place of a file does not block
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
-#: By which a file is known to be the one that was read.
+#: Status of a file, which tells whether it still is the one that was read.
 Mark = tuple[int, int, int, int, int, int]
 
 
 class Folder:
-    """The files of one folder. Nothing stays open."""
+    """The files of one folder. No descriptor stays open."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._text = str(path)  # to join paths by it: `mark` is asked ten times a second, and with each handshake
+        self._text = str(path)  # for joining paths: `mark` is called ten times a second, and with each handshake
 
     def make(self) -> None:
-        """Make it, if it is not there. Raises `FailedPrecondition`, as everything here does."""
+        """Make the folder if it is missing. Raises `FailedPrecondition`, as everything here does."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):
@@ -45,7 +45,7 @@ class Folder:
             pass
 
     def mark(self, name: str) -> Mark | None:
-        """Of the file as it lies there: another once it was changed. None: there is none."""
+        """The status of a file, which differs once the file was changed. None: there is no file."""
         try:
             found = os.stat(f"{self._text}/{name}", follow_symlinks=False)
         except FileNotFoundError:
@@ -55,7 +55,7 @@ class Folder:
         return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
 
     def read(self, name: str, bytes_max: int) -> str | None:
-        """The text of a file; None: there is none."""
+        """The text of a file of up to `bytes_max`; None: there is no file."""
         with self._opened() as folder_fd:
             if folder_fd is None:
                 return None
@@ -81,7 +81,7 @@ class Folder:
             raise FailedPrecondition(f"{self.path / name} is not text: {error}") from error
 
     def write(self, name: str, text: str) -> None:
-        """Put a file there, or another in its place, whole. Hold the lock."""
+        """Write a file, or replace it, as a whole. The caller holds the lock."""
         beside = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
         with self._opened() as folder_fd:
             if folder_fd is None:
@@ -104,7 +104,7 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else changes anything meanwhile. Held for milliseconds, and let go by the kernel should its holder die."""
+        """Keep all others from changes. Held for milliseconds; the kernel releases it if its holder dies."""
         self.make()
         try:
             fd = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -118,7 +118,7 @@ class Folder:
 
     @contextmanager
     def _opened(self) -> Iterator[int | None]:
-        """The folder, found in order; None: it is not there."""
+        """A descriptor of the folder, after all checks; None: it is not there."""
         fd = self._open()
         try:
             yield fd

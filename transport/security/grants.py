@@ -1,8 +1,8 @@
 """Grants: which routes and topics a key may use, and which routes it may offer.
 
-Written as patterns, as topics are: `index.stats` is that one, `index.*` all below it, `*` all there are. Two words stand for
-themselves: `exported`, what its component marked `export=True`, which is what a key gets if nothing else is said, and
-`none`. What a supervisor, a backplane or the control lane offers is under no `*`: such power is named, or not given. Pure.
+Written as patterns, as topics are: `index.stats` is that one, `index.*` all below it, `*` all there are. Two words are
+special: `exported`, all that components have marked `export=True`, which is the default, and `none`. Routes of a supervisor, a
+backplane or the control lane are under no `*`: such power is named, or not given. Pure.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ..errors import InvalidArgument
 from .keys import shown
 
 EXPORTED, NONE, ALL = "exported", "none", "*"
-#: First words of routes by which a system is run, not used.
+#: First words of routes that serve administration.
 RESERVED = frozenset({SUPERVISOR, BACKPLANE, CONTROL})
-#: Of one key, of each kind: more than anybody reads when he looks over a ring.
+#: Patterns of one key, of each kind: more than anybody reads in a review of a ring.
 PATTERNS_MAX = 100
 _PATTERN = re.compile(r"[^.*,\s=#]+(\.[^.*,\s=#]+)*(\.\*)?")
 _LENGTH_MAX = 200
@@ -26,13 +26,13 @@ _LENGTH_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What of one kind, routes or topics, may be used."""
+    """The routes, or the topics, that may be used."""
 
     patterns: tuple[str, ...] = (EXPORTED,)
 
     @classmethod
     def of(cls, patterns: Iterable[str]) -> Grant:
-        """Checked, each once, in order; without any, what is exported. Raises `InvalidArgument` that names the pattern."""
+        """Check patterns, and keep each once, in order; none: `exported`. Raises `InvalidArgument` that names the pattern."""
         found = tuple(dict.fromkeys(patterns)) or (EXPORTED,)
         for pattern in found:
             if pattern != ALL and (len(pattern) > _LENGTH_MAX or not _PATTERN.fullmatch(pattern)):
@@ -50,7 +50,7 @@ class Grant:
     def of_offers(cls, patterns: Iterable[str]) -> Grant:
         """As `of`, for the routes that a key may offer to this node. Raises `InvalidArgument`.
 
-        What another host has exported is that host's word, so `exported` would grant everything.
+        The other host alone decides on its exports, so `exported` would grant everything.
         """
         found = tuple(patterns)
         if EXPORTED in found or not found:
@@ -66,7 +66,7 @@ class Grant:
         return is_exported and EXPORTED in self.patterns and not _is_reserved(name)
 
     def permits_all_of(self, name: str) -> bool:
-        """Whether a pattern says so, exported or not. Asked of `files.*`: then no message below it needs a look of its own."""
+        """Whether a pattern covers it, exported or not. `files.*`: all below it, so messages need no check of their own."""
         below = name.removesuffix("*")
         return any(
             (pattern == ALL and not _is_reserved(name))
@@ -79,7 +79,7 @@ class Grant:
         return ",".join(self.patterns)
 
 
-#: What a key gets if nothing else is said.
+#: Grant of a key that states none.
 DEFAULT = Grant()
 
 

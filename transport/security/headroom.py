@@ -1,11 +1,11 @@
 """Headroom: descriptors that connections without a key may not take, because the sockets of this host need them.
 
-Whoever reaches the port costs a descriptor until it shows a key or its handshake runs out of time, and ZeroMQ accepts as many
-as come. At the limit it aborts the process: its listener for local sockets does not bear that accept() fails with EMFILE. So
-while newcomers hold too many, the kernel is told to drop packets of new connections at this port, by a socket filter on the
-listening socket. Connections that stand go on, TCP tries a dropped one again after a second, and strangers run out of time.
-Closing the port instead would end its connections: ZeroMQ keeps them with the listener. Costs 5 us a look while newcomers
-are there, and nothing otherwise.
+Each connection to the port costs a descriptor until it shows a key or its handshake times out, and ZeroMQ accepts all that
+come. At the limit it aborts the process: its listener for local sockets does not bear that accept() fails with EMFILE. So
+while newcomers hold too many, a socket filter on the listening socket has the kernel drop packets of new connections at this
+port. Established connections go on, TCP tries a dropped one again after a second, and strangers run out of time. Closing the
+port instead would end its connections: ZeroMQ keeps them with the listener. Costs 5 us a check while newcomers are there, and
+nothing otherwise.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from itertools import islice
 from typing import Final
 
 #: Half of a process's descriptors stay out of the strangers' reach. ZeroMQ accepted one in 0.1 ms, so that half of 1,024 last
-#: for 50 ms. They are counted in each turn of the owner, which takes 2 ms: beside 4,000 half-open connections 524 were open.
+#: for 50 ms. They are counted in each iteration of the owner, 2 ms: beside 4,000 half-open connections 524 were open.
 SHARE: Final = 2
-#: So many newcomers are let in even if others hold that share: or a node with many local sockets could not be reached at all.
+#: Newcomers that are let in even if others hold that share: or a node with many local sockets could not be reached at all.
 NEWCOMERS_MIN: Final = 32
-#: For so long a connection is a newcomer's: two handshakes. Who is there after that has shown a key, or ZeroMQ had hung up.
+#: How long a connection is a newcomer: two handshakes. After that it has shown a key, or ZeroMQ has hung up on it.
 NEWCOMER_NS: Final = 2_000_000_000
-#: Connections that wait in the kernel are still accepted when new ones are dropped: no more than this share of the descriptors.
+#: Connections that wait in the kernel are still accepted when new ones are dropped: at most this share of the descriptors.
 WAITING_SHARE: Final = 16
-#: Between two lines in the log.
+#: Time between two lines in the log.
 SAID_NS: Final = 60_000_000_000
 #: Linux, socket.h and filter.h; Python does not have them. The filter is one instruction: keep 0 bytes of each packet.
 _SO_ATTACH_FILTER: Final = 26
@@ -36,18 +36,18 @@ _DROP_ALL: Final = struct.pack("=HBBI", 0x06, 0, 0, 0)
 
 
 class Headroom:
-    """Of one listening socket. Not thread-safe."""
+    """Guards one listening socket. Not thread-safe."""
 
     def __init__(self, listening_fd: int) -> None:
-        """`listening_fd`: ZeroMQ's; this has another of the same socket. Raises OSError."""
+        """`listening_fd`: ZeroMQ's, which is duplicated. Raises OSError."""
         self._socket = sockets.socket(fileno=os.dup(listening_fd))
         self.is_paused = False
         self._said_ns: int | None = None
 
     def look(self, arrivals: dict[int, int], now_ns: int) -> str | None:
-        """Drop new connections, or take them again; a sentence for the log when that is due.
+        """Drop new connections, or accept them again. Returns a sentence for the log when that is due.
 
-        `arrivals`: descriptors of those who are connected, and when they came, the oldest first. Old ones may be missing.
+        `arrivals`: when each connection came, by descriptor, the oldest first. Old ones may be missing.
         """
         limit = descriptors_max()
         is_short = _is_crowd(arrivals, now_ns) and open_count(limit) * SHARE >= limit
@@ -65,11 +65,11 @@ class Headroom:
         )
 
     def close(self) -> None:
-        """Before ZeroMQ's socket is closed, or the port stays taken."""
+        """To be called before ZeroMQ's socket is closed, or the port stays taken."""
         self._socket.close()
 
     def _switch(self, *, is_paused: bool) -> str | None:
-        """Why that cannot be done, as on a kernel without socket filters; None: it is done."""
+        """Attach or remove the filter. Returns why that failed, as on a kernel without socket filters; None: it is done."""
         code = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
         program = struct.pack("@HP", 1, ctypes.addressof(code))
         try:
@@ -94,13 +94,13 @@ def _is_crowd(arrivals: dict[int, int], now_ns: int) -> bool:
 
 
 def descriptors_max() -> int:
-    """As many as this process may have."""
+    """How many descriptors this process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 30 if soft == resource.RLIM_INFINITY else soft
 
 
 def open_count(limit: int) -> int:
-    """Descriptors of this process that are open; all of them where that cannot be found out, as when none is left to look."""
+    """Open descriptors of this process; `limit` if that cannot be found out, as when none is left to look."""
     try:
         return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # 0 before Linux 6.2
     except OSError:

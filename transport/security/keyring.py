@@ -1,9 +1,9 @@
-"""Keyring: the key pair of this node and the ring of those it trusts, as files, read again when they change.
+"""Keyring: the key pair of this node and the ring of trusted keys, as files that are read again when they change.
 
-`own.key` has the pair, `ring` the keys of others (ring.py): 0600 in a 0700 folder (folder.py). What is trusted or
-revoked there holds from the next `refresh` on, without a restart: one `stat`, 2 to 8 us. A ring that cannot be read any
-more lets nobody new in; those who are connected stay on what it said last, because a mistyped line must not take a cluster
-down. A ring that is not there is an empty one: nobody is trusted, and those who are connected go.
+`own.key` has the pair, `ring` the keys of others (ring.py): 0600 in a 0700 folder (folder.py). A change of trust holds from
+the next `refresh` on, without a restart: one `stat`, 2 to 8 us. A ring that cannot be read any more lets no new connection in;
+present ones keep the last ring that could be read, because a mistyped line must not take a cluster down. A missing ring is an
+empty one: no key is trusted, and present connections end.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class Keyring:
     def __init__(self, path: Path | None = None) -> None:
         """`path`: another folder than the user's."""
         self.folder = Folder(default_folder() if path is None else path)
-        #: As last read in order.
+        #: The last ring that could be read.
         self.ring = Ring()
-        #: Why it cannot be read as it is now; None: it can.
+        #: Why the file cannot be read now; None: it can.
         self.problem: str | None = None
         self._mark: Mark | None = None
-        #: The pair, as the file was when it was read last: it is asked for with each line that is dialled.
+        #: The pair, with the mark of its file: it is requested for each connection that is dialled.
         self._own: tuple[Mark, KeyPair] | None = None
 
     def own(self) -> KeyPair:
-        """The pair of this node. Raises `FailedPrecondition` where there is none, or others can have read it."""
+        """The pair of this node. Raises `FailedPrecondition` if there is none, or others can have read it."""
         try:
             mark = self.folder.mark(OWN)
-        except FailedPrecondition:  # to read it says more of what is wrong
+        except FailedPrecondition:  # reading it gives a better error
             mark = None
         if self._own is not None and mark is not None and mark == self._own[0]:
             return self._own[1]
@@ -72,7 +72,7 @@ class Keyring:
         return pair
 
     def make_own(self, *, is_replacing: bool = False) -> PublicKey:
-        """Make a pair. Raises `FailedPrecondition` where there is one already: those who trust it would not trust another."""
+        """Make a pair. Raises `FailedPrecondition` if there is one already: hosts that trust it would not trust another."""
         with self.folder.locked():
             if not is_replacing and self.folder.mark(OWN) is not None:
                 raise FailedPrecondition(
@@ -85,7 +85,7 @@ class Keyring:
         return pair.public
 
     def refresh(self) -> bool:
-        """Read the ring again if it has changed; whether it had. Raises nothing: `problem` says what is wrong with it."""
+        """Read the ring again if its file has changed; returns whether ring or `problem` differ now. Raises nothing."""
         try:
             mark = self.folder.mark(RING)
             if self.problem is None and mark == self._mark:
@@ -98,7 +98,7 @@ class Keyring:
         return has_changed
 
     def change(self, change: Callable[[Ring], Ring]) -> Ring:
-        """Change the ring: `change` has it alone. Raises what that raises, and `FailedPrecondition`."""
+        """Change the ring under the folder's lock. Raises the errors of `change`, and `FailedPrecondition`."""
         with self.folder.locked():
             before = self._read()
             ring = change(before)

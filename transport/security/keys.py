@@ -1,9 +1,9 @@
 """Keys: a public key as people hand it on and compare it, and the pair of a node.
 
 A key is 32 bytes (Curve25519, as CurveZMQ has it). As text it is `curve:` and 43 characters of URL-safe base64: one word for
-every shell, where ZeroMQ's own Z85 is full of `$`, `&`, `<` and `!`; the prefix tells a key from a name, and keeps it from
-beginning with `-`. A fingerprint is 100 bits of its SHA-256, five groups of four letters: as much as two people compare on
-the telephone, and more than anybody can search for a second key that has it. Pure; pairs are made in keyring.py.
+every shell, where ZeroMQ's own Z85 is full of `$`, `&`, `<` and `!`. The prefix tells a key from a name, and keeps it from
+beginning with `-`. A fingerprint is 100 bits of its SHA-256, five groups of four letters: short enough to compare on the
+telephone, and too long to search for a second key that has it. Pure; pairs are made in keyring.py.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ HEADING = (
 )
 _LETTERS = re.compile(r"[A-Za-z0-9_-]{43}")
 FINGERPRINT = re.compile(r"[a-z2-7]{4}(-[a-z2-7]{4}){4}")
-#: Of a word that is quoted back to whoever typed it.
+#: Characters of a word that are quoted in an error.
 _SHOWN_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """The key of somebody; may be shown to anybody."""
+    """A public key; may be shown to anybody."""
 
     raw: bytes
 
@@ -39,7 +39,7 @@ class PublicKey:
 
     @classmethod
     def parse(cls, text: str) -> PublicKey:
-        """Of `curve:…`. Raises `InvalidArgument`; the word is not quoted whole, as it may be a secret pasted by mistake."""
+        """Parse `curve:…`. Raises `InvalidArgument`; the word is not quoted whole, as it may be a secret pasted by mistake."""
         raw = decoded(text, PREFIX)
         if raw is None or not any(raw):
             raise InvalidArgument(
@@ -53,25 +53,25 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """For people to compare: `k3fh-2jda-…`."""
+        """Short form for people to compare: `k3fh-2jda-…`."""
         return fingerprint(self.raw)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """Who has the secret is this node: it is in no message, no log and no representation."""
+    """The keys of a node. The holder of the secret is this node, so it is in no message, no log and no representation."""
 
     public: PublicKey
     secret: bytes = field(repr=False)
 
     @property
     def text(self) -> str:
-        """Of the file that keeps it."""
+        """The text of the pair's file."""
         return f"{HEADING}\npublic {self.public}\nsecret {encoded(self.secret, SECRET_PREFIX)}\n"
 
     @classmethod
     def parse(cls, text: str) -> KeyPair:
-        """Of that file. Whether the two belong together is not known here. Raises `InvalidArgument`, and quotes nothing."""
+        """Parse that file. Does not check that the two belong together. Raises `InvalidArgument`, and quotes nothing."""
         lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
         if [line[0] for line in lines] != ["public", "secret"] or any(len(line) != 2 for line in lines):
             raise InvalidArgument("expected a line `public KEY` and a line `secret KEY`")
@@ -82,12 +82,12 @@ class KeyPair:
 
 
 def encoded(raw: bytes, prefix: str) -> str:
-    """32 bytes as text."""
+    """32 bytes as text, after the prefix."""
     return prefix + base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def decoded(text: str, prefix: str) -> bytes | None:
-    """The 32 bytes; None for what is not the one way of writing them."""
+    """The 32 bytes of a text; None: it is not the one canonical form."""
     letters = text.removeprefix(prefix)
     if not text.startswith(prefix) or not _LETTERS.fullmatch(letters):
         return None
@@ -97,13 +97,13 @@ def decoded(text: str, prefix: str) -> bytes | None:
     )  # four texts have the same bytes: their last two bits do not count
 
 
-@lru_cache(maxsize=4_096)  # with each connection, and each frame's User-Id begins so
+@lru_cache(maxsize=4_096)  # needed with each connection, and for each frame's User-Id
 def fingerprint(raw: bytes) -> str:
-    """Of whatever was shown as a key."""
+    """Fingerprint of the bytes of a key, valid or not."""
     letters = base64.b32encode(hashlib.sha256(raw).digest()).decode().lower()[:20]
     return "-".join(letters[n : n + 4] for n in range(0, 20, 4))
 
 
 def shown(word: str) -> str:
-    """As it is quoted in an error."""
+    """A word as it is quoted in an error, shortened."""
     return repr(word if len(word) <= _SHOWN_MAX else f"{word[:_SHOWN_MAX]}...")

@@ -1,8 +1,8 @@
-"""Refusals: which of those who were refused are written to the log, so that knocking cannot fill the disk.
+"""Refusals: which refusals are written to the log, so that strangers cannot fill the disk.
 
-One line an address and minute, with how many were left out since the line before; and 60 lines a minute in all, with how
-many and from how many addresses the rest were: below 20 MB of log a day, whatever comes. An IPv6 address counts as its /64,
-because who has one has them all. All are counted, logged or not. Pure.
+One line an address and minute, and 60 lines a minute in all. After the minute, one more line says how many were left out, from
+each of these addresses and from all others: below 20 MB of log a day, whatever comes. An IPv6 address counts as its /64,
+because a host that has one has them all. All are counted, logged or not. Pure.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ LINES_MAX = 60
 
 
 class Refusals:
-    """Counts, and says what is to be logged."""
+    """Counts refusals, and decides which are logged."""
 
     def __init__(self) -> None:
         self.count = 0
         self._begun_ns: int | None = None
-        #: Left out in this interval, by source: those that have had their line. LINES_MAX at most.
+        #: Refusals left out in this interval, by source: those that have had their line. LINES_MAX at most.
         self._left_out: dict[str, int] = {}
         self._others = 0
 
     def note(self, refusal: Refusal, now_ns: int) -> list[str]:
-        """The lines to log now: none, or this one, after what the last interval left out."""
+        """Count a refusal. Returns the lines to log now: none, or this one, after the summary of the last interval."""
         self.count += 1
         lines = self.due(now_ns)
         if self._begun_ns is None:
@@ -43,7 +43,7 @@ class Refusals:
         return lines
 
     def due(self, now_ns: int) -> list[str]:
-        """What is to be said at the end of an interval about those left out in it; in one line."""
+        """The summary of an interval that has ended, in one line: the refusals that were left out."""
         if self._begun_ns is None or now_ns - self._begun_ns < INTERVAL_NS:
             return []
         said = [f"{count:,} more from {source}" for source, count in self._left_out.items() if count]
@@ -54,7 +54,7 @@ class Refusals:
 
 
 def source_of(address: str) -> str:
-    """Whom to count it to."""
+    """The source to which a refusal counts: the address, or its /64."""
     try:
         number = ipaddress.ip_address(address)
     except ValueError:

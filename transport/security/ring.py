@@ -3,9 +3,9 @@
     trust  berlin curve:… routes=exported topics=exported
     revoke paris  curve:… routes=index.* topics=none
 
-A revoked line stays, so that the key is not trusted again by mistake. Each key is there once, and so is each name that is
-trusted; a key that was revoked and its successor may share one. A ring with one wrong line is no ring: half of a list of
-those who may come in could lack the one line that keeps somebody out. Immutable; changing one gives another. Pure.
+A revoked line stays, so that the key is not trusted again by mistake. Each key is there once, and so is each trusted name; a
+revoked key and its successor may share one. One wrong line makes the whole ring invalid: half a list could lack the one line
+that keeps somebody out. Immutable; a change gives another ring. Pure.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .grants import DEFAULT, Grant
 from .keys import FINGERPRINT, PREFIX, PublicKey, shown
 
 TRUST, REVOKE = "trust", "revoke"
-#: Words become names in logs, and parts of ZeroMQ's User-Id, which has 255 bytes at most.
+#: Names appear in logs, and in ZeroMQ's User-Id, which has 255 bytes at most.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-#: A cluster is tens of nodes. A file beyond these is another file, or an accident.
+#: A cluster is tens of nodes. A larger file is another file, or an accident.
 HOLDERS_MAX = 10_000
 TEXT_BYTES_MAX = 4 << 20
 HEADING = (
@@ -32,7 +32,7 @@ HEADING = (
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a key: its name here, what it may use, and which routes it may offer (None: as `[peers]` says)."""
+    """The holder of a key: its name here, its grants, and which routes it may offer (None: as `[peers]` says)."""
 
     name: str
     key: PublicKey
@@ -43,18 +43,18 @@ class Holder:
 
     @property
     def user_id(self) -> str:
-        """What ZeroMQ writes on each of its frames. Name and key, as a name may get a new key while the old is connected."""
+        """ZeroMQ's mark on each of its frames. Name and key, as a name may get a new key while the old is connected."""
         return f"{self.name}/{self.key.fingerprint}"
 
     def __str__(self) -> str:
         word = REVOKE if self.is_revoked else TRUST
-        offers = "" if self.offers is None else f" offers={self.offers}"  # older versions take no line that has it
+        offers = "" if self.offers is None else f" offers={self.offers}"  # older versions refuse lines that have it
         return f"{word} {self.name} {self.key} routes={self.routes} topics={self.topics}{offers}"
 
 
 @dataclass(frozen=True)
 class Ring:
-    """Holders by key and by User-Id; and the lines, comments too, as they stand in the file."""
+    """Holders by key and by User-Id; and the lines of the file, comments too."""
 
     lines: tuple[str | Holder, ...] = HEADING
     _by_key: dict[bytes, Holder] = field(init=False, repr=False, compare=False)
@@ -67,7 +67,7 @@ class Ring:
 
     @classmethod
     def parse(cls, text: str) -> Ring:
-        """Of the file's text. Raises `InvalidArgument` that names the first wrong line."""
+        """Parse the text of the file. Raises `InvalidArgument` that names the first wrong line."""
         lines: list[str | Holder] = []
         keys: dict[bytes, int] = {}
         names: dict[str, int] = {}
@@ -89,31 +89,31 @@ class Ring:
 
     @property
     def holders(self) -> tuple[Holder, ...]:
-        """All of them, the revoked too, in the order of the lines."""
+        """All holders, the revoked too, in the order of the lines."""
         return tuple(line for line in self.lines if isinstance(line, Holder))
 
     @property
     def text(self) -> str:
-        """The file."""
+        """The text of the ring's file."""
         return "".join(f"{line}\n" for line in self.lines)
 
     def of_key(self, raw: bytes) -> Holder | None:
-        """Whose key that is, revoked or not."""
+        """The holder of this key, revoked or not; None: unknown."""
         return self._by_key.get(raw)
 
     def of_user_id(self, user_id: str) -> Holder | None:
-        """Who is trusted, as of now, of those whose frames say so."""
+        """The holder with this User-Id, if trusted now; else None."""
         return self._by_user_id.get(user_id)
 
     def named(self, name: str) -> Holder:
-        """Who is trusted under that name. Raises `NotFound`."""
+        """The trusted holder of that name. Raises `NotFound`."""
         trusted = {one.name: one for one in self.holders if not one.is_revoked}
         if name not in trusted:
             raise NotFound(f"no trusted key is named {shown(name)}{_near(name, tuple(trusted))}")
         return trusted[name]
 
     def trusting(self, holder: Holder) -> Ring:
-        """With this one in it; one that is there already gets these grants. Raises `InvalidArgument`, `FailedPrecondition`."""
+        """A ring that trusts this holder; a known key gets its grants. Raises `InvalidArgument`, `FailedPrecondition`."""
         if not NAME.fullmatch(holder.name):
             raise InvalidArgument(f"not a name: {shown(holder.name)}; expected letters, digits, - and _")
         there = self.of_key(holder.key.raw)
@@ -137,12 +137,12 @@ class Ring:
         return Ring((*self.lines, holder))
 
     def revoking(self, which: str) -> Ring:
-        """Without trust in this name, key or fingerprint; twice is once. Raises `NotFound`."""
+        """A ring without trust in this name, key or fingerprint; twice is no error. Raises `NotFound`."""
         found = self.find(which)
         return Ring(tuple(replace(found, is_revoked=True) if line is found else line for line in self.lines))
 
     def find(self, which: str) -> Holder:
-        """By name (the trusted one first), key or fingerprint. Raises `NotFound`, and `InvalidArgument` for half a key."""
+        """By name (a trusted holder first), key or fingerprint. Raises `NotFound`, and `InvalidArgument` for half a key."""
         holders = sorted(self.holders, key=lambda one: one.is_revoked)
         if which.startswith(PREFIX):
             key = PublicKey.parse(which)
@@ -157,7 +157,7 @@ class Ring:
 
 
 def _holder(line: str) -> Holder:
-    """Of one line. Raises `InvalidArgument`."""
+    """Parse one line of the file. Raises `InvalidArgument`."""
     words = line.split()
     if words[0] not in (TRUST, REVOKE) or len(words) < 3:
         raise InvalidArgument(f"expected '{TRUST} NAME KEY' or '{REVOKE} NAME KEY', got {shown(words[0])}")

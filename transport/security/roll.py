@@ -1,9 +1,9 @@
-"""Roll: who is connected, by which frames, and how the connection of a key that was revoked ends.
+"""Roll: the connections of a bound socket, as their frames show them, and how those of a revoked key are cut.
 
-ZeroMQ asks once, at the handshake; a key that is revoked later would stay. So each frame is looked at: its User-Id, which the
-gatekeeper gave and no peer can choose, is looked up among those trusted now, 2 us. And as ZeroMQ cannot hang up on one
-peer, the roll does: each frame tells the descriptor that it came by; what is shut down there ends for ZeroMQ as if the peer had
-gone. Descriptors are numbers that are used again: before it is shut, the connection is held and compared with what it was.
+ZeroMQ asks once, at the handshake; a key that is revoked later would stay. So the User-Id of each frame, which the gatekeeper
+gave and no peer can choose, is looked up among the keys trusted now, 2 us. ZeroMQ cannot hang up on one peer. So the roll
+shuts down the descriptor that a frame came by, and ZeroMQ acts as if the peer had gone. Descriptors are numbers that are used
+again: before it is shut down, the connection is held by a duplicate, and compared with the one that was known.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from .endless import Brought, Endless, Ends
 from .gatekeeper import Gatekeeper
 from .ring import Holder, Ring
 
-#: Connections of one key at a time. A node has one a class of urgency, and each program that is a client of another host one:
-#: the programs of one host, and those connections that have just ended. It keeps one key from taking the descriptors of all.
+#: Connections of one key at a time, so that no key takes the descriptors of all. A node has one for each class of urgency,
+#: each program on its host that is a client has one, and some have just ended.
 CONNECTIONS_OF_KEY_MAX: Final = 64
-#: Between two looks for messages without an end. A look costs 7 us a connection, of which a node among 64 has 126. What a key
-#: can send in that time is in memory, beyond its bound.
+#: Between two checks for messages without an end. A check costs 7 us a connection, of which a node among 64 has 126. The bytes
+#: that a key sends in that time are in memory, beyond its bound.
 LOOK_NS: Final = 500_000_000
-#: Of `struct tcp_info` (Linux) so much, and where in it is how many bytes were received.
+#: Size to read of `struct tcp_info` (Linux), and the offset of the received bytes in it.
 _INFO_BYTES: Final = 136
 _BYTES_RECEIVED: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Whose it is, by which of its admissions, and between which two addresses."""
+    """The User-Id of a connection, the count of that key's admissions then, and its two ends."""
 
     user_id: str
     admission: int
-    #: Its two ends, by which it is known again; None: it has ended, as far as is known.
+    #: Its two ends, which identify it; None: it has ended, as far as is known.
     ends: Ends | None
 
 
 class Roll:
-    """Of one bound socket. Not thread-safe: it belongs to the owner of the socket."""
+    """The connections of one bound socket. Not thread-safe: the socket's owner calls it."""
 
     def __init__(self, gatekeeper: Gatekeeper, socket: zmq.Socket[Any]) -> None:
-        """After `bind`. Nothing that is not connected to the port of this socket is ever shut down.
+        """To be made after `bind`. Only connections to the port of this socket are ever shut down.
 
-        Raises `FailedPrecondition` for one without keys: there a peer writes the User-Id itself.
+        Raises `FailedPrecondition` for a socket without keys: there a peer writes the User-Id itself.
         """
         if socket.getsockopt(zmq.MECHANISM) != zmq.CURVE or not socket.getsockopt(zmq.ZAP_ENFORCE_DOMAIN):
             raise FailedPrecondition(
@@ -58,18 +58,18 @@ class Roll:
             )
         self._gatekeeper, self._keyring = gatekeeper, gatekeeper.keyring
         self._port = int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
-        self._connections: dict[int, Connection] = {}  # by descriptor: no more than a process may have
+        self._connections: dict[int, Connection] = {}  # by descriptor, so that its size is bounded
         self._swept: Ring | None = None
         self._endless = Endless()
         self._looked_ns = 0
-        #: Frames refused, as their key is not trusted (any more) or has too many connections; and connections ended.
+        #: Frames refused, as their key is not trusted (any more) or has too many connections; and connections that were cut.
         self.refused_count = self.cut_count = 0
 
     def admit(self, frame: zmq.Frame) -> Holder | None:  # hot: once a frame
-        """Who sent this frame, and what it may use. None: nobody who is trusted now; it is to be dropped, its connection ends.
+        """The holder of the key of this frame, with its grants. None: not trusted now; drop the frame, its connection is cut.
 
-        The frame as it was received: `recv(copy=False)`. The routing id before it is what the peer likes: whoever answers
-        compares who bears it now with who bore it when he asked.
+        `frame`: from `recv(copy=False)`. The routing id before it is the peer's choice. So before a reply is sent, compare the
+        present bearer of the id with the one that asked.
         """
         user_id = str(frame.get("User-Id"))
         fd = int(frame.get(zmq.SRCFD))
@@ -87,11 +87,11 @@ class Roll:
         return holder
 
     def sweep(self, now_ns: int, due: Iterable[int] = (), waiting: Iterable[int] = ()) -> list[str]:
-        """Read the ring again, and end the connections of those who are not trusted any more, of those who are silent, too.
+        """Read the ring again, and cut connections whose keys are not trusted any more, also silent ones.
 
-        `due`: descriptors of those who have had their time to speak (doorstep.py). Who has not is hung up on: he has a key, but
-        as long as he says nothing it is not known whose. `waiting`: of those who have not had it yet. Returns the User-Ids of
-        those who were trusted. Call it a few times a second: for so long a revoked key may still be written to.
+        `due`: descriptors whose time for a first message is over (doorstep.py). Those that sent none are cut: they have a key,
+        but it is not known which. `waiting`: descriptors that still have time. Returns the User-Ids that have lost their
+        trust. To be called a few times a second: for so long a revoked key may still be written to.
         """
         for fd in due:
             self._end_if_silent(fd)
@@ -118,7 +118,7 @@ class Roll:
         self._connections[fd] = Connection(user_id, admission, ends)
 
     def _is_one_too_many(self, user_id: str) -> bool:
-        """Those that have ended are forgotten first."""
+        """Whether this key has too many connections; those that have ended are forgotten first."""
         of_key = {fd: one for fd, one in self._connections.items() if one.user_id == user_id}
         if len(of_key) <= CONNECTIONS_OF_KEY_MAX:
             return False
@@ -129,7 +129,7 @@ class Roll:
         return sum(one.user_id == user_id for one in self._connections.values()) > CONNECTIONS_OF_KEY_MAX
 
     def _end_if_silent(self, fd: int) -> None:
-        # Should another have the descriptor by now, who came less long ago, he has to connect again: no harm is done.
+        # If a younger connection has the descriptor by now, its peer has to connect again: no harm is done.
         with held(fd) as connection:
             ends, known = ends_of(connection), self._connections.get(fd)
         if ends is not None and (known is None or known.ends != ends):
@@ -157,7 +157,7 @@ class Roll:
         was = self._connections.get(fd)
         if was is None or was.ends is None:
             return
-        # It stays known as ended: frames of its that were read ahead still come, and by then its descriptor is another's.
+        # It stays known as ended: its frames that were read ahead still come, and by then another has its descriptor.
         self._connections[fd] = replace(was, ends=None)
         with held(fd) as connection:  # from here on it cannot become another
             ends = ends_of(connection)
@@ -168,7 +168,7 @@ class Roll:
 
 @contextmanager
 def held(fd: int) -> Iterator[sockets.socket | None]:
-    """The connection that has this descriptor now, by another of our own, so that it stays the same. None: there is none."""
+    """The connection that has this descriptor now, by a duplicate, so that it stays the same. None: there is none."""
     try:
         held = os.dup(fd)
     except OSError:
@@ -185,7 +185,7 @@ def held(fd: int) -> Iterator[sockets.socket | None]:
 
 
 def ends_of(connection: sockets.socket | None) -> Ends | None:
-    """Ours and theirs; None: it is not, or no longer, connected."""
+    """Local and remote address of a connection; None: it is not, or no longer, connected."""
     try:
         return None if connection is None else (connection.getsockname(), connection.getpeername())
     except OSError:
@@ -193,7 +193,7 @@ def ends_of(connection: sockets.socket | None) -> Ends | None:
 
 
 def _received(connection: sockets.socket) -> int:
-    """All bytes of this connection that the kernel has received."""
+    """All bytes that the kernel has received on this connection; 0: not known."""
     try:
         info = connection.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_INFO, _INFO_BYTES)
     except OSError:  # not TCP: a descriptor that is something else by now
