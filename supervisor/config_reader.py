@@ -33,7 +33,7 @@ class Patience(Duration):
 
 
 def duration_ns(value: Any) -> int:
-    """Nanoseconds of "5ms" or of a number of seconds. Raises ValueError that says what was expected."""
+    """Nanoseconds of "5ms" or of a number of seconds. Raises ValueError with the expected form."""
     ns = 0.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         ns = value * _SECOND_NS
