@@ -1,7 +1,7 @@
-"""keys: who may speak to this host over TCP: its own key pair, and the ring of the keys that it trusts.
+"""keys: this host's key pair for TCP, and the key ring of peers that it trusts.
 
-Nothing here asks a running system: the ring is a file, and what runs reads it again by itself (transport/security). A secret
-is never shown, not even to its owner: whoever sets up a host makes a pair there, and carries its public key.
+Nothing here calls a running system: the key ring is a file, which processes read again by themselves (transport/security). A
+secret is never shown, not even to its owner: each host makes its own pair, and only its public key is carried elsewhere.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def folder_option(function: Function) -> Function:
-    """`--folder` on a verb, as `folder`."""
+    """Add `--folder` to a verb, as parameter `folder`."""
     text = "Where the keys lie. Default: $XDG_CONFIG_HOME/appbackplane/keys, else ~/.config/appbackplane/keys."
     return click.option("--folder", metavar="DIR", help=text)(function)
 
 
 def names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """For the shell: those that are trusted."""
+    """Names of trusted keys, for shell completion."""
     from click.shell_completion import CompletionItem  # for the shell alone
 
     keyring = _keyring(ctx.params.get("folder") or None)
@@ -173,7 +173,7 @@ def _keyring(folder: str | None) -> Keyring:
 
 
 def _ring(keyring: Keyring) -> Ring:
-    """Raises `FailedPrecondition` where it cannot be read."""
+    """The key ring, read anew. Raises `FailedPrecondition` where it cannot be read."""
     keyring.refresh()
     if keyring.problem is not None:
         raise FailedPrecondition(keyring.problem)
@@ -181,7 +181,7 @@ def _ring(keyring: Keyring) -> Ring:
 
 
 def _typed(act: Callable[[], Any]) -> Any:
-    """What was mistyped is wrong usage; what is not so in the ring is a failure."""
+    """Run `act`; an invalid argument becomes wrong usage, other errors stay failures."""
     try:
         return act()
     except InvalidArgument as error:
