@@ -35,7 +35,7 @@ from .identities import Identities
 
 #: Topic on which clients receive new versions of the directory.
 DIRECTORY_TOPIC = "system.directory"
-#: Frames read in one iteration, so that a flood does not delay the sight of a death.
+#: Frames read in one iteration, so that a flood does not delay the detection of a death.
 FRAMES_MAX = 64
 #: A registration takes a few KiB, with ten thousand routes about 2 MiB. Decoding may take seventy times the frame's size
 #: (TRAPS 14).
