@@ -102,7 +102,7 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Target state of the components.
     role: Literal["primary", "secondary"] = "primary"
     run_dir: str | None = None
-    #: OS nice of priority 0, 1, …; the last repeats. Empty: left alone.
+    #: OS nice of priority 0, 1, …; the last repeats. Empty: nice is not set.
     nice: tuple[Annotated[int, msgspec.Meta(ge=-20, le=19)], ...] = ()
     #: How long a process may take to register, and a component's hook to finish. Hooks load indexes.
     start_limit_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="start_limit")

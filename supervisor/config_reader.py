@@ -41,7 +41,7 @@ def duration_ns(value: Any) -> int:
         ns = float(match[1]) * _UNITS_NS[match[2]]
     if ns > _DURATION_MAX_S * _SECOND_NS:
         raise ValueError(f"Expected a duration of at most {_DURATION_MAX_S} s")
-    if not ns >= 1:  # nan is not
+    if not ns >= 1:  # false for nan, too
         raise ValueError('Expected a duration above 0: "5ms", "60s", "2m" or a number of seconds')
     return round(ns)
 

@@ -55,7 +55,7 @@ LAST_LINES_MS = 200
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a system ended."""
+    """Exit code of a system, and the reason of its end."""
 
     exit_code: int
     #: Why it went down; empty if no reason was given.
@@ -395,7 +395,7 @@ class Supervisor:
         self._control.publish(effect.directory)
 
     def _kill_what_lives(self) -> None:
-        """Leave no process behind; only after an internal error is there any."""
+        """Kill and reap every process that is left: there is one only after an internal error."""
         for running in self._running.values():
             running.process.kill()
             running.process.reap()

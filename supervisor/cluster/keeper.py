@@ -54,7 +54,7 @@ class Keeper:
         return self.take()
 
     def close(self, limit_s: float) -> None:
-        """End the thread and close the store; a thread that hangs longer than `limit_s` keeps both."""
+        """End the thread and close the store. Both stay if the thread hangs for longer than `limit_s`."""
         with self._news:
             self._is_closed = True
             self._news.notify_all()

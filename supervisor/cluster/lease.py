@@ -104,7 +104,7 @@ class Lease:
         self._good_ns = now_ns
         self._asked: Look | Swap | None = None
         self._asked_ns = self._next_ns = now_ns
-        #: The pending swap would make this node primary; it takes too long, and will not.
+        #: `_is_taking`: the pending swap would make this node primary. `_is_late`: it took too long, and will not.
         self._is_taking = self._is_late = False
         self._is_hurried = self._is_given_back = False
         #: Node that an operator here wants as primary; "": none, or the wish has been passed on.

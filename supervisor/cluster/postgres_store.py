@@ -78,7 +78,7 @@ class PostgresStore:
             self._url,
             autocommit=True,
             prepare_threshold=None,  # a pooler between may give us another session each time
-            connect_timeout=max(2, round(self._ttl_s / 2)),  # libpq knows no less than 2 s
+            connect_timeout=max(2, round(self._ttl_s / 2)),  # libpq's minimum is 2 s
             tcp_user_timeout=patience_ms,
             keepalives_idle=1,
             keepalives_interval=1,

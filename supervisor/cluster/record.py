@@ -1,24 +1,24 @@
 """Record: the stored record of a cluster, and the times that follow from the length of a lease. Pure.
 
 A store keeps one record and swaps it if nobody else has meanwhile; it needs no clock. Observers count from when they first
-saw a record, its holder from before it requested the renewal. So the holder's time ends first, whatever the clocks of both
-show, unless one runs faster than the other by more than a tenth.
+saw a record, its holder from before it requested the renewal. So the holder's time ends first, even if both clocks show
+different times, unless one runs faster than the other by more than a tenth.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-#: In tenths of a lease, from when the last renewal was requested. The secondary reads the record this often (a file of 200
-#: bytes, or one round trip), and the primary renews this often: two renewals may be lost before it steps down.
+#: All in tenths of a lease, from when its last renewal was requested. LOOK: the secondary reads the record this often (a file
+#: of 200 bytes, or one round trip); RENEW: the primary renews this often: two renewals may be lost before it steps down.
 LOOK, RENEW = 1, 2
-#: The primary begins to step down; work that is left is killed; the kernel kills the supervisor and with it all backplanes, if
-#: it did not run. After ten tenths others may take the lease. Three tenths to finish work; one for SIGKILL on an overloaded
-#: machine (1 to 2 ms were measured, TRAPS 22); the last one for clocks that differ.
+#: QUIT: the primary begins to step down; KILL: work that is left is killed; FUSE: the kernel kills the supervisor and with it
+#: all backplanes, if it was not there to do so. After ten tenths others may take the lease. Three tenths to finish work; one
+#: for SIGKILL on an overloaded machine (1 to 2 ms were measured, TRAPS 22); the last one for clocks that differ.
 QUIT, KILL, FUSE = 5, 8, 9
-#: Time until the secondary is primary, without its components' hooks: the lease, a look, and the swap.
+#: Until the secondary is primary, without its components' hooks: the lease, a look, and the swap.
 TAKEN_OVER = 12.5
-#: Pause after the store failed to answer.
+#: Pause after a failure of the store, in tenths of a lease.
 AGAIN = 0.5
 _TENTHS = 10
 

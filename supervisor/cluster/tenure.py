@@ -52,7 +52,7 @@ class Tenure:
     def watch(self, poller: Poller) -> None:
         """Have the store's answers wake the poll."""
         self._poller = poller
-        poller.watch(self._keeper.fd, lambda: None)  # each turn looks there anyway
+        poller.watch(self._keeper.fd, lambda: None)  # only wakes the poll: each iteration takes the answer
 
     def turn(self) -> None:
         """Take the store's answer, and carry out the effects that are due."""

@@ -36,7 +36,7 @@ class Asker:
     """A connection for several requests, one after the other. `ask` waits; callers with an own poll use `send` and `take`."""
 
     def __init__(self, location: Location) -> None:
-        """Raises `SystemNotRunning`."""
+        """Raises `SystemNotRunning` if no supervisor listens there."""
         self._location = location
         self.pid = check_running(location)
         try:

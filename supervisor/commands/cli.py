@@ -71,7 +71,7 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The verb and its arguments; a mistyped verb gets a suggestion."""
         if args[0] not in VERBS and not args[0].startswith("-"):
-            import difflib  # only where somebody has mistyped
+            import difflib  # only for a mistyped verb
 
             close = difflib.get_close_matches(args[0], VERBS, n=1)
             raise click.UsageError(f"no verb {args[0]!r}" + (f" (did you mean {close[0]!r}?)" if close else ""), ctx)
@@ -112,7 +112,7 @@ class Verbs(click.Group):
         except Exception as error:
             if isinstance(error, OSError) and streams.is_about_output(error):
                 ctx.exit(_after_output(error))
-            import traceback  # 5 ms that nobody else needs
+            import traceback  # 5 ms, only for a bug
 
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{type(error).__name__} in {last.name}, line {last.lineno} of {last.filename}"

@@ -25,7 +25,7 @@ LIMIT_S = 0.5
 
 def backplanes(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Backplanes of the line's system, and the names that replicas share."""
-    from click.shell_completion import CompletionItem  # for the shell alone
+    from click.shell_completion import CompletionItem  # only for shell completion
 
     told = (_ask(ctx, "supervisor.status") or {"backplanes": []})["backplanes"]
     offered = {one["name"]: one["state"] for one in told}

@@ -28,7 +28,7 @@ _SILENT_MS, _PATIENT_MS = 1_000, 3_000
 #: `up` needs up to this long to lock its run directory. `down` waits as long, or it would miss a system that just starts.
 STARTING_S = 0.3
 _LOOK_S = 0.01
-#: Time-out for progress: the wait for the end does not depend on it.
+#: Time-out of the status call for this report; the wait for the end does not depend on it.
 ANSWER_S = 1.0
 
 

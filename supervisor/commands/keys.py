@@ -35,7 +35,7 @@ def folder_option(function: Function) -> Function:
 
 def names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of trusted keys, for shell completion."""
-    from click.shell_completion import CompletionItem  # for the shell alone
+    from click.shell_completion import CompletionItem  # only for shell completion
 
     keyring = _keyring(ctx.params.get("folder") or None)
     keyring.refresh()
@@ -165,9 +165,9 @@ def revoke(which: str, folder: str | None, as_json: bool) -> None:
 def _keyring(folder: str | None) -> Keyring:
     from appbackplane.transport.security.keyring import (
         Keyring,
-    )  # 30 ms of ZeroMQ that no other verb of ours should wait for
+    )  # 30 ms of ZeroMQ, only for verbs that need it
 
-    if folder == "":  # as a path it would be this folder
+    if folder == "":  # as a path, '' is the current folder
         raise click.UsageError("--folder: expected the name of a folder, got ''")
     return Keyring(None if folder is None else Path(folder))
 

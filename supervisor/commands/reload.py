@@ -1,6 +1,6 @@
 """reload: apply a TOML's present text to the running system; the plan is shown first, then carried out.
 
-Settings are compared, code is not: after new code is deployed, its backplanes have to be restarted.
+Settings are compared, code is not: after new code is deployed, restart the backplanes that use it.
 
 An invalid file changes nothing: it is checked here as `check` does it, components included, before anything is touched, and
 once more by the supervisor, which makes the plan.

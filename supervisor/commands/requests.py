@@ -87,7 +87,7 @@ def _places(location: Location, kernel: str | None) -> list[Place]:
         up = [place for place, is_up in places.items() if is_up]
         found[name] = sorted(up or places)
     if kernel is not None and kernel not in found:
-        import difflib  # only where somebody has mistyped
+        import difflib  # only for a mistyped name
 
         close = difflib.get_close_matches(kernel, found, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else f": there is {', '.join(sorted(found))}" if found else ""

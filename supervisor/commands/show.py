@@ -109,7 +109,7 @@ def _least(cells: Sequence[str]) -> int:
 
 
 def counted(count: int, noun: str) -> str:
-    """ "1 line", "2,000 lines"."""
+    """`count` with its noun, as in "1 line" or "2,000 lines"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

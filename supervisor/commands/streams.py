@@ -38,7 +38,7 @@ def write(data: bytes) -> None:
     out, left = getattr(buffer, "raw", buffer), memoryview(data)
     while left:
         written = out.write(left)
-        if written is None:  # somebody has made the terminal non-blocking
+        if written is None:  # another process has made the terminal non-blocking
             select.select([], [_STDOUT], [])
         left = left[written or 0 :]
 

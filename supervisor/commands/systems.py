@@ -40,7 +40,7 @@ def system_option(function: Function) -> Function:
 
 def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Running systems and the TOMLs here, for shell completion."""
-    from click.shell_completion import CompletionItem  # for the shell alone
+    from click.shell_completion import CompletionItem  # only for shell completion
 
     found = [CompletionItem(one.system, help="running") for one in running_systems()]
     found += [CompletionItem(str(path)) for path in tomls_here()]
@@ -61,7 +61,7 @@ def find(system: str | None) -> Location:
 
 
 def running_systems() -> list[Location]:
-    """Systems of this user under a default run directory, of the environment of any process."""
+    """Systems of this user that run under a default run directory, that of any environment."""
     run_dirs = [entry for base in run_dir_bases() for entry in _entries(base)]
     for folder in _entries(state_home() / "appbackplane"):
         with suppress(OSError):  # no link: it never ran under a default run directory

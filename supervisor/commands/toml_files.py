@@ -20,7 +20,7 @@ _OTHER = "pyproject.toml"
 
 def toml_of(file: str | None, verb: str) -> Path:
     """Path of the named TOML, or of the one here. Raises `UsageError`."""
-    if file == "":  # as a path it would be this folder
+    if file == "":  # as a path, '' is the current folder
         raise click.UsageError(f"which system? The name of its TOML is empty: appbackplane {verb} FILE")
     if file is not None:
         return Path(file)
@@ -45,7 +45,7 @@ def tomls_here() -> list[Path]:
 
 def _table(path: Path) -> Mapping[str, Any] | None:
     """The tables of a TOML; None: it cannot be read, or is not TOML."""
-    import tomllib  # not where the system is named
+    import tomllib  # not needed where the system is named
 
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))

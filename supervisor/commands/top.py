@@ -98,7 +98,7 @@ def looking_at(found: Figures, navigation: Navigation, backplane: str) -> Naviga
         return replace(navigation, opened=backplane)
     if any(each.replica_of == backplane for each in found.backplanes):
         return replace(navigation, among=backplane)
-    import difflib  # only where somebody has mistyped
+    import difflib  # only for a mistyped name
 
     close = difflib.get_close_matches(backplane, names, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else f": one of {', '.join(names)}"

@@ -1,7 +1,7 @@
 """Control socket: receives and sends on `supervisor.sock` (table of routes: docs/architecture.md).
 
 Backplanes connect under an identity as described in identities.py, clients under any other. No peer can make the supervisor
-wait or fail: nothing blocks, a malformed frame is counted and reported once a peer, every call ends by its limit, and a
+wait or fail: nothing blocks, a malformed frame is counted and reported once a peer, and every call ends by its limit. A
 subscriber that does not read gets only the newest directory once it reads again.
 """
 

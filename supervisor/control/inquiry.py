@@ -16,7 +16,7 @@ from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFo
 
 from ..direction.child import Child
 
-#: Backplanes asked for one question. A chain of calls that is longer is a question for the architect.
+#: Backplanes asked for one question. A longer chain of calls is a question for the architect.
 HOPS_MAX = 16
 #: Time for each hop: a sentinel answers within an iteration. For all hops: less than the caller's own time-out.
 HOP_LIMIT_NS, LIMIT_NS = 2_000_000_000, 8_000_000_000

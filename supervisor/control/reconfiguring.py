@@ -35,8 +35,8 @@ from ..processes.placement import Placement
 from ..processes.spawn import Spawner, process_config
 from .control_socket import Answered, Asked, ControlSocket
 
-#: A sentinel applies new settings within an iteration. A later one is stopped, or cannot get the interpreter lock; it still
-#: applies them when it goes on.
+#: A sentinel applies new settings within an iteration. One that takes longer is stopped, or cannot get the interpreter lock;
+#: it still applies them when it goes on.
 CONFIGURE_LIMIT_NS = 5_000_000_000
 #: Longest wait of a caller: a day; one that needs longer asks again.
 LIMIT_S_MAX = 86_400

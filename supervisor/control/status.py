@@ -166,7 +166,7 @@ def _waits_for(director: Director, child: Child) -> dict[str, list[str]]:
 
 
 def _failures(director: Director, child: Child, now_ns: int) -> dict[str, Any]:
-    """Component to its failed hook: why, when it is retried (s; None: being tried, or given up), and which it holds up."""
+    """Component to its failed hook: reason, seconds to its retry (None: being tried, or given up), components held up."""
     return {
         name: {
             "to": failure.to.value,

@@ -2,7 +2,7 @@
 
 Otherwise, code that cannot be imported or constructed would turn an ordered restart into an outage: the serving process ends
 first. The order reaches the director only if each backplane has described itself and fits the others (direction/plan.py);
-else it is refused and nothing changes. `now` skips the trial: it ends hung processes, whatever comes after.
+else it is refused and nothing changes. `now` skips the trial, because it has to end hung processes in any case.
 
 A trial has the supervisor's environment, as the next generation will. An order runs one trial at a time, because it shares
 the machine with serving processes; one replica is tried for all. Cost: imports happen twice, and data that a constructor

@@ -30,7 +30,7 @@ from ..processes import cgroups
 from ..processes.cgroup_layout import BURST_FILE, SHARED
 from ..processes.run_dir import RunDir
 
-#: Time-out of that question: it takes a tenth of a second; a Java that has to be asked for its version, half of one.
+#: Time-out for asking about Spark: it takes 0.1 s; if a Java has to be asked for its version, half a second.
 _ASK_LIMIT_S = 30.0
 _AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
@@ -48,7 +48,7 @@ class Machine:
     #: The most urgent nice that may be set and returned to; None: none.
     nice_lowest: int | None
     nice_resting: int
-    #: 0: none can be made. `cgroup`: where the supervisor would place its groups.
+    #: 0: no groups can be made. `cgroup`: folder in which the supervisor would make them.
     cgroup_version: int
     cgroup: str
     cgroup_because: str

@@ -135,7 +135,7 @@ OPERATIONS: tuple[Column[OperationFigures], ...] = (
     Column(("CAN-", "CELLED"), 6, 12, lambda row: _plain(cells.count(row.cancelled))),
 )
 
-#: Sort keys; figures put the largest first, "file" is the order of the TOML.
+#: Sort keys: numbers sort the largest first, "file" is the order of the TOML.
 SORTS = ("file", "name", "cpu", "queued", "rate", "wait", "run", "slow", "restarts")
 _KEYS: Mapping[str, Callable[[BackplaneFigures | OperationFigures], float]] = {
     "cpu": lambda row: row.cpu or 0.0,

@@ -87,7 +87,7 @@ def screen(
 
 
 def report(figures: Figures, navigation: Navigation, width: int) -> list[Line]:
-    """The same as one printout, as long as it is: without keys, with the remarks of every backplane."""
+    """The view as one printout of any length: without keys, with the remarks of every backplane."""
     figures = _among(figures, navigation)
     head = [_head(figures, navigation, width, ""), ()]
     opened = None if navigation.opened is None else find(figures, navigation.opened)

@@ -1,8 +1,8 @@
 """Log reader: the lines of a log folder, the last ones first, or from an instant on, or as they come.
 
-Reads files and asks nobody, so it is as quick when every backplane is busy, and when there is none. From the end it reads
-blocks backwards, and of a block in which nothing can match it reads no line; to an instant it jumps by halves. A follower
-ends a file before it begins the next: files have numbers and are never written again, so nothing is missed or told twice.
+Reads files and calls no process, so it is as quick when every backplane is busy, or none runs. From the end it reads blocks
+backwards, and skips those in which no line can match; it finds an instant by bisection. A follower ends a file before it
+begins the next: files have numbers and are never written again, so no line is missed or shown twice.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class LogReader:
         self._folder, self._wanted, self._marks = folder, wanted, wanted.marks()
         self._file = -1
         self._number, self._rest = 0, b""
-        #: Files that were gone before they were read.
+        #: Files that rotation removed before they were read.
         self.missed_count = 0
         self._open(begin.number)
         if self._file >= 0:

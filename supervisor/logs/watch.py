@@ -19,7 +19,7 @@ REPORT_NS = 1_000_000_000
 
 
 class Ring(Protocol):
-    """The methods that are used of a ring (runtime/execution/log_ring.py)."""
+    """Methods of a log ring that are used here (runtime/execution/log_ring.py)."""
 
     @property
     def lost_count(self) -> int: ...

@@ -19,13 +19,13 @@ from .request_metrics import REQUESTS
 
 #: Bounds, as powers of two in nanoseconds: 1 us to 69 s. Longer times are in +Inf.
 BOUNDS = tuple(range(10, 37))
-#: Operations of a backplane with series of their own, some 70 each; further ones share theirs. Users' own actions may make up
-#: a name for each request, and a time series database dies of that.
+#: Operations of a backplane with series of their own, some 70 each; further ones are summed into one. Users' own actions may
+#: have a new name for each request, and a time series database dies of that.
 OPERATIONS_MAX = 500
 
 
 class Exposition:
-    """Converts status replies to samples. Remembers the operations with series of their own, so that none changes sides."""
+    """Converts status replies to samples. Remembers operations with series of their own, so that none joins the shared ones."""
 
     def __init__(self) -> None:
         self._known: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""Deadman: the kernel kills this process at a given moment, unless it moves the moment in time; its backplanes die with it.
+"""Deadman: the kernel kills this process at a given moment, unless the process postpones it; its backplanes die with it.
 
 For a primary node whose supervisor is stopped, or sleeps, or hangs: it must not come back after its lease and go on as if it
 were still primary. A kernel timer (timer_create(2)) sends SIGKILL, on a clock that goes on while the machine sleeps: it also

@@ -5,11 +5,11 @@ signal, or in C code that holds the GIL, sees nothing and can only be killed; a 
 own children know nothing of us. So a process is needed that waits for nothing but this. Kernel help (PDEATHSIG) kills at
 once, without grace, and not those children.
 
-It holds the backplanes' lifeline open, with the supervisor, and closes it once it has found all processes.
-Its standard input is a pipe that only the supervisor holds open. First comes the mark by which leftovers are known; a command
-line would show it to every user of the machine. End of file without `DISMISSED` means that the supervisor was killed.
-17 MB, half of them shared, and 20 ms of CPU at the start; nothing while it waits. Killed itself, it is started again
-(guarding.py); killed together with the supervisor, it leaves hung backplanes to the next `up`.
+It holds the backplanes' lifeline open, with the supervisor, and closes it once it has found all processes. Standard input is
+a pipe that only the supervisor holds open. The mark by which leftovers are known comes first: a command line would show it to
+every user of the machine. End of file without `DISMISSED` means that the supervisor was killed. 17 MB, half of them shared,
+and 20 ms of CPU at the start; nothing while it waits. Killed itself, it is started again (guarding.py); killed together with
+the supervisor, it leaves hung backplanes to the next `up`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _PATIENCE_S = 1.0
 
 
 class Guarding:
-    """One system's guardian. Main thread only."""
+    """Keeps the guardian of one system alive. Main thread only."""
 
     def __init__(
         self, system: str, mark: str, cgroup: str | None, nice: int, say: Callable[..., None], now_ns: Callable[[], int]

@@ -19,7 +19,7 @@ _OF_MACHINE = Path("/proc/vmstat")
 
 
 class OutOfMemory:
-    """The OOM kills of one counter."""
+    """Reads one counter of OOM kills."""
 
     def __init__(self, counter: Path) -> None:
         self._counter = counter

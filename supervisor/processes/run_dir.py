@@ -174,7 +174,7 @@ def listener(path: Path) -> Listener | None:
         except BlockingIOError:
             held = holder(path)
             return Listener(_UNSEEN if held is None else held.pid, path.stat().st_uid)
-        except (OSError, ValueError):  # nobody; or no path that could be one
+        except (OSError, ValueError):  # nobody listens; or no path that could be a socket
             return None
         pid, uid, _ = struct.unpack(
             "3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

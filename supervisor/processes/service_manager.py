@@ -40,7 +40,7 @@ class ServiceManager:
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str], pid: int, say: Callable[..., None]) -> ServiceManager:
-        """From the environment, which loses these variables."""
+        """Configured by the environment, from which `VARIABLES` are removed."""
         address, watchdog_us, watchdog_pid = (environment.pop(name, "") for name in VARIABLES)
         if address and address[0] not in "/@":
             say(

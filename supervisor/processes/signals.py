@@ -50,4 +50,4 @@ def as_events() -> Iterator[SignalPipe]:
 
 
 def _heard(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the byte on the descriptor is all."""
+    """Do nothing: the byte on the descriptor is enough."""

@@ -1,9 +1,9 @@
 """Spawn: starts backplane processes, and ends and reaps them.
 
-Exec only, from the main thread, no code between (TRAPS 20). Each has a process group of its own, so that all of it can be
-killed, in the supervisor's session, because nice does not count between sessions (DESIGN section 5). It learns of the
-supervisor's death by a pipe (guarding.py), and we of its death by a pidfd. After its death, the rest of its group is killed
-before the group's number can be used again. About a millisecond a process.
+Exec only, from the main thread, no code between (TRAPS 20). Each process has a group of its own, so that all of it can be
+killed. It stays in the supervisor's session, because nice does not count between sessions (DESIGN section 5). It learns of
+the supervisor's death by a pipe (guarding.py), and we of its death by a pidfd. After its death, the rest of its group is
+killed before the group's number can be used again. About a millisecond a process.
 """
 
 from __future__ import annotations
