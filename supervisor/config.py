@@ -2,7 +2,7 @@
 
 Each key is converted on its own, so that one run reports every problem: file, dotted key, the expected value, and the key
 that a mistyped one probably meant. An unknown key is an error: a limit that is silently not applied is found at night.
-Only `load` and `read` touch the file; everything else is a function of its text.
+Only `load` and `read` touch the file; everything else is a function of its text and the environment.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Output: shows the lines of a system without ever blocking it.
 
 A stopped terminal, or a pipe that nobody reads, must not stop the supervisor, and with it restarts. Lines wait here up to a
-bound; further ones are counted, and the count is shown in their place. The descriptor is often shared with
-others and cannot be made non-blocking. So lines are written when poll reports room, in pieces no larger than a ready pipe
-takes at once (PIPE_BUF).
+bound; further ones are counted, and the count is shown in their place. The descriptor is often shared with others and cannot
+be made non-blocking. So lines are written when poll reports room, in pieces no larger than a ready pipe takes at once
+(PIPE_BUF).
 """
 
 from __future__ import annotations
