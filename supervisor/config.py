@@ -1,8 +1,8 @@
-"""Config: one TOML file a system, checked whole before anything starts (DESIGN section 8).
+"""Config: one TOML file per system, validated completely before anything starts (DESIGN section 8).
 
-Every key is converted by itself, so that one run reports all that is wrong: file, dotted key, what was expected, and
-what a mistyped key was probably meant to be. An unknown key is an error: a limit that is silently not applied is found
-at night. Reading the file is left to `load`; everything else is a function of the text.
+Each key is converted on its own, so that one run reports every problem: file, dotted key, the expected value, and the key
+that a mistyped one probably meant. An unknown key is an error: a limit that is silently not applied is found at night.
+Only `load` and `read` touch the file; everything else is a function of its text and the environment.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from .metrics.address import problem_of
 from .peering import NodeSettings
 from .recording import RecordSettings, TopicSettings
 
-#: Words become file names, socket names and words of routes: no dots, no slashes, no surprises in a shell.
+#: Names become file names, socket names and words of routes: no dots, no slashes, nothing that a shell would expand.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-#: A slot each on the board, a socket each in the run directory: board.SLOTS_MAX and link.PATH_BYTES_MAX, which a module
-#: that touches nothing may not import; a test holds them together.
+#: A backplane takes one board slot and one socket path: board.SLOTS_MAX and link.PATH_BYTES_MAX. A pure module may not
+#: import those; a test keeps the values equal.
 BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX = 256, 107
-#: Of the file.
+#: Tables at the top level of the file.
 TABLES = ("system", "backplane", "record", "topic", "node", "peers", "cluster")
 _SECOND_NS = 1_000_000_000
 #: A generation this high has restarted once a second for eleven days; its socket path must still fit.
 _GENERATION_MAX = 999_999
-#: Beyond these nobody means what he writes: a day of actions between two ticks, ten thousand cores. They also fit into the
-#: machine words in which they travel.
+#: Larger values are typing errors: a day of actions between two ticks, ten thousand cores. They also fit the machine words
+#: that carry them.
 _QUOTA_MAX, _CPU_LIMIT_MAX = 1_000_000_000, 1_000_000
-#: A GiB of them.
+#: About a GiB of cached calls.
 _REPLAYS_MAX = 1_000_000
-#: A tick costs a microsecond or two; 1 ms keeps that below a hundredth.
+#: A tick costs 1 to 2 us; at 1 ms or more that stays below a hundredth of the time.
 _TICK_MIN_NS = 1_000_000
-#: A heartbeat comes every 250 ms, and may be late: who is impatient kills what is well.
+#: Heartbeats come every 250 ms and may be late: a shorter limit would kill healthy backplanes.
 _STUCK_AFTER_MIN_NS = _SECOND_NS
-#: Threads take turns every fiftieth of it (runtime/process.py), and the interpreter's interval is a microsecond at least.
+#: Threads take turns every fiftieth of `max_latency` (runtime/process.py); the interpreter's switch interval is 1 us at least.
 _MAX_LATENCY_MIN_NS = 50_000
 
 
 class ConfigError(CallerError):
-    """The TOML is wrong. `problems`: one line each, all that were found."""
+    """The TOML is invalid. `problems`: every problem found, one line each."""
 
     def __init__(self, file: str, problems: Collection[str]) -> None:
         self.lines = tuple(f"{file}: {problem}" for problem in problems)
@@ -65,61 +65,61 @@ class ConfigError(CallerError):
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of a backplane that died (restart.py), in Erlang/OTP's words."""
+    """How a backplane is restarted after its process died (restart.py), in the terms of Erlang/OTP."""
 
-    #: Who starts again: the one that died; and those that depend on it; or all.
+    #: Restart the backplane that died; it and its dependents; or all backplanes.
     strategy: Literal["one_for_one", "rest_for_one", "one_for_all"] = "one_for_one"
-    #: Started again always; unless it ended by itself with exit code 0; or never.
+    #: Restart always; unless the process ended by itself with exit code 0; or never.
     type: Literal["permanent", "transient", "temporary"] = "permanent"
-    #: Restarts allowed within the period; one more death and it is given up. 0: never restarted.
+    #: Restarts allowed within the period; one more death and the backplane is given up. 0: never restarted.
     max: Annotated[int, msgspec.Meta(ge=0)] = 5
     within_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="within")
-    #: Wait before the second restart in a row: about one start, so that a crash loop takes half a core at its worst.
+    #: Delay before the second restart in a row: about one start, so that a crash loop takes half a core at worst.
     backoff_ns: Duration = msgspec.field(default=Duration(200_000_000), name="backoff")
-    #: Longest wait: a person who has mended the cause sees it come back within this.
+    #: Longest delay: after the cause is mended, the backplane is back within this.
     backoff_max_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="backoff_max")
-    #: A start costs about a quarter of a second of CPU: who is up ten times as long costs a tenth of a core at most.
+    #: Uptime that ends the row. A start costs 0.25 s of CPU: restarts after ten times as long cost a tenth of a core at most.
     healthy_after_ns: Duration = msgspec.field(default=Duration(3 * _SECOND_NS), name="healthy_after")
-    #: When it is given up, the state above which nobody that depends on it is to be; or the system goes down.
+    #: Highest state of a given-up backplane's dependents; "shutdown": the whole system goes down.
     on_give_up: Literal["secondary", "down", "shutdown"] = "secondary"
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """replay = {...}: what a backplane keeps of calls with an idempotency key (runtime/execution/replays.py)."""
+    """replay = {...}: bounds of a backplane's idempotency cache (runtime/execution/replays.py)."""
 
-    #: So many of them: 6 MB with their keys, plus the replies.
+    #: Number of entries: the default takes 6 MB with the keys, plus the replies.
     count: Annotated[int, msgspec.Meta(ge=0, le=_REPLAYS_MAX)] = 10_000
-    #: Each for so long: a program that is restarted, or a person who tries again, comes back within minutes.
+    #: Lifetime of an entry: a program that is restarted, or a person who tries again, comes back within minutes.
     keep_ns: Duration = msgspec.field(default=Duration(600 * _SECOND_NS), name="keep")
-    #: So many bytes of all.
+    #: Bytes of all entries together.
     size: Size = Size(64 << 20)
 
 
 class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[system]"""
+    """[system]: name, target role, and defaults of all backplanes."""
 
     name: str
-    #: The state that the components are driven to.
+    #: Target state of the components.
     role: Literal["primary", "secondary"] = "primary"
     run_dir: str | None = None
-    #: OS nice of priority 0, 1, …; the last repeats. Empty: left alone.
+    #: OS nice of priority 0, 1, …; the last repeats. Empty: nice is not set.
     nice: tuple[Annotated[int, msgspec.Meta(ge=-20, le=19)], ...] = ()
-    #: How long a process may take to register, and a component's hook to finish. Indexes are loaded here.
+    #: How long a process may take to register, and a component's hook to finish. Hooks load indexes.
     start_limit_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="start_limit")
     #: How long a component's last hook, and then its process, may take before it is killed.
     stop_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="stop_limit")
-    #: How long a backplane that goes down in order may finish what it has been asked; what it has not begun then is refused.
-    #: As long as most callers wait at most: what is queued for longer nobody waits for any more.
+    #: How long a backplane may finish accepted work in a graceful shutdown; then it refuses calls that have not begun. As long
+    #: as most callers wait: nobody waits any more for work that is queued longer.
     drain_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="drain_limit")
-    #: How long a backplane may give no sign of life, or of progress with work ready, before it is replaced. Callers wait 30 s
-    #: by default: after twice that nobody waits any more, and whatever is slow but well has finished something.
+    #: Longest time without a heartbeat, or without progress while work is ready, before a backplane is replaced. Callers wait
+    #: 30 s by default: after twice that nobody waits any more, and slow but healthy work has finished something.
     stuck_after_ns: Patience = msgspec.field(default=Patience(60 * _SECOND_NS), name="stuck_after")
-    #: Of every backplane; what a backplane says itself goes before, key by key.
+    #: Default of every backplane; a backplane's own `restart` overrides it key by key.
     restart: RestartPolicy = RestartPolicy()
     log: LogSettings = LogSettings()
     #: "HOST:PORT" for Prometheus; None: no port.
     metrics: str | None = None
-    #: Whether HOST may be one that others reach.
+    #: Whether HOST may be an address that other machines reach.
     metrics_public: bool = False
 
 
@@ -128,13 +128,13 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     #: "module:Class" each.
     components: tuple[str, ...]
-    #: So many processes alike, NAME-1, NAME-2, …; 1: one, of this name.
+    #: Number of identical processes, NAME-1, NAME-2, …; 1: one process with this very name.
     replicas: Annotated[int, msgspec.Meta(ge=1, le=BACKPLANES_MAX)] = 1
-    #: "primary": its components are above `start` on the primary node of the cluster alone; None: on every node.
+    #: "primary": its components go above `start` on the cluster's primary node alone; None: on every node.
     only_on: Literal["primary"] | None = None
     threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
     priorities: Annotated[int, msgspec.Meta(ge=1, le=255)] = 8
-    #: 0 is unlimited, the last repeats; empty: the default rule of the scheduler.
+    #: Quota of each priority, 0: unlimited; the last repeats. Empty: the default rule of the scheduler.
     quotas: tuple[Annotated[int, msgspec.Meta(ge=0, le=_QUOTA_MAX)], ...] = ()
     #: Within one priority: first come, first served, or the nearer deadline first.
     order: Literal["fifo", "deadline"] = "fifo"
@@ -149,7 +149,7 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     preempt: bool = True
     restart: RestartPolicy = RestartPolicy()
     replay: ReplaySettings = ReplaySettings()
-    #: Instead of the system's.
+    #: These four replace the system's values; None: the system's.
     start_limit_ns: Duration | None = msgspec.field(default=None, name="start_limit")
     stop_limit_ns: Duration | None = msgspec.field(default=None, name="stop_limit")
     drain_limit_ns: Duration | None = msgspec.field(default=None, name="drain_limit")
@@ -159,37 +159,37 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """One system, checked."""
+    """The validated configuration of one system."""
 
     file: str
     system: SystemConfig
-    #: In the order of the file, which is the order of board slots and of what people are shown; replicas each by itself.
+    #: In file order, which is the order of board slots and of every listing; each replica has its own entry.
     backplane: dict[str, BackplaneConfig]
     #: The TOML's own folder: first on sys.path of every backplane.
     import_dir: str
     run_dir: str
     #: `up --debug`: remote tracebacks travel with INTERNAL.
     debug: bool = False
-    #: The name that replicas have in common, to their own.
+    #: The shared name of replicas, to their own names.
     replicas: dict[str, tuple[str, ...]] = {}
     #: None: actions are not recorded.
     record: RecordSettings | None = None
     topics: dict[str, TopicSettings] = {}
-    #: None: it knows no other nodes.
+    #: None: this system knows no other nodes.
     node: NodeSettings | None = None
-    #: Address of each node that is dialled first, to the name of its key; "": plain, on loopback.
+    #: Address of each seed node, to the name of its key.
     peers: dict[str, str] = {}
-    #: None: it is primary, or secondary, as [system] role says.
+    #: None: the role is the one in [system].
     cluster: ClusterSettings | None = None
 
     @property
     def carrier(self) -> str:
-        """The backplane that carries what is for other nodes; "": there is none."""
+        """Name of the backplane that carries messages to other nodes; "": none."""
         return "" if self.node is None else peering.BACKPLANE
 
     @property
     def replica_of(self) -> dict[str, str]:
-        """To each that is a replica the name that it has in common with the others."""
+        """Each replica's own name, to the name that it shares with the others."""
         return {name: common for common, names in self.replicas.items() for name in names}
 
     @property
@@ -198,23 +198,23 @@ class Config(msgspec.Struct, frozen=True):
         return frozenset(name for name, share in self.backplane.items() if share.only_on == "primary")
 
     def drain_limit_ns(self, backplane: str) -> int:
-        """Of this one."""
+        """The backplane's own limit, or the system's."""
         own = self.backplane[backplane].drain_limit_ns
         return int(self.system.drain_limit_ns if own is None else own)
 
     def stuck_after_ns(self, backplane: str) -> int:
-        """Of this one; 0: never."""
+        """The backplane's own limit, or the system's; 0: never stuck."""
         own = self.backplane[backplane].stuck_after_ns
         return int(self.system.stuck_after_ns if own is None else own)
 
 
 def load(path: Path) -> Config:
-    """Read and check `path`. Raises `ConfigError` with all that is wrong."""
+    """Read and check `path`. Raises `ConfigError` with every problem."""
     return parse(read(path), path.absolute(), os.sched_getaffinity(0))
 
 
 def read(path: Path) -> str:
-    """What the file says. Raises `ConfigError`."""
+    """Text of the file, without a byte order mark. Raises `ConfigError`."""
     try:
         return path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
     except (OSError, UnicodeDecodeError) as error:
@@ -258,12 +258,12 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     backplanes = {}
     for name, section in sections.items():
         at = ("backplane", name)
-        if name == SUPERVISOR:  # whoever calls it would be connected to the supervisor
+        if name == SUPERVISOR:  # its callers would be connected to the supervisor
             reader.say(at, "the name is the supervisor's own: choose another")
         elif not NAME.fullmatch(name):
             reader.say(at, "expected a name of letters, digits, - and _, beginning with a letter or digit")
         backplanes[name] = backplane = reader.table(BackplaneConfig, section, at, {"restart": restart})
-        if backplane.get("restart", restart) != restart:  # what the system says has been found fault with once
+        if backplane.get("restart", restart) != restart:  # problems of the system's table are reported already
             _check_restart(reader, at, backplane["restart"])
         _check_components(reader, at, backplane)
         _check_policy(reader, at, backplane, section)
@@ -352,13 +352,13 @@ def _check_affinity(
     for index, cpu in enumerate(affinity):
         if cpu in affinity[:index]:
             reader.say((*at, f"affinity[{index}]"), f"{cpu} is listed twice")
-        elif cpus is not None and cpu not in cpus:  # the kernel would leave it out without a word
+        elif cpus is not None and cpu not in cpus:  # the kernel would drop it silently
             here = ", ".join(map(str, sorted(cpus)))
             reader.say((*at, f"affinity[{index}]"), f"there is no CPU {cpu} that it may use (there are: {here})")
 
 
 def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[str, Sequence[str]]) -> Path:
-    """`names`: the backplanes of each table, which has several where it has replicas."""
+    """The run directory; every socket path in it must fit. `names`: each table's backplanes (several: replicas)."""
     name, given = system.get("name", ""), system.get("run_dir")
     if "name" in system and not NAME.fullmatch(name):
         reader.say(("system", "name"), f"expected letters, digits, - and _, got {name!r}")
@@ -367,7 +367,7 @@ def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[
         given = None
     try:
         run_dir = default_run_dir(name) if given is None else path.parent / Path(given).expanduser()
-    except RuntimeError:  # what pathlib says
+    except RuntimeError:  # raised by pathlib
         home = str(given).partition("/")[0]
         reader.say(("system", "run_dir"), f"there is no home of {home!r}")
         return path.parent
@@ -379,7 +379,7 @@ def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[
             problem = (
                 f"{socket} is longer than a socket path may be ({SOCKET_PATH_BYTES_MAX} bytes): choose a shorter one"
             )
-            if given is None:  # nobody has written it
+            if given is None:  # a default path, not the user's
                 problem += ", or a [system] run_dir"
             reader.say(_longest(name, given, declared), problem)
             break
@@ -387,7 +387,7 @@ def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[
 
 
 def _longest(system: str, run_dir: str | None, backplane: str) -> tuple[str, ...]:
-    """The key that makes a socket's path too long, of those that the user has written."""
+    """Of the keys that the user wrote, the one with the largest part in a socket path that is too long."""
     written = {("system", "name"): system, ("backplane", backplane): backplane}
     if run_dir is not None:
         written = {("system", "run_dir"): run_dir, ("backplane", backplane): backplane}

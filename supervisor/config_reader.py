@@ -1,6 +1,6 @@
-"""Config reader: a table of TOML becomes the fields of a struct, and all that is wrong with it becomes a line each.
+"""Config reader: converts a TOML table into a struct's fields, and each problem in it into one line.
 
-Knows no key and no rule of its own beyond types, durations and sizes: config.py has those. Pure.
+Knows no key and no rule beyond types, durations and sizes: config.py has those. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNITS_NS = {
     "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": _SECOND_NS, "m": 60 * _SECOND_NS, "h": 3600 * _SECOND_NS,
 }  # fmt: skip
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|h)")
-#: Thirty years: beyond it nobody means what he writes, and it fits into the machine word in which it travels.
+#: Thirty years: longer ones are typing errors. It also fits the machine word that carries it.
 _DURATION_MAX_S = 1_000_000_000
 
 
@@ -33,7 +33,7 @@ class Patience(Duration):
 
 
 def duration_ns(value: Any) -> int:
-    """Nanoseconds of "5ms" or of a number of seconds. Raises ValueError that says what was expected."""
+    """Nanoseconds of "5ms" or of a number of seconds. Raises ValueError with the expected form."""
     ns = 0.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         ns = value * _SECOND_NS
@@ -41,13 +41,13 @@ def duration_ns(value: Any) -> int:
         ns = float(match[1]) * _UNITS_NS[match[2]]
     if ns > _DURATION_MAX_S * _SECOND_NS:
         raise ValueError(f"Expected a duration of at most {_DURATION_MAX_S} s")
-    if not ns >= 1:  # nan is not
+    if not ns >= 1:  # false for nan, too
         raise ValueError('Expected a duration above 0: "5ms", "60s", "2m" or a number of seconds')
     return round(ns)
 
 
 def duration_in_words(ns: int) -> str:
-    """As a person would write it: in the largest unit of which it is a whole number."""
+    """`ns` in the largest unit that gives a whole number, as in "90s"."""
     for unit in ("h", "m", "s", "ms", "us"):
         if ns % _UNITS_NS[unit] == 0:
             return f"{ns // _UNITS_NS[unit]}{unit}"
@@ -55,7 +55,7 @@ def duration_in_words(ns: int) -> str:
 
 
 class Reader:
-    """Converts tables key by key and keeps what is wrong with each."""
+    """Converts tables key by key and collects the problems of each key."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -69,8 +69,8 @@ class Reader:
     def table(
         self, kind: type[Any], value: Any, at: tuple[str, ...], defaults: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The values of one table by field name; what is wrong is noted and left out. `defaults`: what holds for the keys
-        that a table inside of it does not have.
+        """Values of one table by field name; a problem is noted and its key left out. `defaults`: initial values, which a
+        nested table replaces key by key.
         """
         good: dict[str, Any] = dict(defaults or {})
         if not isinstance(value, dict):
@@ -108,7 +108,7 @@ class Reader:
 
 
 class _Noted(Exception):
-    """The problem with this value is in the list."""
+    """The problem with this value has been noted already."""
 
 
 def hint(word: str, known: Collection[str]) -> str:
@@ -130,7 +130,7 @@ def _to_quantity(kind: type, value: Any) -> Any:
 
 
 def _expectation(kind: Any, message: str) -> str:
-    """What msgspec expected, in the words of whoever writes TOML."""
+    """The type that msgspec expected, in TOML's terms instead of Python's."""
     words = next((each for each in (kind, *get_args(kind)) if get_origin(each) is Literal), None)
     if words is not None:
         return f"expected one of {', '.join(repr(choice) for choice in get_args(words))}"

@@ -1,8 +1,8 @@
 """Peering: [node] and [peers] of the TOML, as settings and as the backplane that they add. Pure.
 
-A system that has a name among nodes has one process more, the backplane `node`, which alone speaks TCP and carries what is
-for other nodes; it is started, restarted and shown like any other. Nodes dial each other, so that each listens, and
-each has keys, on loopback, too. Whether these are there is for commands/node_keys.py to see.
+A system that is named among nodes has one more process, the backplane `node`. It alone speaks TCP and carries messages to
+other nodes; it is started, restarted and shown like any other. Nodes dial each other, so each listens. Each has keys, even
+on loopback; commands/node_keys.py checks that they exist.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from appbackplane.transport.security.ring import NAME as KEY_NAME
 
 from .config_reader import Reader, shown
 
-#: The backplane that is added, its component, and the name of that one's settings.
+#: The added backplane, its component, and the key of that component's settings.
 BACKPLANE, COMPONENT = "node", "appbackplane.runtime.peers:Node"
 _CLASS = COMPONENT.rpartition(":")[2]
-#: Before the slash in routes, so that it has none; and of one case, or two nodes would look alike in a log.
+#: Comes before the slash in routes, so it has none. Lower case only: names that differ in case look alike in a log.
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-#: As many as there may be nodes.
+#: At most as many seeds as a cluster may have nodes.
 SEEDS_MAX = MembershipPolicy().members_max
 
 
 class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[node]"""
+    """[node]: name, addresses and key folder of this node."""
 
-    #: How other nodes name this one.
+    #: Name of this node among the others.
     name: str
-    #: "tcp://HOST:PORT", by which others reach it, too.
+    #: "tcp://HOST:PORT"; other nodes dial it, too, unless `advertise` is given.
     listen: str
-    #: The same, where others reach it by another address than the one it listens at; None: by `listen`.
+    #: Address that other nodes dial, where it differs from `listen`; None: `listen`.
     advertise: str | None = None
-    #: Folder of its keys; None: the user's.
+    #: Folder of its keys; None: the user's key folder.
     keys: str | None = None
 
 
 def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> tuple[NodeSettings | None, dict[str, str]]:
-    """Of the whole TOML, which lies in `folder`: what [node] says, and to the address of each seed the name of its key.
+    """[node], and [peers] as each seed's address to the name of its key. Problems are noted in `reader`.
 
-    What is wrong is noted.
+    `table`: the whole TOML, which lies in `folder`.
     """
     if "node" not in table:
         if "peers" in table:
@@ -75,7 +75,7 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> tuple[NodeSe
 
 
 def backplanes(node: NodeSettings | None, peers: Mapping[str, str]) -> dict[str, Any]:
-    """The table [backplane.node] that is added, as the file could say it; none without [node]."""
+    """The table [backplane.node], in the form that the file could have; none without [node]."""
     if node is None:
         return {}
     settings = {
@@ -96,7 +96,7 @@ def _advertise(reader: Reader, address: str | None) -> str | None:
 
 
 def _listen(reader: Reader, address: str | None, *, is_told: bool) -> str | None:
-    """`is_told`: others are told of it; else of another."""
+    """`is_told`: other nodes are given this very address, so it must not be a wildcard."""
     if address is None:
         return None
     try:
@@ -118,13 +118,13 @@ def _keys(reader: Reader, given: str | None, folder: Path) -> str | None:
         return None
     try:
         return str(folder / Path(given).expanduser())
-    except RuntimeError:  # what pathlib says
+    except RuntimeError:  # raised by pathlib
         reader.say(("node", "keys"), f"there is no home of {given.partition('/')[0]!r}")
         return None
 
 
 def _peers(reader: Reader, table: Any) -> dict[str, str]:
-    """By the addresses as they are dialled."""
+    """Seeds by normalised address, to the name of each key."""
     if not isinstance(table, dict):
         reader.say(("peers",), f'expected a table of addresses, "tcp://10.0.0.1:7400" = "a", got {shown(table)}')
         return {}

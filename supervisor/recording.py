@@ -1,7 +1,7 @@
-"""What is recorded: [record] and [topic.NAME] of the TOML, as settings. Pure.
+"""Recording: [record] and [topic.NAME] of the TOML, as settings. Pure.
 
-A table [record] turns the recording of actions on, an empty one with these defaults. What it may cost is known beforehand:
-`size` on the disk for each backplane, 104 bytes an action, and the memory of one or two segments.
+A [record] table turns the recording of actions on; an empty one uses these defaults. The cost is bounded: `size` on disk
+for each backplane, 104 bytes an action, and the memory of one or two segments.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from appbackplane.transport.topics import check_topic
 from .config_reader import Duration, Reader, shown
 from .logs.settings import Size, in_words
 
-#: Below, a segment holds 3,700 actions beside its names, and turning costs more than writing; above, nothing reads one at once.
+#: Smaller segments hold under 3,700 actions beside their names and rotate too often; larger ones cannot be read at once.
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 640 << 10, 1 << 30
-#: The one that is written, and the one before: with less, what is recorded would be gone before anybody read it.
+#: The segment being written and the one before: with fewer, records would be gone before anybody read them.
 SEGMENTS_MIN = 2
-#: Topics: two open files and a segment of disk each; a process may open 1,024 files on most machines.
+#: Each topic takes two open files and a segment of disk; on most machines a process may open 1,024 files.
 TOPICS_MAX = 128
-#: What file systems take for a name.
+#: Longest file name on most file systems.
 FOLDER_BYTES_MAX = 255
-#: How names of a backplane's own files end, which lie beside the folders of its topics.
+#: Suffixes of a backplane's own files, which lie beside the folders of its topics.
 OURS = (ACTIONS_SUFFIX, MESSAGES_SUFFIX, ".tmp", ".ledger")
 _HOUR_NS = 3_600 * 1_000_000_000
 
 
 class RecordSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[record]"""
+    """[record]: the recording of actions in every backplane."""
 
-    #: Whether actions are: `false` keeps the table for another day.
+    #: `false` keeps the table without recording.
     actions: bool = True
-    #: Of all segments of a backplane: 2.5 million actions.
+    #: Bytes of all segments of a backplane: 2.5 million actions.
     size: Size = Size(256 << 20)
-    #: What is older goes.
+    #: Older segments are removed.
     age_ns: Duration = msgspec.field(default=Duration(24 * _HOUR_NS), name="age")
-    #: A file: 78,000 actions, which the busiest backplane fills in a tenth of a second.
+    #: Bytes of one segment: 78,000 actions, which the busiest backplane fills in a tenth of a second.
     segment: Size = Size(8 << 20)
 
 
 class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[topic.NAME]"""
+    """[topic.NAME]: the recording of one topic's messages."""
 
     record: bool = False
-    #: Of all segments of the topic, in each backplane that publishes on it.
+    #: Bytes of all segments of the topic, in each backplane that publishes on it.
     size: Size = Size(64 << 20)
     age_ns: Duration = msgspec.field(default=Duration(24 * _HOUR_NS), name="age")
     segment: Size = Size(1 << 20)
 
 
 def read(reader: Reader, table: Mapping[str, Any]) -> tuple[RecordSettings | None, dict[str, TopicSettings]]:
-    """Of the whole TOML. What is wrong is noted."""
+    """[record] and every [topic.NAME] of the whole TOML. Problems are noted in `reader`."""
     record = None
     if "record" in table:
         values = reader.table(RecordSettings, table["record"], ("record",))
@@ -85,7 +85,7 @@ def read(reader: Reader, table: Mapping[str, Any]) -> tuple[RecordSettings | Non
 
 
 def policy(settings: RecordSettings | TopicSettings) -> RecordPolicy:
-    """As a process is told."""
+    """The same bounds, in the form that a process's configuration carries."""
     return RecordPolicy(size=int(settings.size), age_ns=int(settings.age_ns), segment=int(settings.segment))
 
 

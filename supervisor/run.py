@@ -1,8 +1,8 @@
-"""Run: the supervisor's loop. What is seen becomes an event, the director decides, and its effects are carried out.
+"""Run: the supervisor's loop. Observations become events, the director decides, and its effects are carried out.
 
-One thread, one poll: the control socket, a pidfd and two pipes a process, signals, and the output when it has room. No
-turn blocks and each source has a share of it, so a death is seen within a turn whatever the others do. Nothing is
-decided here; who wants to know why something happens reads director.py.
+One thread, one poll: the control socket, a pidfd and two pipes for each process, signals, and the output while lines wait.
+No iteration blocks and each source has a share of it, so a death is seen within one iteration. Nothing is decided here:
+director.py tells why something happens.
 """
 
 from __future__ import annotations
@@ -49,33 +49,33 @@ from .processes.run_dir import RunDir
 from .processes.service_manager import ServiceManager
 from .processes.spawn import Process, Spawner
 
-#: At the end, for a reader of our output that is slow.
+#: Longest wait at the end for a slow reader of our output.
 LAST_LINES_MS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a system ended."""
+    """Exit code of a system, and the reason of its end."""
 
     exit_code: int
-    #: Why it went down; empty only if nobody said.
+    #: Why it went down; empty if no reason was given.
     reason: str
 
 
 def run(
     config: Config, output: Output | None, on_up: Callable[[tuple[str, ...]], None], notices: Sequence[str] = ()
 ) -> Outcome:
-    """Bring the system up, keep it up, and take it down when a signal or `supervisor.down` says so; main thread only.
+    """Bring the system up, keep it up, and take it down on a signal or `supervisor.down`. Main thread only.
 
-    `output`: where lines are shown besides the log. `on_up`: told once everything is where it is to be, with what is not,
-    a line each. `notices`: what the log begins with. Raises `FailedPrecondition` when it runs already, or its run directory
-    or its log folder cannot be used. Returns when nothing is left.
+    `output`: shows lines besides the log. `on_up`: called once the system has settled, with a line for each problem.
+    `notices`: first lines of the log. Raises `FailedPrecondition` if the system runs already, or if its run directory or log
+    folder cannot be used. Returns when no process is left.
     """
     allow_descriptors()
     with ExitStack() as stack:
         signal_pipe = stack.enter_context(
             signals.as_events()
-        )  # from here on whoever interrupts has it go down in order
+        )  # from here on an interrupt is a graceful shutdown
         run_dir = RunDir(Path(config.run_dir), config.system.name, config.file)
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)
@@ -103,14 +103,14 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A process and what is heard of it."""
+    """A process and the readers of its output."""
 
     process: Process
     ears: Ears
 
 
 class Supervisor:
-    """One system's doer."""
+    """Runs one system: observes its processes and carries out the director's effects."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class Supervisor:
             self._tenure.watch(self._poller)
 
     def run(self) -> Outcome:
-        """Until nothing is left."""
+        """Loop until no process is left."""
         self._warn(self._placement.warnings())
         self._take(events.UpOrdered())
         while self._outcome is None:
@@ -217,12 +217,12 @@ class Supervisor:
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
 
-    # Seen
+    # Observations
 
     def _on_signals(self) -> None:
         for number in self._signals.read():
             if number in signals.ORDERS and self._outcome is None:
-                # Not by SIGHUP: kernel and shell both send it when a terminal goes.
+                # SIGHUP never kills: kernel and shell both send it when a terminal closes.
                 is_final = self._director.mode == "stopping" and number is not signal.SIGHUP
                 self._say(f"{number.name}: {'killing everything' if is_final else 'going down (again: kill at once)'}")
                 self._take(events.DownOrdered(number.name, is_final=is_final))
@@ -266,7 +266,7 @@ class Supervisor:
     def _on_answered(self, answered: Answered) -> None:
         if self._questions.take(answered) or self._reconfiguring.take(answered):
             return
-        move = answered.token  # what asked for it
+        move = answered.token  # the effect that made the call
         if isinstance(move, effects.Drain):
             self._take(drained(move, answered))
             return
@@ -277,7 +277,7 @@ class Supervisor:
             reason = answered.error.message
             self._take(events.MoveFailed(move.backplane, move.generation, move.component, move.state, reason))
 
-    # Told
+    # Reports
 
     def _status(self, statistics: dict[str, Any] | None = None) -> dict[str, Any]:
         return {
@@ -299,12 +299,12 @@ class Supervisor:
         for line in lines:
             self._say(f"warning: {line}", "WARNING")
 
-    # Decided and done
+    # Decisions and effects
 
     def _take(self, event: events.Event) -> None:
-        """Have the director judge it, and do what it says; what doing it brings is judged after it."""
+        """Pass an event to the director and carry out its effects. Events that these raise are queued behind it."""
         self._events.append(event)
-        if len(self._events) > 1:  # we are called from below
+        if len(self._events) > 1:  # a nested call: the outer loop handles it
             return
         while self._events and self._outcome is None:
             for effect in self._director.handle(self._events[0], self._now_ns()):
@@ -395,7 +395,7 @@ class Supervisor:
         self._control.publish(effect.directory)
 
     def _kill_what_lives(self) -> None:
-        """Only after an error of our own: nothing is left behind then either."""
+        """Kill and reap every process that is left: there is one only after an internal error."""
         for running in self._running.values():
             running.process.kill()
             running.process.reap()

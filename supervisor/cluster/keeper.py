@@ -1,7 +1,7 @@
-"""Keeper: the thread that asks the store, so that a store that hangs does not make the supervisor wait.
+"""Keeper: the thread that calls the store, so that a store that hangs does not block the supervisor.
 
-One question at a time. Its answer is put down and an eventfd written; the supervisor's loop takes it from there. A thread
-that hangs in a dead network file system is left where it is: it is asked nothing more, and dies with the process.
+One request at a time. The thread stores the answer and writes an eventfd, which wakes the supervisor's loop. A thread that
+hangs in a dead network file system gets no further request, and dies with the process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .stores import Store, StoreError
 
 
 class Keeper:
-    """Asks one store. Everything but its thread belongs to the supervisor's."""
+    """Calls one store. Every method but the thread's own runs in the supervisor's thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -28,14 +28,14 @@ class Keeper:
         self._thread.start()
 
     def ask(self, asked: Look | Swap) -> None:
-        """One question; the one before has been answered."""
+        """Send one request; the one before must have been answered."""
         with self._news:
             assert self._asked is None and self._answer is None, "one at a time"
             self._asked = asked
             self._news.notify_all()
 
     def take(self) -> Answer | None:
-        """The answer, if it has come."""
+        """The answer; None: it has not come."""
         with self._news:
             answer, self._answer = self._answer, None
             if answer is not None:
@@ -44,17 +44,17 @@ class Keeper:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it has not been answered yet."""
+        """Whether a request is unanswered."""
         return self._asked is not None
 
     def wait(self, limit_s: float) -> Answer | None:
-        """The answer, as soon as it comes; None: nothing was asked, or it did not come."""
+        """Wait for the answer. None: nothing was asked, or it did not come within `limit_s`."""
         with self._news:
             self._news.wait_for(lambda: self._asked is None, limit_s)
         return self.take()
 
     def close(self, limit_s: float) -> None:
-        """No more questions."""
+        """End the thread and close the store. Both stay if the thread hangs for longer than `limit_s`."""
         with self._news:
             self._is_closed = True
             self._news.notify_all()
@@ -86,5 +86,5 @@ class Keeper:
             return Conflict() if done is None else done
         except StoreError as error:
             return Trouble(str(error))
-        except Exception as error:  # a driver's own, of whatever kind: the lease goes on without it
+        except Exception as error:  # any error of a driver: the lease goes on without the store
             return Trouble(f"{type(error).__name__}: {error}")

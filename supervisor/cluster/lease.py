@@ -1,10 +1,10 @@
 """Lease: when this node takes the lease of its cluster, renews it, and gives it up. Pure: facts and `now_ns` in, effects out.
 
-At every instant one node is primary at most. It is for nine tenths of the lease, from when its last swap of the record was
-asked for; others wait for all of it, from when they saw the record change. So it steps down while the lease still is its
-own: in order at half of the time, killed at eight tenths, and by the kernel at nine (`Fuse`), should this process be stopped
-and decide nothing any more. `now_ns` is of a clock that goes on while the machine sleeps. One thing is asked of the store at
-a time, and however late its answer comes, no longer time is taken from it than was asked for.
+At every instant one node is primary at most. A holder is primary for nine tenths of the lease, counted from when it requested
+its last swap of the record. Other nodes wait for all of it, from when they saw the record change. So the holder steps down
+while the lease is still its own: in order at half of the time, by killing at eight tenths, by the kernel at nine (`Fuse`)
+should this process be stopped. `now_ns` is of a clock that goes on while the machine sleeps. The store gets one request at a
+time; a late answer grants no more time, because the lease counts from the request.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .record import AGAIN, FUSE, KILL, LOOK, QUIT, RENEW, Record, Snapshot, tent
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Have the store say what it holds; answered by `Lease.heard`."""
+    """Read the record; answered by `Lease.heard`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Have it hold this, if it still is at `version`; answered by `Lease.heard`."""
+    """Write `record` if the store still is at `version`; answered by `Lease.heard`."""
 
     version: str
     record: Record
@@ -32,7 +32,7 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """The kernel is to kill this process at `at_ns`, unless told otherwise; None: not any more."""
+    """Have the kernel kill this process at `at_ns`, unless another `Fuse` comes first; None: disarm."""
 
     at_ns: int | None
 
@@ -46,7 +46,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """It is to be secondary; what is not by `gone_by_ns` is to be killed. None: in its own time, the lease is renewed."""
+    """Make this node secondary; kill what is left at `gone_by_ns`. None: no limit, the lease is renewed meanwhile."""
 
     because: str
     gone_by_ns: int | None
@@ -54,7 +54,7 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A line for whoever watches."""
+    """A line for the log."""
 
     text: str
     is_error: bool = False
@@ -65,12 +65,12 @@ Effect = Look | Swap | Fuse | Grant | Withdraw | Say
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The store's answer to a swap: it is at another version."""
+    """Answer to a swap: the store is at another version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """It could not be asked, or did not answer: what was asked may be done or not."""
+    """The store failed or did not answer: the request may or may not have been carried out."""
 
     because: str
 
@@ -79,37 +79,37 @@ Answer = Snapshot | Conflict | Trouble
 
 
 class Phase(StrEnum):
-    """Where this node is."""
+    """Role of this node in its cluster."""
 
     SECONDARY = "secondary"
     PRIMARY = "primary"
-    LEAVING = "leaving"  # it steps down: the lease is its own until nothing here needs it
+    LEAVING = "leaving"  # stepping down: it keeps the lease until nothing here needs it
 
 
 class Lease:
-    """One node's part."""
+    """One node's part in the lease protocol of its cluster."""
 
     def __init__(self, cluster: str, me: str, instance: str, ttl_ns: int, now_ns: int) -> None:
-        """`instance`: of this process; a node that is started again is not taken for its former self."""
+        """`instance`: id of this process, so that a restarted node is not taken for its former self."""
         self.cluster, self.me, self.phase = cluster, me, Phase.SECONDARY
         self._instance, self._ttl_ns = instance, ttl_ns
-        #: The longest that any holder was seen to have: nodes may be told otherwise, one after the other.
+        #: Longest `ttl` seen of any holder: nodes may be reconfigured one after the other.
         self._longest_ns = ttl_ns
-        #: What the store held when it last answered, and since when it is known to; None: it has not answered yet.
+        #: Content of the store as last answered, and since when it is known; None: no answer yet.
         self.seen: Snapshot | None = None
         self._seen_ns = now_ns
-        #: A swap may have been carried out, or another's was: it is to be looked at before the next.
+        #: A swap may have been carried out, or another node's was: read the record before the next swap.
         self._is_stale = False
-        #: When that was asked for by which the lease is, or may become, this node's.
+        #: When the swap was requested by which the lease is, or may become, this node's.
         self._good_ns = now_ns
         self._asked: Look | Swap | None = None
         self._asked_ns = self._next_ns = now_ns
-        #: What was asked would make this node primary; it takes too long, and will not.
+        #: `_is_taking`: the pending swap would make this node primary. `_is_late`: it took too long, and will not.
         self._is_taking = self._is_late = False
         self._is_hurried = self._is_given_back = False
-        #: The node that is to be primary, since somebody here said so; "": nobody did, or it has been passed on.
+        #: Node that an operator here wants as primary; "": none, or the wish has been passed on.
         self.wish = ""
-        #: Of this node's own time as primary.
+        #: Epoch of this node's own time as primary; 0: it is not.
         self.epoch = 0
         #: Why the store does not answer; "": it does.
         self.problem = ""
@@ -120,11 +120,11 @@ class Lease:
 
     @property
     def record(self) -> Record | None:
-        """Who is primary, as far as is known here."""
+        """The last known record, which names the primary."""
         return None if self.seen is None else self.seen.record
 
     def next_ns(self) -> int | None:
-        """When `turn` is to be called at the latest; None: whenever something happens."""
+        """When to call `turn` at the latest; None: at the next event."""
         waits = [self._next_ns] if self._asked is None else []
         if self._could_take and not self._is_stale:
             waits.append(self._free_ns())
@@ -132,10 +132,10 @@ class Lease:
             waits.append(self._good_ns + self._of(QUIT))
         return min(waits, default=None)
 
-    # What is told
+    # Inputs
 
     def heard(self, answer: Answer, now_ns: int) -> list[Effect]:
-        """The store has answered, or has not."""
+        """Take the store's answer, or its failure."""
         asked, self._asked = self._asked, None
         assert asked is not None, "an answer to nothing"
         effects = self._note(asked, answer)
@@ -157,7 +157,7 @@ class Lease:
         return effects
 
     def turn(self, now_ns: int, *, is_candidate: bool, is_clear: bool) -> list[Effect]:
-        """What is to be done now. `is_candidate`: this node wants to be primary. `is_clear`: nothing here is."""
+        """Effects that are due. `is_candidate`: this node wants to be primary. `is_clear`: nothing here is primary."""
         self._could_take = False
         if self.phase is Phase.SECONDARY:
             return self._stand_by(now_ns, is_candidate=is_candidate, is_clear=is_clear)
@@ -178,7 +178,7 @@ class Lease:
         return effects
 
     def release(self) -> Swap | None:
-        """What gives the lease back at the very end, when nothing of this system is left; None: it is not this node's."""
+        """The swap that gives the lease back at the very end; None: the lease is not this node's."""
         if self.phase is Phase.SECONDARY or self.seen is None or not self._is_mine():
             return None
         return Swap(self.seen.version, self._given_back())
@@ -190,7 +190,7 @@ class Lease:
             self.has_twin = False  # it has fallen silent
         if self._asked is not None:
             if self._is_taking and not self._is_late and now_ns >= self._good_ns + self._of(QUIT):
-                self._is_late, self._is_taking = True, False  # we run, and know it: the kernel need not
+                self._is_late, self._is_taking = True, False  # this process runs and knows it: no fuse is needed
                 return [Fuse(None)]
             return []
         self._could_take = is_candidate and is_clear and not self.has_twin and self.seen is not None
@@ -210,12 +210,12 @@ class Lease:
         return [self._ask(Swap(self.seen.version, msgspec.structs.replace(record, next=self.wish)), now_ns)]
 
     def _free_ns(self) -> int:
-        """From when on this node may take it."""
+        """The earliest time at which this node may take the lease."""
         record = self.record
-        if record is None:  # never there; or removed, perhaps under somebody's hands
+        if record is None:  # never written; or removed, perhaps while a node holds the lease
             return self._seen_ns + self._longest_ns
         if self._is_mine() or (not record.holder and record.next in ("", self.me)):
-            return self._seen_ns  # given back; or ours, of a time that is over: nothing here is primary
+            return self._seen_ns  # given back; or in our name from an earlier time: nothing here is primary
         return self._seen_ns + record.ttl_ns
 
     # Primary, and stepping down
@@ -235,7 +235,7 @@ class Lease:
         return Record(epoch=self.epoch, holder="", beat=beat, ttl_ns=self._ttl_ns, next=self._heir())
 
     def _heir(self) -> str:
-        """To whom the lease is to go; "": to whoever takes it, or it stays."""
+        """Node that the lease is to go to; "": any node, or it stays."""
         named = self.wish or ("" if self.record is None else self.record.next)
         return "" if named == self.me else named
 
@@ -246,11 +246,11 @@ class Lease:
         return [Withdraw(because, gone_by_ns)]
 
     def _lost(self, now_ns: int) -> list[Effect]:
-        """It was ours, and is not in the store."""
+        """The lease was ours, and the store no longer says so."""
         record = self.record
         if self._is_given_back and record is not None and not record.holder:
-            return self._stepped_down()  # the answer to that was lost
-        if record is None:  # others wait for as long as if it had been renewed just now
+            return self._stepped_down()  # the answer to our giving back was lost
+        if record is None:  # others wait as if it had been renewed just now
             said, gone_by_ns = "the lease was removed from its store", self._good_ns + self._of(KILL)
         else:
             said, gone_by_ns = f"the lease is node {record.holder!r}'s, epoch {record.epoch}", now_ns
@@ -262,7 +262,7 @@ class Lease:
         self._is_hurried = self._is_given_back = False
         return [Fuse(None), Say(f"cluster {self.cluster!r}: this node is secondary")]
 
-    # What the store says
+    # Answers of the store
 
     def _ask(self, asked: Look | Swap, now_ns: int) -> Look | Swap:
         self._asked, self._asked_ns = asked, now_ns
@@ -271,7 +271,7 @@ class Lease:
     def _note(self, asked: Look | Swap, answer: Answer) -> list[Effect]:
         is_same = isinstance(answer, Snapshot) and self.seen is not None and answer.version == self.seen.version
         if self._cannot_swap and isinstance(asked, Look) and is_same and self._could_take:
-            return []  # that it can be read is no news to who wants to write
+            return []  # a successful read is no news while swaps fail
         self._cannot_swap = isinstance(answer, Trouble) and isinstance(asked, Swap)
         before, self.problem = self.problem, answer.because if isinstance(answer, Trouble) else ""
         if bool(before) == bool(self.problem):
@@ -317,11 +317,11 @@ class Lease:
         if not record.holder:
             return self._stepped_down() if self.phase is Phase.LEAVING else []
         if record.holder != self.me:
-            self.wish = ""  # it has been passed on, once: should that node not take it, others may
+            self.wish = ""  # passed on once: if that node does not take it, others may
             self._next_ns = now_ns + self._of(LOOK)
             return []
         if self.phase is Phase.SECONDARY:
-            return []  # of a time that is over
+            return []  # a renewal from a time as primary that is over
         self._good_ns = self._asked_ns
         self._next_ns = self._good_ns + self._of(RENEW)
         return [Fuse(self._good_ns + self._of(FUSE))]

@@ -1,4 +1,4 @@
-"""Opening: the store that [cluster] names. What only one kind of store needs is imported for that kind alone."""
+"""Opening: makes the store that [cluster] names. A store's own dependencies are imported for that kind alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .stores import Store
 
 
 def open_store(settings: ClusterSettings) -> Store:
-    """The store of a cluster. Raises `FailedPrecondition` where it cannot be one."""
+    """The store of a cluster. Raises `FailedPrecondition` if it cannot be used."""
     kind, where = settings.store
     if kind == POSTGRES:
         from .postgres_store import PostgresStore

@@ -1,8 +1,8 @@
-"""PostgreSQL store: the record in a row, swapped by one UPDATE that names the version it is to replace.
+"""PostgreSQL store: the record in a row, swapped by one UPDATE that names the version to replace.
 
-One connection, made again when it broke. What a version is called is drawn at random, so that a row that was removed and
-written again is never taken for itself. The server's clock is not asked, and no lock is held between two calls. A
-connection over which nothing comes is given up by the kernel within half a lease. Needs psycopg, of the extra `postgresql`.
+One connection, reopened after it broke. Versions are random, so that a row that was removed and rewritten never repeats one.
+The server's clock is not used, and no lock is held between two calls. The kernel gives up a silent connection within half a
+lease. Needs psycopg, of the extra `postgresql`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _MAKE = f"CREATE TABLE IF NOT EXISTS {TABLE} (cluster text PRIMARY KEY, version 
 _LOOK = f"SELECT version, record FROM {TABLE} WHERE cluster = %s"
 _FIRST = f"INSERT INTO {TABLE} (version, record, cluster) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
 _SWAP = f"UPDATE {TABLE} SET version = %s, record = %s WHERE cluster = %s AND version = %s"
-#: The version of what is not there.
+#: The version of an absent row.
 _NONE = "0"
 
 
 class PostgresStore:
-    """A row of a table, `cluster` its key."""
+    """The record in one row of a table, with `cluster` as its key."""
 
     def __init__(self, url: str, cluster: str, ttl_s: float) -> None:
-        """Raises `FailedPrecondition` without psycopg. Whether the server is there is seen by a look."""
+        """Raises `FailedPrecondition` without psycopg. The server is first contacted by `look` or `swap`."""
         try:
             import psycopg
         except ImportError as error:
@@ -40,7 +40,7 @@ class PostgresStore:
         self._connection: Any = None
 
     def look(self) -> Snapshot:
-        """What it holds."""
+        """The stored record and its version. Raises `StoreError`."""
         found = self._asked(_LOOK, (self._cluster,)).fetchone()
         if found is None:
             return Snapshot(_NONE)
@@ -48,7 +48,7 @@ class PostgresStore:
         return Snapshot(str(version), decoded(self._cluster, bytes(kept), f"the row of {self._cluster!r} in {TABLE}"))
 
     def swap(self, version: str, record: Record) -> Snapshot | None:
-        """Have it hold `record` if it is at `version`."""
+        """Replace the record if it is at `version`; None: it is not. Raises `StoreError`."""
         made, kept = secrets.token_hex(8), encoded(self._cluster, record)
         if version == _NONE:
             done = self._asked(_FIRST, (made, kept, self._cluster))
@@ -57,7 +57,7 @@ class PostgresStore:
         return Snapshot(made, record) if done.rowcount == 1 else None
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection; a further call would open another."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             with suppress(self._driver.Error):  # it may be broken, which is why it is closed
@@ -78,7 +78,7 @@ class PostgresStore:
             self._url,
             autocommit=True,
             prepare_threshold=None,  # a pooler between may give us another session each time
-            connect_timeout=max(2, round(self._ttl_s / 2)),  # libpq knows no less than 2 s
+            connect_timeout=max(2, round(self._ttl_s / 2)),  # libpq's minimum is 2 s
             tcp_user_timeout=patience_ms,
             keepalives_idle=1,
             keepalives_interval=1,

@@ -1,53 +1,53 @@
-"""Record: what stands in the store about a cluster, and the times that follow from how long a lease lasts. Pure.
+"""Record: the stored record of a cluster, and the times that follow from the length of a lease. Pure.
 
-A store keeps one record and swaps it for another if nobody has done so meanwhile; it needs no clock. Who looks on counts
-from when it saw a record for the first time, and who holds it from before it asked for its renewal: so the holder's time
-is over first, whatever the clocks of both show, unless one runs faster than the other by more than a tenth.
+A store keeps one record and swaps it if nobody else has meanwhile; it needs no clock. Observers count from when they first
+saw a record, its holder from before it requested the renewal. So the holder's time ends first, even if both clocks show
+different times, unless one runs faster than the other by more than a tenth.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-#: Tenths of a lease, from the moment at which its last renewal was asked for. The secondary looks this often (a file of 200
-#: bytes, or one round trip), and the primary renews this often: two renewals may be lost before it steps down.
+#: All in tenths of a lease, from when its last renewal was requested. LOOK: the secondary reads the record this often (a file
+#: of 200 bytes, or one round trip); RENEW: the primary renews this often: two renewals may be lost before it steps down.
 LOOK, RENEW = 1, 2
-#: It begins to step down; what has not by then is killed; the kernel kills its supervisor, and with it all backplanes, if it
-#: was not there to do so. Then others may take the lease. Three tenths to finish work in; one for SIGKILL on a machine that is
-#: overloaded (1 to 2 ms were measured, TRAPS 22); the last one for clocks that differ.
+#: QUIT: the primary begins to step down; KILL: work that is left is killed; FUSE: the kernel kills the supervisor and with it
+#: all backplanes, if it was not there to do so. After ten tenths others may take the lease. Three tenths to finish work; one
+#: for SIGKILL on an overloaded machine (1 to 2 ms were measured, TRAPS 22); the last one for clocks that differ.
 QUIT, KILL, FUSE = 5, 8, 9
-#: In which the secondary is primary, but for what its components' hooks take: the lease, a look, and the swap.
+#: Until the secondary is primary, without its components' hooks: the lease, a look, and the swap.
 TAKEN_OVER = 12.5
-#: After a store that did not answer, so many tenths pass.
+#: Pause after a failure of the store, in tenths of a lease.
 AGAIN = 0.5
 _TENTHS = 10
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is primary."""
+    """The stored record: the primary node and its lease."""
 
-    #: Grows by one with each holder: what it wrote elsewhere can be told from what is written by those after it.
+    #: Fencing token: grows by one with each holder, so that writes of an earlier holder can be recognised.
     epoch: int
-    #: A node; "": nobody, it was given back.
+    #: Name of the primary node; "": none, the lease was given back.
     holder: str
-    #: Of its supervisor's process: a node that is started again is not taken for its former self.
+    #: Id of its supervisor's process: a restarted node is not taken for its former self.
     instance: str = ""
     #: Grows with each renewal.
     beat: int = 0
     ttl_ns: int
-    #: The node that it is to be handed to; "": none.
+    #: Node that the lease is to be handed to; "": none.
     next: str = ""
     #: When this holder took it, in seconds since 1970: for people.
     since_s: float = 0.0
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What a store holds. `version`: the store's own word for this state of it."""
+    """Content of a store. `version`: the store's own mark for this state."""
 
     version: str
     record: Record | None = None
 
 
 def tenths(ttl_ns: int, count: float) -> int:
-    """So many tenths of a lease."""
+    """`count` tenths of a lease, in ns."""
     return int(ttl_ns * count / _TENTHS)

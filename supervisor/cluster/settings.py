@@ -1,4 +1,4 @@
-"""Cluster settings: `[cluster]` of the TOML, and which backplanes it concerns. Pure."""
+"""Cluster settings: `[cluster]` of the TOML, and a check that `only_on` is used only with it. Pure."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ import msgspec
 from ..config_reader import Duration, Reader, duration_in_words, shown
 
 FILE, POSTGRES = "file", "postgresql"
-#: A file's name, and a part of a key.
+#: Becomes a file's name and a part of a key.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-#: A supervisor on a machine that is overloaded is late by a tenth of a second; it must not be that which costs the lease. Above
-#: an hour nobody waits for the secondary.
+#: A supervisor on an overloaded machine is a tenth of a second late; that must not cost the lease. Above an hour, nobody
+#: waits for the secondary.
 _TTL_MIN_NS, _TTL_MAX_NS = 1_000_000_000, 3_600_000_000_000
 _KINDS = '"file:FOLDER" or "postgresql://USER@HOST/DATABASE"'
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[cluster]"""
+    """[cluster]: name, store and length of the lease."""
 
-    #: Common to all nodes of it.
+    #: Shared by all nodes of the cluster.
     name: str
     #: The store; its kind comes before the colon.
     lease: str
-    #: How long a primary that is gone keeps others from it. Five seconds: one renewal a second, and a store that is
-    #: restarted within two is not felt.
+    #: How long a dead primary keeps other nodes from the lease. Five seconds: one renewal a second, and a store's restart
+    #: within two goes unnoticed.
     ttl_ns: Duration = msgspec.field(default=Duration(5_000_000_000), name="ttl")
 
     @property
     def store(self) -> tuple[str, str]:
-        """(kind, where)."""
+        """(kind, folder or URL) of the store."""
         kind, _, where = self.lease.partition(":")
         return kind, where if kind == FILE else self.lease
 
     @property
     def shown(self) -> str:
-        """Where it is, without a password."""
+        """The store's location, without a password."""
         return without_password(self.lease)
 
 
 def without_password(lease: str) -> str:
-    """For people and logs: libpq takes one before the host, and as a parameter."""
+    """For people and logs: libpq accepts a password before the host, and as a parameter; both are masked."""
     before_host = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", lease)
     return re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1***", before_host, flags=re.IGNORECASE)
 
 
 def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> ClusterSettings | None:
-    """Of the whole TOML, which lies in `folder`, what [cluster] says. What is wrong is noted."""
+    """[cluster] of the whole TOML, which lies in `folder`. Problems are noted in `reader`."""
     if "cluster" not in table:
         backplanes = table.get("backplane")
         for name, section in backplanes.items() if isinstance(backplanes, dict) else ():
@@ -84,6 +84,6 @@ def _lease(reader: Reader, lease: str, folder: Path) -> str:
     elif kind == FILE:
         try:
             return f"{FILE}:{folder / Path(where).expanduser()}"
-        except RuntimeError:  # what pathlib says
+        except RuntimeError:  # raised by pathlib
             reader.say(("cluster", "lease"), f"there is no home of {where.partition('/')[0]!r}")
     return lease

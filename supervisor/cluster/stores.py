@@ -1,7 +1,7 @@
-"""Stores: where the record of a cluster is kept. A port of two calls, by compare-and-swap; opening.py makes one.
+"""Stores: the port to the store of a cluster's record: two calls, compare-and-swap. opening.py makes one.
 
-Any store that can swap a value, if nobody has swapped it before, will do; times are the lease's own affair (record.py). A
-call may block for as long as the store likes: it is made in a thread of its own (keeper.py).
+Any store with compare-and-swap will do; times are the lease's own affair (record.py). A call may block for as long as the
+store likes: keeper.py makes it in a thread of its own.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import msgspec
 
 from .record import Record, Snapshot
 
-#: A record is some 200 bytes; what is longer is none.
+#: A record is some 200 bytes; longer data is no record.
 RECORD_BYTES_MAX = 64 << 10
 
 
 class StoreError(Exception):
-    """The store could not be asked, or what it says makes no sense; the message says why."""
+    """The store failed, or its data makes no sense; the message gives the reason."""
 
 
 class Store(Protocol):
-    """Keeps the record of one cluster. Each call raises `StoreError`; then a swap may be done or not."""
+    """Keeps the record of one cluster. Each call may raise `StoreError`; a swap may then be done or not."""
 
     def look(self) -> Snapshot:
-        """What it holds."""
+        """The stored record and its version."""
 
     def swap(self, version: str, record: Record) -> Snapshot | None:
-        """Have it hold `record` if it is at `version`; what it holds then. None: it is at another."""
+        """Replace the record if it is at `version`, and return the new content. None: it is at another version."""
 
     def close(self) -> None:
-        """Nothing more is asked."""
+        """Release the file or connection; no call may follow."""
 
 
 def encoded(cluster: str, record: Record) -> bytes:
-    """As it is kept."""
+    """The stored bytes: JSON of the record and its cluster's name."""
     return msgspec.json.encode({"cluster": cluster, "record": record})
 
 
@@ -44,7 +44,7 @@ class _Kept(msgspec.Struct):
 
 
 def decoded(cluster: str, kept: bytes, where: str) -> Record:
-    """What was kept. Raises `StoreError`."""
+    """The record in the stored bytes; `where` is for messages. Raises `StoreError`."""
     try:
         found = msgspec.json.decode(kept, type=_Kept)
     except msgspec.DecodeError as error:

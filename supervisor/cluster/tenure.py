@@ -1,6 +1,6 @@
-"""Tenure: one supervisor's part in its cluster: the lease decides, and what it says is done here, between store and director.
+"""Tenure: connects one supervisor with its cluster: the lease decides, and its effects are carried out here.
 
-Called each turn of the supervisor's loop, by its thread alone. What the lease does is said in the log, and shown
+Called in each iteration of the supervisor's loop, by its thread alone. The lease's decisions go to the log and the status
 (`describe`). Time is CLOCK_BOOTTIME, which goes on while the machine sleeps.
 """
 
@@ -28,21 +28,21 @@ from .opening import open_store
 from .record import Snapshot
 from .settings import ClusterSettings
 
-#: For an answer of the store at the very end; without it the others wait for the lease to run out.
+#: Longest wait for the store's answer at shutdown; without it other nodes wait for the lease to run out.
 _LAST_S = 1.0
 
 
 class Tenure:
-    """One system's; main thread only."""
+    """One system's membership of its cluster; main thread only."""
 
     def __init__(
         self, settings: ClusterSettings, node: str, director: Director, take: Callable[[Event], None],
         say: Callable[..., None],
     ) -> None:  # fmt: skip
-        """Raises `FailedPrecondition` where the store cannot be one. `take`: have the director judge an event."""
+        """`take`: pass an event to the director. Raises `FailedPrecondition` where the store cannot be used."""
         self._settings, self._director, self._take, self._say = settings, director, take, say
         self.now_ns = RealClock.boot_ns
-        #: How this one is called.
+        #: Name of this node.
         self.node = node
         self._lease = Lease(settings.name, node, secrets.token_hex(8), int(settings.ttl_ns), self.now_ns())
         self._deadman = Deadman()
@@ -50,12 +50,12 @@ class Tenure:
         self._poller: Poller | None = None
 
     def watch(self, poller: Poller) -> None:
-        """From now on an answer of the store ends a wait."""
+        """Have the store's answers wake the poll."""
         self._poller = poller
-        poller.watch(self._keeper.fd, lambda: None)  # each turn looks there anyway
+        poller.watch(self._keeper.fd, lambda: None)  # only wakes the poll: each iteration takes the answer
 
     def turn(self) -> None:
-        """Hear the store, and do what is to be done now."""
+        """Take the store's answer, and carry out the effects that are due."""
         answer = self._keeper.take()
         if answer is not None:
             self._carry_out(self._lease.heard(answer, self.now_ns()))
@@ -66,18 +66,18 @@ class Tenure:
         )
 
     def next_wake_ns(self, now_ns: int) -> int | None:
-        """When `turn` is to be called at the latest, by the clock of which this is now."""
+        """When to call `turn` at the latest, by the clock of `now_ns`."""
         next_ns = self._lease.next_ns()
         return None if next_ns is None else now_ns + max(0, next_ns - self.now_ns())
 
     def name_primary(self, node: str) -> None:
-        """This node is to be the primary one, once the one that is has stepped down."""
+        """Ask that this node become primary, once the present one has stepped down."""
         record = self._lease.record
         if record is None or record.holder != node:
             self._lease.wish = node
 
     def describe(self) -> dict[str, Any]:
-        """For the status."""
+        """The cluster part of the status."""
         lease, record = self._lease, self._lease.record
         is_known = record is not None and bool(record.holder)
         role = "primary" if lease.phase is Phase.PRIMARY else lease.phase.value
@@ -95,7 +95,7 @@ class Tenure:
         }
 
     def close(self) -> None:
-        """Nothing of this system is left: the lease is given back, so that nobody waits for it to run out."""
+        """No process is left: give the lease back, so that no node waits for it to run out."""
         if self._poller is not None:
             self._poller.unwatch(self._keeper.fd)
         if standing_by.is_clear(self._director.children):
@@ -111,13 +111,13 @@ class Tenure:
         self._keeper.close(0.0 if self._keeper.is_busy else _LAST_S)
 
     def _is_candidate(self) -> bool:
-        """Whether this node could do what a primary has to: it is up, wanted there, and has not given up what is needed. Who is
-        primary, and has given something up, keeps the lease: another node might fail at it as well, and so on."""
+        """Whether this node can do a primary's work: it is up, wanted there, and has not given up a backplane that is needed. A
+        primary that has given one up keeps the lease: another node might fail at it as well, and so on."""
         director = self._director
         if director.movement.role is not ModuleState.PRIMARY or director.mode not in ("up", "stopping"):
             return False
         if self._lease.phase is not Phase.SECONDARY:
-            return True  # going down in order, too, it keeps the lease until it has
+            return True  # also during a graceful shutdown: it keeps the lease until that is done
         if director.mode == "stopping":
             return False
         unfit = (ChildPhase.FAILED, ChildPhase.ENDED)
@@ -145,12 +145,12 @@ class Tenure:
                     self._say(effect.text, "ERROR" if effect.is_error else "INFO")
 
     def _dated(self, swap: decided.Swap) -> decided.Swap:
-        """A record that begins now says so to people."""
+        """Stamp a new record with its date, for people."""
         if swap.record.holder != self._lease.me or swap.record.since_s:
             return swap
         dated = msgspec.structs.replace(swap.record, since_s=RealClock.unix_ns() / 1e9)
         return decided.Swap(swap.version, dated)
 
     def _by_their_clock(self, at_ns: int | None) -> int | None:
-        """A moment of the lease's clock, by the director's."""
+        """Convert a moment of the lease's clock to the director's."""
         return None if at_ns is None else RealClock.now_ns() + max(0, at_ns - self.now_ns())

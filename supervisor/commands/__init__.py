@@ -1,4 +1,4 @@
-"""Command line: `appbackplane`, one verb a file; each file's docstring says what the verb promises.
+"""Command line: `appbackplane`, one verb a file; each file's docstring states the verb's promise.
 
 A verb reads its words, asks the running system or starts one, and shows the answer; it decides nothing about the system.
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. An error is one clear line on standard error; the traceback

@@ -1,7 +1,7 @@
-"""Asking: one question to a supervisor, over its socket, without a directory.
+"""Asking: one request to a supervisor, over its socket, without a directory.
 
-Enough for `status`, `routes` and `down`, which must work when nothing else does. Everything that goes to a backplane
-uses the client (appbackplane.transport.connect).
+Enough for `status`, `routes` and `down`, which must work when nothing else does. Calls to a backplane use the client
+(appbackplane.transport.connect).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from appbackplane.transport.link import Link
 
 from .systems import check_running
 
-#: A supervisor answers within a turn; statistics take up to 0.75 s when a backplane is stuck.
+#: A supervisor answers within an iteration; statistics take up to 0.75 s when a backplane is stuck.
 TIMEOUT_S = 5.0
 
 
 def ask(location: Location, route: str, body: dict[str, Any] | None = None, timeout_s: float = TIMEOUT_S) -> Any:
-    """The answer. Raises `Unavailable` when it does not run, and whatever the supervisor says."""
+    """Result of one request. Raises `Unavailable` when the system does not run, and errors of the supervisor."""
     with closing(Asker(location)) as asker:
         return asker.ask(route, body, timeout_s)
 
 
 class Asker:
-    """A connection for several questions, one after the other. `ask` waits; who waits for more asks by `send` and `take`."""
+    """A connection for several requests, one after the other. `ask` waits; callers with an own poll use `send` and `take`."""
 
     def __init__(self, location: Location) -> None:
-        """Raises `SystemNotRunning`."""
+        """Raises `SystemNotRunning` if no supervisor listens there."""
         self._location = location
         self.pid = check_running(location)
         try:
@@ -51,19 +51,19 @@ class Asker:
         self._asked = 0
 
     def fileno(self) -> int:
-        """To wait on, after `take` had nothing."""
+        """Descriptor to poll after `take` had nothing."""
         return self._link.fileno()
 
     def send(self, route: str, body: dict[str, Any], timeout_s: float) -> None:
-        """Ask; what was asked before is not waited for any more. Raises `Busy`: it does not read."""
+        """Send a request; replies to earlier ones are ignored from now on. Raises `Busy`: the supervisor does not read."""
         self._asked += 1
         asked = call(self._asked, CallSpec(route, body, priority=0), round(timeout_s * 1e9))
-        # A peer we connect to takes frames before the connection stands.
+        # ZeroMQ takes frames for a peer before the connection stands.
         if self._link.send(self._peer, batch([self._encoder.encode(asked)])) is not Sent.SENT:
             raise Busy(f"the supervisor of {self._location.system!r} (pid {self.pid}) does not read", retry_after=1.0)
 
     def take(self) -> Any:
-        """The answer; None while there is none. Raises what the supervisor says."""
+        """The result; None while there is none. Raises errors of the supervisor."""
         while (received := self._link.receive()) is not None:
             for envelope in decode(received[1]):
                 if envelope.id == self._asked and envelope.kind == STATUS:
@@ -73,7 +73,7 @@ class Asker:
         return None
 
     def ask(self, route: str, body: dict[str, Any] | None = None, timeout_s: float = TIMEOUT_S) -> Any:
-        """One question and its answer. Raises what the supervisor says, `PeerDown`, `DeadlineExceeded`."""
+        """One request and its result. Raises errors of the supervisor, `PeerDown`, `DeadlineExceeded`."""
         self.send(route, body or {}, timeout_s)
         poll = select.poll()
         poll.register(self._link.fileno(), select.POLLIN)
@@ -89,6 +89,6 @@ class Asker:
         raise DeadlineExceeded(f"{who} did not answer {route} within {timeout_s:g} s")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection and the pidfd."""
         os.close(self.pidfd)
         self._link.close()

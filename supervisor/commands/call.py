@@ -16,7 +16,7 @@ from .words import arguments
 
 #: The default deadline of every call (DESIGN 12.5).
 TIMEOUT_S = 30.0
-#: A week, as everywhere (transport/request.py, which a command that is mistyped does not wait for).
+#: A week, as everywhere (transport/request.py, which is not imported here, so that a mistyped command fails at once).
 TIMEOUT_S_MAX = 7 * 86_400
 
 
@@ -52,13 +52,13 @@ def command(
     body = arguments(words)
     client = client_of(system, keys)
     try:
-        # A person is told at once; who takes the trouble to name a piece of work wants it done.
+        # Errors are shown at once, but a call with an idempotency key is retried: its user wants the work done.
         answer = client.call(
             route, key=key, priority=priority, timeout=timeout, arguments=body,
             idempotency_key=idempotency_key, retry=idempotency_key is not None,
         )  # fmt: skip
     except DeadlineExceeded as error:
-        if "deadline" not in error.message:  # of something that the operation waited for
+        if "deadline" not in error.message:  # a time-out inside the operation
             raise
         hint = f"--timeout gives it longer, and `appbackplane why {route}` tells meanwhile what it waits for"
         late = DeadlineExceeded(f"{error.message} (it had {timeout:g} s: {hint})")

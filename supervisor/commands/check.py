@@ -56,9 +56,9 @@ def command(file: str | None, as_json: bool) -> None:
 
 
 def describe(config: Config) -> tuple[list[Registration], list[str]]:
-    """What each backplane would register, and what keeps it from it; of replicas the first speaks for all.
+    """Registrations of all backplanes, and a problem for each that has none; of replicas the first is tried for all.
 
-    Raises `ConfigError` where the node's keys are not there, and `FailedPrecondition`: no process at all.
+    Raises `ConfigError` where the node's keys are missing, `FailedPrecondition` if no process can be started.
     """
     node_keys.check(config)
     cluster_store.check(config, waits=False)

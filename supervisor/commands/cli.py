@@ -1,7 +1,7 @@
-"""Cli: the group of all verbs, and what becomes of an error.
+"""Cli: the group of all verbs, and the handling of errors.
 
-Every error of ours ends here, as one line and an exit code; what is not ours is a bug and says so. Nothing is printed of a
-bug's traceback unless `--debug` asks for it, but its type and place in one line are.
+Every error of ours ends here, as one line and an exit code; any other exception is reported as a bug. Of a bug, one line
+gives type and place; the traceback is printed only under `--debug`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ VERBS = (
     *("check", "doctor", "new", "keys"),
 )
 FAILED, WRONG_USAGE = 1, 2
-#: As a shell tells that SIGINT ended a program: 128 and its number.
+#: Exit code that shells give a program ended by SIGINT: 128 and its number.
 INTERRUPTED = 130
-#: Of an error: a screen of 80 columns is 1,920 characters.
+#: Longest error text: a screen of 80 columns is 1,920 characters.
 LINE_LENGTH_MAX = 1_600
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Verbs(click.Group):
-    """Imports a verb when it is asked for."""
+    """The group of verbs; imports a verb when it is used."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line. Without arguments it is the program itself, and ends the process."""
@@ -53,7 +53,7 @@ class Verbs(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Read what stands before the verb."""
+        """Parse the options before the verb."""
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.exceptions.NoArgsIsHelpError:
@@ -69,27 +69,27 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb, and its words."""
+        """The verb and its arguments; a mistyped verb gets a suggestion."""
         if args[0] not in VERBS and not args[0].startswith("-"):
-            import difflib  # only where somebody has mistyped
+            import difflib  # only for a mistyped verb
 
             close = difflib.get_close_matches(args[0], VERBS, n=1)
             raise click.UsageError(f"no verb {args[0]!r}" + (f" (did you mean {close[0]!r}?)" if close else ""), ctx)
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All verbs."""
+        """All verbs, in the order of `VERBS`."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """One verb, from its file."""
+        """One verb, imported from its file; None: there is no such verb."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The verbs, without importing them for their help: whoever presses TAB waits for each import."""
+        """The verbs, without their help: importing it would make the user wait at each TAB."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         from click.shell_completion import CompletionItem
@@ -112,7 +112,7 @@ class Verbs(click.Group):
         except Exception as error:
             if isinstance(error, OSError) and streams.is_about_output(error):
                 ctx.exit(_after_output(error))
-            import traceback  # 5 ms that nobody else needs
+            import traceback  # 5 ms, only for a bug
 
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{type(error).__name__} in {last.name}, line {last.lineno} of {last.filename}"
@@ -138,7 +138,7 @@ def main() -> None:
 
 
 def debug_option(function: Function) -> Function:
-    """`--debug` on a verb; `is_debug` tells."""
+    """Add `--debug` to a verb; `is_debug` reads it."""
 
     def note(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value:
@@ -149,27 +149,27 @@ def debug_option(function: Function) -> Function:
 
 
 def json_option(function: Function) -> Function:
-    """`--json` on a verb, as `as_json`."""
+    """Add `--json` to a verb, as parameter `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
 
 
 def is_debug() -> bool:
-    """Whether the person asked for tracebacks."""
+    """Whether `--debug` was given, which shows tracebacks."""
     return bool(click.get_current_context().find_root().meta.get("appbackplane.debug"))
 
 
 def is_about_configuration(error: BackplaneError) -> bool:
     """Whether the TOML is at fault."""
-    from ..config import ConfigError  # 10 ms that only those need who read one
+    from ..config import ConfigError  # 10 ms, only for verbs that read one
 
     return isinstance(error, ConfigError)
 
 
 def _fail(ctx: click.Context, error: BaseException, message: str, code: int) -> NoReturn:
     is_config = isinstance(error, BackplaneError) and is_about_configuration(error)
-    if ctx.find_root().meta.get("appbackplane.debug") and not is_config:  # where we read it helps nobody who wrote it
+    if ctx.find_root().meta.get("appbackplane.debug") and not is_config:  # our traceback does not help a TOML's author
         _show_traceback(error)
-    for line in getattr(error, "lines", (message,)):  # those that have found several things wrong
+    for line in getattr(error, "lines", (message,)):  # some errors carry several problems
         _say(line)
     ctx.exit(code)
 
@@ -191,8 +191,8 @@ def _show_traceback(error: BaseException) -> None:
 
 
 def _say(line: str) -> None:
-    """Names and files come from anywhere: what would move the cursor of a terminal is shown, and not done; and of what fills a
-    screen, the begin and the end are.
+    """Print an error line. Names and files come from anywhere, so control characters are escaped; a text that would fill the
+    screen keeps its begin and its end.
     """
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     if len(shown) > LINE_LENGTH_MAX:
@@ -201,12 +201,12 @@ def _say(line: str) -> None:
 
 
 def _in_one_line(error: click.UsageError) -> str:
-    """click lists choices a line each, and ends with a full stop."""
+    """The message on one line, without click's line for each choice and its full stop."""
     return " ".join(error.format_message().split()).removesuffix(".")
 
 
 def _after_output(error: OSError) -> int:
-    """The exit code when standard output could not be written: nobody reads it any more, or the disk is full."""
+    """The exit code when standard output could not be written: its reader has gone, or the disk is full."""
     is_broken = isinstance(error, BrokenPipeError)
     if not is_broken:
         _say(f"standard output cannot be written: {error.strerror or os.strerror(error.errno or 0)}")
@@ -215,7 +215,7 @@ def _after_output(error: OSError) -> int:
 
 
 def _after_interrupt(interrupt: KeyboardInterrupt) -> int:
-    """The exit code after Ctrl-C. A verb that leaves something behind has said so in the interrupt."""
+    """The exit code after Ctrl-C. A verb names in the interrupt anything that it leaves behind."""
     if sys.stderr.isatty():
         click.echo(err=True)  # the terminal has written ^C
     _say(str(interrupt) or "interrupted")

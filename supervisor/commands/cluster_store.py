@@ -1,7 +1,7 @@
-"""Cluster store: whether the store of [cluster] can be used, and no other node bears this one's name, before anything starts.
+"""Cluster store: checks before a start that the store of [cluster] works, and that no other node has this one's name.
 
-A node that is started again finds its own name in the record, as its former self left it. Whether somebody else renews it
-is seen by waiting for two renewals, and only then waited for.
+A restarted node finds its own name in the record, as it left it. Only then does the check wait, for two renewals, to see
+whether another process renews the lease.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..processes.run_dir import running_pid
 
 
 def check(config: Config, *, waits: bool = True) -> None:
-    """Raises `FailedPrecondition`. `waits`: see whether the node that has this one's name lives."""
+    """Raises `FailedPrecondition`. `waits`: find out whether another node with this one's name is alive."""
     cluster, node = config.cluster, config.node
     if cluster is None or node is None:
         return
@@ -27,7 +27,7 @@ def check(config: Config, *, waits: bool = True) -> None:
     try:
         first = store.look()
         record = first.record
-        is_running = running_pid(Path(config.run_dir)) is not None  # this very system: it is for others to say so
+        is_running = running_pid(Path(config.run_dir)) is not None  # this very system: reported elsewhere
         if record is None or record.holder != node.name or is_running or not waits:
             return
         threading.Event().wait(tenths(max(record.ttl_ns, cluster.ttl_ns), 2 * RENEW + LOOK) / 1e9)

@@ -1,7 +1,7 @@
-"""Completing: what the shell offers on TAB: backplanes and routes of the system that a line is about.
+"""Completing: shell completion on TAB: backplanes, routes and kernels of the command line's system.
 
-Whoever presses TAB waits, and wants no error in the line he is typing: a system that does not answer at once has nothing to
-offer. (Which systems there are, systems.py offers.) The scripts for the shells are click's: docs/operation.md.
+A user who presses TAB waits, and wants no error in the line: a system that does not answer at once offers nothing. (Names of
+systems are offered by systems.py.) The scripts for the shells are click's: docs/operation.md.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .kernels import LINE, kernels_of
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-#: A supervisor answers in a few milliseconds.
+#: A supervisor normally answers in a few milliseconds.
 LIMIT_S = 0.5
 
 
 def backplanes(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Of the system that the line is about, and the names that replicas have in common."""
-    from click.shell_completion import CompletionItem  # for the shell alone
+    """Backplanes of the line's system, and the names that replicas share."""
+    from click.shell_completion import CompletionItem  # only for shell completion
 
     told = (_ask(ctx, "supervisor.status") or {"backplanes": []})["backplanes"]
     offered = {one["name"]: one["state"] for one in told}
@@ -34,7 +34,7 @@ def backplanes(ctx: click.Context, _parameter: click.Parameter, incomplete: str)
 
 
 def routes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Of the system that the line is about; a backplane's own where the word begins so."""
+    """Routes of the line's system; backplanes' own routes if the word begins with their prefix."""
     from click.shell_completion import CompletionItem
 
     if incomplete.startswith(f"{BACKPLANE}."):
@@ -52,7 +52,7 @@ def routes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
 
 
 def kernels(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The request kernels of the system that the line is about."""
+    """Request kernels of the line's system."""
     from click.shell_completion import CompletionItem
 
     found = kernels_of(_ask(ctx, "supervisor.routes") or [])
@@ -60,7 +60,7 @@ def kernels(ctx: click.Context, _parameter: click.Parameter, incomplete: str) ->
 
 
 def command_words(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The commands of the kernel that the line is about; of what follows a command, nothing is known."""
+    """Commands of the line's kernel; the arguments of a command are not completed."""
     from click.shell_completion import CompletionItem
 
     kernel = ctx.params.get("kernel")
@@ -76,7 +76,7 @@ def command_words(ctx: click.Context, _parameter: click.Parameter, incomplete: s
 
 
 def _ask(ctx: click.Context, route: str) -> Any:
-    """None: nobody says."""
+    """The supervisor's result; None: an error, or none in time."""
     from .asking import ask
     from .systems import find
 

@@ -1,4 +1,4 @@
-"""Connecting: the client of a verb that calls: of a system on this host, or on another (`-s tcp://NAME@HOST:PORT`)."""
+"""Connecting: the client of a verb that calls, to a system on this host or on another (`-s tcp://NAME@HOST:PORT`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def keys_option(function: Function) -> Function:
-    """`--keys` on a verb, as `keys`."""
+    """Add `--keys` to a verb, as parameter `keys`."""
     text = (
         f"Of a system on another host ({REMOTE}): where this host's keys lie. Default: the user's (appbackplane keys)."
     )
@@ -24,7 +24,7 @@ def keys_option(function: Function) -> Function:
 
 
 def client_of(system: str | None, keys: str | None) -> Client:
-    """Connected. Raises `UsageError` when it is not clear which system is meant, and what `connect` raises."""
+    """A connected client. Raises `UsageError` when the system is ambiguous, and the errors of `connect`."""
     from appbackplane.transport import connect
 
     if system is not None and system.startswith("tcp://"):
@@ -32,5 +32,5 @@ def client_of(system: str | None, keys: str | None) -> Client:
     if keys is not None:
         raise click.UsageError(f"--keys is for a system on another host: -s {REMOTE}")
     location = find(system)
-    check_running(location)  # the client would not know which TOML to name
+    check_running(location)  # its error names the TOML, which the client does not know
     return connect(location.run_dir)

@@ -1,4 +1,4 @@
-"""doctor: what this machine grants, and what to do about each lack. Exit code 0 when a system can come up here."""
+"""doctor: the abilities of this machine, and a remedy for each lack. Exit code 0 when a system can come up here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def command(as_json: bool) -> None:
     else:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:
-            # What is optional and absent is no fault.
+            # A missing ability that is optional is no fault.
             is_fault = finding.is_required or finding.verdict != "missing"
             style = _STYLES[finding.verdict] if is_fault else "yellow"
             click.echo(f"{click.style(f'{finding.verdict:<7}', fg=style)}  {finding.name:<{width}}  {finding.found}")

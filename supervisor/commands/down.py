@@ -1,4 +1,4 @@
-"""down: take a system down in order, dependants first, and come back when nothing of it is left."""
+"""down: take a system down in order, dependants first, and return when no process of it is left."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .cli import debug_option, json_option
 from .quantities import Seconds
 from .systems import find, system_option
 
-#: A drain has `drain_limit`, and what has begun, a hook and a process have `stop_limit` each (10 s): one that is stuck in all
-#: of them is done by then. Most are done within a second.
+#: A drain may take `drain_limit`; running actions, a hook and a process `stop_limit` each (10 s). A backplane that is stuck in
+#: all of them is done by then. Most are done within a second.
 TIMEOUT_S = 60.0
-#: A day: whoever needs longer looks again.
+#: A day; for longer, run the command again.
 TIMEOUT_S_MAX = 86_400
-#: What takes longer than this is said to be waited for; and longer than this, what for.
+#: Waits longer than the first are reported; longer than the second, with the backplanes that are left.
 _SILENT_MS, _PATIENT_MS = 1_000, 3_000
 #: `up` needs up to this long to lock its run directory. `down` waits as long, or it would miss a system that just starts.
 STARTING_S = 0.3
 _LOOK_S = 0.01
-#: Whoever waits for the end need not wait for what is told meanwhile.
+#: Time-out of the status call for this report; the wait for the end does not depend on it.
 ANSWER_S = 1.0
 
 
@@ -64,7 +64,7 @@ def command(system: str | None, now: bool, timeout: float, as_json: bool) -> Non
 
 
 def _wait_while_it_starts(location: Location, timeout_s: float) -> None:
-    """Until its supervisor listens, if one holds the run directory or may have been started a moment ago."""
+    """Wait until its supervisor listens, if one holds the run directory or may have been started a moment ago."""
     began_s = time.monotonic()
     while running_pid(location.run_dir) is None:
         limit_s = STARTING_S if holder(location.run_dir) is None else timeout_s
@@ -74,7 +74,7 @@ def _wait_while_it_starts(location: Location, timeout_s: float) -> None:
 
 
 def _is_down(pidfd: int, location: Location, timeout_ms: float) -> bool:
-    """Whether it has ended in time. What takes long is told."""
+    """Whether the supervisor has ended in time. A long wait is reported."""
     end = select.poll()
     end.register(pidfd, select.POLLIN)
     try:
@@ -93,10 +93,10 @@ def _is_down(pidfd: int, location: Location, timeout_ms: float) -> bool:
 
 
 def _left(location: Location) -> str:
-    """The backplanes that have a process still, and what it does; "" where there are none, or nobody answers."""
+    """Backplanes that still have a process, with their states; "": none has, or no answer came."""
     try:
         answer = ask(location, "supervisor.status", {"statistics": False}, ANSWER_S)
-    except BackplaneError:  # it has just gone, or has other things to do
+    except BackplaneError:  # it has just ended, or is too busy
         return ""
     return ", ".join(
         f"{one['name']}, {one['state']} for {show.duration(one['since'])}" for one in answer["backplanes"] if one["pid"]

@@ -1,7 +1,7 @@
-"""Handing over: another node of the cluster is made primary, and looked at until it is (`move primary --node NAME`).
+"""Handing over: makes another node of the cluster primary, and waits until it is (`move primary --node NAME`).
 
-What is asked of a system of the cluster is written into the record of the lease; the node that is primary reads it there, so
-that none has a say over another but through the store. A node that nobody has met would never take it: that is refused.
+Any system of the cluster can be asked; it writes the order into the record of the lease, where the primary reads it. So nodes
+command each other through the store alone. A node that is unknown here would never take the lease: that is refused.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .peers import ROUTE, TIMEOUT_S
 if TYPE_CHECKING:
     from appbackplane.transport.discovery import Location
 
-#: A look costs a millisecond, and a primary drains for longer.
+#: Poll interval: a status costs a millisecond, and a drain takes longer.
 _LOOK_S = 0.05
 
 
 def hand_over(location: Location, node: str, timeout_s: float, silent_s: float) -> dict[str, Any]:
-    """Have `node` be primary; what is known of the cluster then. Raises `BackplaneError`."""
+    """Have `node` become primary; returns the cluster's status after that. Raises `BackplaneError`."""
     began_s, is_told = time.monotonic(), False
     cluster: dict[str, Any] = ask(location, "supervisor.status")["cluster"] or {}
     if not cluster:
@@ -52,7 +52,7 @@ def hand_over(location: Location, node: str, timeout_s: float, silent_s: float) 
 
 
 def _check_known(location: Location, node: str, own: str) -> None:
-    """Raises `NotFound` for one that this node has never met, `FailedPrecondition` for one that is not there."""
+    """Raises `NotFound` for a node that this one has never met, `FailedPrecondition` for one that is not up."""
     from appbackplane.transport import connect
 
     if node == own:

@@ -1,7 +1,7 @@
-"""keys: who may speak to this host over TCP: its own key pair, and the ring of the keys that it trusts.
+"""keys: this host's key pair for TCP, and the key ring of peers that it trusts.
 
-Nothing here asks a running system: the ring is a file, and what runs reads it again by itself (transport/security). A secret
-is never shown, not even to its owner: whoever sets up a host makes a pair there, and carries its public key.
+Nothing here calls a running system: the key ring is a file, which processes read again by themselves (transport/security). A
+secret is never shown, not even to its owner: each host makes its own pair, and only its public key is carried elsewhere.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def folder_option(function: Function) -> Function:
-    """`--folder` on a verb, as `folder`."""
+    """Add `--folder` to a verb, as parameter `folder`."""
     text = "Where the keys lie. Default: $XDG_CONFIG_HOME/appbackplane/keys, else ~/.config/appbackplane/keys."
     return click.option("--folder", metavar="DIR", help=text)(function)
 
 
 def names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """For the shell: those that are trusted."""
-    from click.shell_completion import CompletionItem  # for the shell alone
+    """Names of trusted keys, for shell completion."""
+    from click.shell_completion import CompletionItem  # only for shell completion
 
     keyring = _keyring(ctx.params.get("folder") or None)
     keyring.refresh()
@@ -165,15 +165,15 @@ def revoke(which: str, folder: str | None, as_json: bool) -> None:
 def _keyring(folder: str | None) -> Keyring:
     from appbackplane.transport.security.keyring import (
         Keyring,
-    )  # 30 ms of ZeroMQ that no other verb of ours should wait for
+    )  # 30 ms of ZeroMQ, only for verbs that need it
 
-    if folder == "":  # as a path it would be this folder
+    if folder == "":  # as a path, '' is the current folder
         raise click.UsageError("--folder: expected the name of a folder, got ''")
     return Keyring(None if folder is None else Path(folder))
 
 
 def _ring(keyring: Keyring) -> Ring:
-    """Raises `FailedPrecondition` where it cannot be read."""
+    """The key ring, read anew. Raises `FailedPrecondition` where it cannot be read."""
     keyring.refresh()
     if keyring.problem is not None:
         raise FailedPrecondition(keyring.problem)
@@ -181,7 +181,7 @@ def _ring(keyring: Keyring) -> Ring:
 
 
 def _typed(act: Callable[[], Any]) -> Any:
-    """What was mistyped is wrong usage; what is not so in the ring is a failure."""
+    """Run `act`; an invalid argument becomes wrong usage, other errors stay failures."""
     try:
         return act()
     except InvalidArgument as error:

@@ -1,4 +1,4 @@
-"""list: which systems of this user run here: their names are what `-s` takes. One that does not answer is shown with that."""
+"""list: the running systems of this user on this host; `-s` takes their names. A system that does not answer is listed, too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .asking import ask
 from .cli import debug_option, json_option
 from .systems import running_systems
 
-#: Each has so long to answer: it takes a millisecond, and somebody waits for all of them.
+#: Time-out of each: an answer takes a millisecond, and the user waits for all of them.
 TIMEOUT_S = 1.0
 _UNKNOWN: dict[str, Any] = {"state": "does not answer", "uptime": None}
 

@@ -20,7 +20,7 @@ def command(topic: str, system: str | None, count: int | None, as_json: bool) ->
     from appbackplane.transport import connect
 
     location = find(system)
-    check_running(location)  # the client would not know which TOML to name
+    check_running(location)  # its error names the TOML, which the client does not know
     client = connect(location.run_dir)
     try:
         for number, message in enumerate(client.subscribe(topic), start=1):
@@ -32,7 +32,7 @@ def command(topic: str, system: str | None, count: int | None, as_json: bool) ->
                 click.echo(f"{message.topic} {show.in_one_line(message.body)}")
             if number == count:
                 return
-    except KeyboardInterrupt:  # how one leaves it
+    except KeyboardInterrupt:  # the usual end
         return
     finally:
         client.close()

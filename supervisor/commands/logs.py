@@ -1,6 +1,6 @@
-"""logs: what was said in a system, also in one that is down. Reads its log folder and asks nobody.
+"""logs: shows the log of a system, also of one that is down. Reads its log folder and calls no process.
 
-Nothing is buffered here, and Ctrl-C ends it wherever it is, also while a terminal that was stopped keeps it from writing.
+Nothing is buffered here, and Ctrl-C ends it anywhere, also while a stopped terminal blocks its output.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from .systems import find, named_once, system_option
 
 #: Without `--lines` and `--since`: two screens.
 LINES = 100
-#: Between two looks for more.
+#: Poll interval of `--follow`.
 LOOK_MS = 50
-#: Wide enough for most names, so that what was said stands in a column.
+#: Wide enough for most names, so that messages stand in a column.
 _NAME_WIDTH = 12
 
 
@@ -76,12 +76,12 @@ def command(
     wanted = LogFilter(backplane, component, level, instant, numbered(backplane or "", names_in(folder)))
     try:
         _show(folder, wanted, lines, follow=follow, as_json=as_json)
-    except KeyboardInterrupt:  # how one leaves --follow
+    except KeyboardInterrupt:  # the usual end of --follow
         return
 
 
 def folder_of(location: Location) -> Path:
-    """Where its log is. Raises `NotFound`, `FailedPrecondition`."""
+    """Folder of the system's log. Raises `NotFound`, `FailedPrecondition`."""
     usual = default_folder(location.system, location.run_dir)
     for folder in (location.run_dir / LINK, usual):
         try:
@@ -116,7 +116,7 @@ def _show(folder: Path, wanted: LogFilter, lines: int | None, *, follow: bool, a
 
 
 def _unknown_name(folder: Path, wanted: LogFilter) -> str | None:
-    """What to say when nothing was found: that nothing of this name is there; None: it is, and has been silent."""
+    """Message when nothing was found: the filter's name is unknown here; None: it is known, and has logged nothing."""
     names = names_in(folder)
     components = [component for each in names.values() for component in each]
     for kind, name, known in (
@@ -132,7 +132,7 @@ def _unknown_name(folder: Path, wanted: LogFilter) -> str | None:
 
 
 def _print_all(reader: LogReader, *, in_colour: bool, as_json: bool) -> bool:
-    """What is there by now. Whether it was anything."""
+    """Print all lines that are there by now. Returns whether there were any."""
     has_any = False
     while found := reader.read():
         has_any = True

@@ -1,7 +1,7 @@
-"""move: take one component, with what depends on it, or the whole system to another state, and come back when it is there.
+"""move: take one component with its dependents, or the whole system, to another state, and return when it is there.
 
-In a cluster, `--node` says which node is to be primary, whichever of them is asked: the present one is drained, gives the
-lease back, and the other takes it.
+In a cluster, `--node` names the node that is to be primary; any node can be asked. The present primary is drained and gives
+the lease back, and the named node takes it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .cli import debug_option, json_option
 from .quantities import Seconds
 from .systems import find, system_option
 
-#: The start of a component may take `start_limit`, by default as long; who has hooks that take longer says so.
+#: As long as the default `start_limit` of a component; for longer hooks, give a longer time-out.
 TIMEOUT_S = 60.0
-#: A day: whoever needs longer looks again.
+#: A day; for longer, run the command again.
 TIMEOUT_S_MAX = 86_400
-#: Progress is shown for whatever takes longer.
+#: A longer wait is reported.
 _SILENT_S = 1.0
-#: The supervisor's answer that its time is over is better than our own.
+#: Added to the time-out, because the supervisor's own message is better than ours.
 _ANSWER_S = 2.0
 
 

@@ -1,4 +1,4 @@
-"""new: a project to begin with: one component with one object, its test, its TOML. It comes up, and its test passes.
+"""new: makes a project: one component with one object, its test, its TOML. It comes up, and its test passes.
 
 The files are templates beside this package (supervisor/skeleton). Nothing is overwritten: a folder that has anything in it is
 refused, and so is a name that would hide another package or cannot be a component's.
@@ -22,7 +22,7 @@ from appbackplane.transport.errors import FailedPrecondition
 from . import show
 from .cli import debug_option, json_option
 
-#: A package, a system and a component at once.
+#: The name serves as package, system and component at once.
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 #: Template to the file that it becomes.
 FILES = {
@@ -60,7 +60,7 @@ def command(name: str, as_json: bool) -> None:
 
 
 def check_name(name: str) -> None:
-    """Raises `UsageError` that says what is wrong with it."""
+    """Raises `UsageError` with the problem of this name."""
     problem = ""
     if not _NAME.fullmatch(name):
         problem = "expected small letters, digits and single _, beginning with a letter"
@@ -77,7 +77,7 @@ def check_name(name: str) -> None:
 
 
 def is_elsewhere(name: str) -> bool:
-    """Whether something of that name can be imported, other than a folder here, which is looked at by itself."""
+    """Whether this name can be imported from anywhere but a folder here, which is checked separately."""
     spec = importlib.util.find_spec(name)
     if spec is None:
         return False
@@ -95,7 +95,7 @@ def component_of(name: str) -> str | None:
 
 
 def written(folder: Path, name: str) -> list[str]:
-    """Write all files; their names. Raises `FailedPrecondition`."""
+    """Write all files, and return their names. Raises `FailedPrecondition`."""
     words = {
         "name": name,
         "component": component_of(name),

@@ -1,7 +1,7 @@
-"""Node keys: whether those that [node] and [peers] of a TOML speak of are there, before anything is started.
+"""Node keys: checks before a start that the keys named by [node] and [peers] exist.
 
-A node that found no keys would be restarted until it was given up, and who looks at it would find the reason in the log. A
-key that was revoked is no reason: the others of a system are not to stay down with it.
+A node without keys would be restarted until it was given up, with the reason in the log alone. A revoked key is no error: the
+rest of the system should not stay down with it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def check(config: Config) -> None:
-    """Raises `ConfigError` with what is to be done."""
+    """Raises `ConfigError` with a remedy for each missing key."""
     node = config.node
     if node is None:
         return
-    from appbackplane.transport.security.keyring import Keyring  # ZeroMQ, for who has a node alone
+    from appbackplane.transport.security.keyring import Keyring  # ZeroMQ, only for a system with a node
 
     keyring = Keyring(None if node.keys is None else Path(node.keys))
     try:
@@ -36,7 +36,7 @@ def check(config: Config) -> None:
 
 
 def _unknown(keyring: Keyring, peers: dict[str, str]) -> list[str]:
-    """Names that the ring has never heard of. Raises `BackplaneError`."""
+    """A problem for each name that was never in the key ring. Raises `BackplaneError`."""
     keyring.refresh()
     if keyring.problem is not None:
         return [f"peers: {keyring.problem}"]

@@ -1,7 +1,7 @@
-"""peers: a node among others: itself, whom it knows, what it thinks of each, what is outstanding between them, and clients.
+"""peers: this node, its peers and their states as it sees them, the calls between them, and clients on other hosts.
 
 Asked of the backplane that `[node]` adds (supervisor/peering.py), whose component keeps the answer ready: it comes as quickly
-when no peer can be reached. What another node thinks of this one, that one is to be asked.
+when no peer can be reached. Another node's view of this one has to be asked there.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .systems import find, system_option
 if TYPE_CHECKING:
     from appbackplane.transport.discovery import Location
 
-#: The operation, and what it says of itself: runtime/peers/node.py, which a person at a terminal need not wait for
-#: (tests/supervisor/test_peers_command.py). A component of the user's may have the same name.
+#: The operation and its summary: runtime/peers/node.py, whose import would make a person at a terminal wait
+#: (tests/supervisor/test_peers_command.py). A user's component may have the same name.
 ROUTE: Final = "node.peers"
 SUMMARY: Final = "This node, the others as it sees them, and clients; with `routes`, the names of what each offers."
-#: It only reads what is there.
+#: The operation only reads prepared data.
 TIMEOUT_S: Final = 5.0
 COLUMNS: Final = ("NODE", "STATE", "FOR", "ADDRESS", "RUNS FOR", "HEARD", "ROUTES", "CALLS TO", "CALLS FROM", "KEY")
-#: States that say all there is to say (runtime/peers/roster.py, transport/peers/effects.py).
+#: States that need no reason beside them (runtime/peers/roster.py, transport/peers/effects.py).
 _CLEAR: Final = frozenset({"self", "up", "left"})
-#: A client has nothing that others could call.
+#: A client offers no routes.
 _CALLED: Final = frozenset({"self", "client"})
 
 
@@ -68,7 +68,7 @@ def command(system: str | None, routes: bool, as_json: bool) -> None:
 
 
 def _check_is_node(location: Location) -> None:
-    """Raises `FailedPrecondition`."""
+    """Raises `FailedPrecondition` if the system has no [node]."""
     entries = ask(location, "supervisor.routes")
     if not any((entry["route"], entry["summary"]) == (ROUTE, SUMMARY) for entry in entries):
         raise FailedPrecondition(

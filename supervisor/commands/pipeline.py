@@ -1,4 +1,4 @@
-"""pipeline: what a system recorded, on its way to other tools: packed into Parquet, or watched as it is recorded."""
+"""pipeline: hands a system's recordings to other tools: packed into Parquet, or watched while they are made."""
 
 from __future__ import annotations
 

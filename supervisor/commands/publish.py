@@ -1,4 +1,4 @@
-"""publish: one message to all who hear a topic. `appbackplane publish files.changed path=README.md`."""
+"""publish: one message to all subscribers of a topic. `appbackplane publish files.changed path=README.md`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(topic: str, words: tuple[str, ...], system: str | None, priority: in
 
     body = arguments(words)
     location = find(system)
-    check_running(location)  # the client would not know which TOML to name
+    check_running(location)  # its error names the TOML, which the client does not know
     client = connect(location.run_dir)
     try:
         count = client.publish(topic, priority=priority, arguments=body)

@@ -1,4 +1,4 @@
-"""Quantities: what a word of the command line has to be, beyond what click knows."""
+"""Quantities: types of command-line values, beyond click's own."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..config_reader import duration_in_words, duration_ns
 
 
 class Seconds(click.FloatRange):
-    """A time to wait. "nan" is a number to Python and to click, and no time: every comparison with it is false, so it passes
-    each bound and then ends each wait at once.
+    """A time to wait. "nan" is a number to Python and to click: every comparison with it is false, so it would pass each bound
+    and then end each wait at once.
     """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Raises `BadParameter`."""
+        """Convert to seconds. Raises `BadParameter`, also for "nan"."""
         seconds: float = super().convert(value, param, ctx)
         if seconds != seconds:
             self.fail(f"{value} is no time.", param, ctx)

@@ -1,4 +1,4 @@
-"""Recorded: where what was recorded lies, and the program that reads it, which takes the place of this one.
+"""Recorded: finds the recordings of a system, and replaces this process by the program that reads them.
 
 That program is `python -m appbackplane.spark`; nothing of it is imported here, so that a supervisor never needs the extra.
 Its exit code, its signals and its terminal are those of the verb: it is the same process.
@@ -26,19 +26,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def master_option(function: Function) -> Function:
-    """`--master` on a verb."""
+    """Add `--master` to a verb, as parameter `master`."""
     text = "Who does the work: local[N], spark://HOST:PORT, k8s://..., yarn. Default: local[*], this machine."
     return click.option("--master", metavar="MASTER", help=text)(function)
 
 
 def folder_of(named: str | None, system: str | None) -> Path:
-    """The run directory of the system that is named, or the folder that is. Raises `NotFound`, `FailedPrecondition`."""
+    """The named system's run directory, or the named folder. Raises `NotFound`, `FailedPrecondition`."""
     named = named_once(named, system)
     if named and os.path.isdir(named):
         return Path(named).absolute()
     location = find(named)
     try:
-        # By stat: what a folder that may not be entered holds cannot be told from nothing by Path.is_dir.
+        # By stat: Path.is_dir returns False as well for a folder that may not be entered.
         os.stat(location.run_dir / RECORDS)
     except PermissionError:
         raise FailedPrecondition(
@@ -63,7 +63,7 @@ def _nothing(location: Location) -> str:
 
 
 def become(verb: str, folder: Path, *options: str | None) -> NoReturn:
-    """Run the program's verb in place of this process. Options that are None are left out, with what names them."""
+    """Run the program's verb in place of this process. `options`: name, value, name, value; a value None drops its name."""
     words = [sys.executable, "-P", "-m", "appbackplane.spark", verb, str(folder)]
     given = iter(options)
     for option, value in zip(given, given, strict=True):
@@ -73,5 +73,5 @@ def become(verb: str, folder: Path, *options: str | None) -> NoReturn:
         words.append("--debug")
     sys.stdout.flush()
     sys.stderr.flush()
-    # Its workers are Pythons, too, and what lies in the current folder is not theirs to import either.
+    # Its workers are Pythons, too, and must not import from the current folder either.
     os.execve(sys.executable, words, os.environ | {"PYTHONSAFEPATH": "1"})

@@ -1,9 +1,9 @@
-"""reload: have a running system be what its TOML says now; first what that takes is shown, then it is done.
+"""reload: apply a TOML's present text to the running system; the plan is shown first, then carried out.
 
-Settings are compared, code is not: whoever has deployed new code restarts its backplanes.
+Settings are compared, code is not: after new code is deployed, restart the backplanes that use it.
 
-A file that is in any way wrong changes nothing: it is checked here as `check` does it, components included, before anything
-is touched, and once more by the supervisor, whose plan it is.
+An invalid file changes nothing: it is checked here as `check` does it, components included, before anything is touched, and
+once more by the supervisor, which makes the plan.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from .cli import debug_option, json_option
 from .quantities import Seconds
 from .systems import find, system_option
 
-#: Whoever restarts has `stop_limit` and `start_limit`, 70 s in all, and goes on beyond it.
+#: A restart has `stop_limit` and `start_limit`, 70 s in all, and goes on beyond this time-out.
 TIMEOUT_S = 90.0
 TIMEOUT_S_MAX = 86_400
-#: Progress is shown for whatever takes longer.
+#: A longer wait is reported.
 _SILENT_S = 1.0
-#: The supervisor's answer that the time is over is better than our own.
+#: Added to the time-out, because the supervisor's own message is better than ours.
 _ANSWER_S = 2.0
 
 
 class NotDone(FailedPrecondition):
-    """Not done, or not all of it; a line for each reason."""
+    """The change was not made, or only in part; a line for each reason."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__("\n".join(lines))
@@ -62,7 +62,7 @@ class NotDone(FailedPrecondition):
 def command(file: Path | None, system: str | None, dry_run: bool, timeout: float, as_json: bool) -> None:
     """Have the system be what FILE says now (default: the TOML that it was started with)."""
     if file is not None and system is None:
-        load(file)  # what is wrong with it is said before it is looked for who runs it
+        load(file)  # report problems of the file before looking for its system
         system = str(file)
     location = find(system)
     path = file or Path(ask(location, "supervisor.status")["config"]["file"])
@@ -92,7 +92,7 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
 
 
 def _carry_out(location: Location, route: str, body: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """Ask for it, and wait for the end."""
+    """Send the request and wait for the end; a long wait is reported."""
     progress = threading.Timer(
         _SILENT_S, click.echo, [f"waiting for {location.system!r} to be as ordered"], {"err": True}
     )
@@ -106,7 +106,7 @@ def _carry_out(location: Location, route: str, body: dict[str, Any], timeout: fl
 
 
 def _show_plan(told: dict[str, Any]) -> None:
-    """As a table: what is to be otherwise, and how."""
+    """Print the plan as a table: old value, new value, and how it takes effect."""
     steps = told["plan"]
     if not _is_any(steps):
         click.echo(f"nothing has changed: the system is what {told['file']} says")
@@ -130,7 +130,7 @@ def _show_plan(told: dict[str, Any]) -> None:
 
 
 def _worth_showing(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without what a backplane has from the system, and is said there."""
+    """Leave out values that a backplane inherits from the system's table, where they are listed."""
     said = {
         (change["key"], in_json(change["old"]), in_json(change["new"])) for change in changes if not change["backplane"]
     }
@@ -144,7 +144,7 @@ def _worth_showing(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _try(config: Config) -> None:
-    """Construct what is to be constructed. Raises `ConfigError`."""
+    """Construct the components in a trial. Raises `ConfigError`."""
     registrations, problems = describe(config)
     if not problems:
         problems = [finding.text for finding in plan.find(registrations, config.replica_of) if finding.is_error]
@@ -153,7 +153,7 @@ def _try(config: Config) -> None:
 
 
 def _needs_construction(steps: dict[str, Any]) -> bool:
-    """Whether components are constructed, so that they had better be tried before."""
+    """Whether components will be constructed, so that a trial is worth its time."""
     return bool(steps["restarted"] or steps["added"] or steps["removed"])
 
 

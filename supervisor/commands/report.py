@@ -1,4 +1,4 @@
-"""report: what a system did, from what it recorded: on the terminal, and as a page. It need not run."""
+"""report: summarises a system's recordings: on the terminal, and as a page. The system need not run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def command(
 
 
 def nanoseconds(instant: datetime) -> int:
-    """Unix time; what is long before it, is 0."""
+    """Unix time; 0 for an instant long before it."""
     try:
         return max(0, int(instant.timestamp() * 1e6)) * 1_000
     except (OverflowError, ValueError):  # the year 1

@@ -1,8 +1,8 @@
-"""requests: how the request kernels of a system are; or a command for one. `appbackplane requests index workers 4`.
+"""requests: shows the request kernels of a system, or sends one a command. `appbackplane requests index workers 4`.
 
-A kernel is known among all that can be called by the route of its lines. What the words mean its command handler says, which
-may be a user's (appbackplane.runtime.requests): here they are handed over as they were typed. Where a kernel has replicas,
-each of them is told.
+A kernel is recognised by its route for command lines. Its command handler, which may be a user's
+(appbackplane.runtime.requests), interprets the words: they are passed on as typed. Where a kernel has replicas, each of them
+gets the command.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .systems import check_running, find, system_option
 if TYPE_CHECKING:
     from appbackplane.transport.discovery import Location
 
-#: A key that begins so names a backplane (transport/resolver.py).
+#: First character of a key that names a backplane (transport/resolver.py).
 AT: Final = "@"
 
-#: States of workers that are given requests.
+#: States of workers that receive requests.
 _THERE: Final = frozenset({"rests", "executes", "waits"})
 
 #: A kernel, and a backplane that has it.
@@ -81,13 +81,13 @@ def command(kernel: str | None, words: tuple[str, ...], system: str | None, time
 
 
 def _places(location: Location, kernel: str | None) -> list[Place]:
-    """Each kernel, or the one that is named, in each backplane where it serves. Raises `NotFound`."""
+    """Each kernel, or the named one, in each backplane where it serves. Raises `NotFound`."""
     found: dict[str, list[str]] = {}
     for name, places in kernels_of(ask(location, "supervisor.routes")).items():
         up = [place for place, is_up in places.items() if is_up]
         found[name] = sorted(up or places)
     if kernel is not None and kernel not in found:
-        import difflib  # only where somebody has mistyped
+        import difflib  # only for a mistyped name
 
         close = difflib.get_close_matches(kernel, found, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else f": there is {', '.join(sorted(found))}" if found else ""
@@ -98,7 +98,7 @@ def _places(location: Location, kernel: str | None) -> list[Place]:
 def _tell(
     location: Location, places: list[Place], line: str, timeout: float
 ) -> tuple[dict[Place, Any], dict[Place, BackplaneError]]:
-    """What each answers, or what is wrong. All are asked at once: one that is stuck holds up no other."""
+    """Answers and errors by place. All are called at once: a stuck one holds up no other."""
     answers: dict[Place, Any] = {}
     problems: dict[Place, BackplaneError] = {}
     if not places:
@@ -123,7 +123,7 @@ def _tell(
 
 
 def _is_status(answer: Any) -> bool:
-    """A handler may say something else, if it likes."""
+    """Whether the answer is a status: a user's handler may return something else."""
     return isinstance(answer, dict) and {"state", "lanes", "workers", "rates", "policy"} <= set(answer)
 
 
@@ -222,7 +222,7 @@ def _state(told: dict[str, Any]) -> str:
 
 
 def _workers(told: dict[str, Any]) -> str:
-    """How many there are to be; and how many there are, if that is fewer."""
+    """Configured number of workers, and the present number if that is lower."""
     there = sum(worker["state"] in _THERE for worker in told["workers"])
     return f"{there} of {told['workers_max']}" if there < told["workers_max"] else str(told["workers_max"])
 

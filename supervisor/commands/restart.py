@@ -1,4 +1,4 @@
-"""restart: end the process of a backplane in order and start a new one, without losing a call; come back when it is up."""
+"""restart: end a backplane's process in order and start a new one, without losing a call; return when it is up."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .completing import backplanes
 from .quantities import Seconds
 from .systems import find, system_option
 
-#: A trial, a drain, a last hook, a process that ends and one that starts: most take a second, a start at most 60 by default.
+#: A trial, a drain, a last hook, the end of a process and the start of one: most take a second, a start at most 60 by default.
 TIMEOUT_S = 90.0
-#: A day: whoever needs longer looks again.
+#: A day; for longer, run the command again.
 TIMEOUT_S_MAX = 86_400
-#: Progress is shown for whatever takes longer.
+#: A longer wait is reported.
 _SILENT_S = 1.0
-#: The supervisor's answer that its time is over is better than our own.
+#: Added to the time-out, because the supervisor's own message is better than ours.
 _ANSWER_S = 2.0
 
 

@@ -1,4 +1,4 @@
-"""scale: another number of threads for one backplane, while it runs. The file still says what it says."""
+"""scale: changes one backplane's number of threads while it runs. The TOML keeps its own value."""
 
 from __future__ import annotations
 

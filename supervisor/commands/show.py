@@ -1,4 +1,4 @@
-"""Show: answers for people, or for programs.
+"""Show: prints results for people, or for programs.
 
 On a terminal tables are drawn by rich; elsewhere columns are padded with blanks, so that awk and a diff can use them.
 JSON is one document a line, never coloured.
@@ -14,13 +14,13 @@ from typing import Any
 
 import click
 
-#: What is wider than this, and has blanks in it, may be folded at them, down to this. By itself rich would fold "hub.measured"
-#: to "hub.…", and every figure to two lines.
+#: Wider columns that hold blanks may be folded at them, down to this. By itself rich would fold "hub.measured" to "hub.…", and
+#: every figure to two lines.
 SENTENCE_WIDTH_MIN = 20
 
 
 def as_json(value: Any) -> None:
-    """One document on one line. For what is no number, or an infinite one, JSON has no word: it is null."""
+    """Print one document on one line. NaN and infinities, which JSON lacks, become null."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=_other, allow_nan=False)
     except ValueError:
@@ -29,13 +29,13 @@ def as_json(value: Any) -> None:
 
 
 def unfinished(answer: dict[str, Any]) -> None:
-    """What was refused or cut off by what was ordered, for a person."""
+    """Print, for a person, a line for each piece of work that the order refused or cut off."""
     for line in answer.get("unfinished", ()):
         click.echo(f"but {line}", err=True)
 
 
 def result(value: Any) -> None:
-    """What a call returned, for a person: text as it is, all else as indented JSON; of a table each row on one line."""
+    """Print the result of a call for a person: text as it is, a table with a row a line, all else as indented JSON."""
     if isinstance(value, str):
         click.echo(value)
     elif isinstance(value, list) and len(value) > 1 and all(isinstance(row, dict) for row in value):
@@ -49,7 +49,7 @@ def result(value: Any) -> None:
 
 
 def _below(value: Any) -> str:
-    """What stands under a key."""
+    """A value below its key, as indented JSON; of a table each row on one line."""
     if isinstance(value, list) and len(value) > 1 and all(isinstance(row, dict) for row in value):
         return "[\n    " + ",\n    ".join(map(in_one_line, value)) + "\n  ]"
     return _indented(value).replace("\n", "\n  ")  # in JSON no text has line ends
@@ -60,13 +60,13 @@ def _indented(value: Any) -> str:
 
 
 def in_one_line(value: Any) -> str:
-    """As JSON, for a line that holds more than this."""
+    """`value` as JSON without line ends."""
     return json.dumps(value, ensure_ascii=False, default=_other)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, less: Sequence[str] = ()) -> None:
-    """Rows of text under their headings. On a terminal that is too narrow the columns `less` are left out, the first first, and
-    sentences are folded between words; names and figures are not cut. In a pipe everything is there, a row a line.
+    """Print rows of text under their headings. A terminal that is too narrow leaves out the columns `less`, in this order, and
+    folds sentences between words; names and figures are not cut. A pipe gets everything, a row a line.
     """
     if sys.stdout.isatty() and (fitting := _fitting(columns, rows, less, get_terminal_size().columns)) is not None:
         from rich import box
@@ -90,7 +90,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, less: Sequen
 def _fitting(
     columns: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[str], room: int
 ) -> list[tuple[int, int]] | None:
-    """The columns that can be shown, by number, and how wide each is at least; None: there is no room for the rest either."""
+    """(number, least width) of the columns that fit; None: there is no room even without `less`."""
     least = [_least(cells) for cells in zip(columns, *rows, strict=True)]
     shown = list(enumerate(least))
     for heading in (None, *less):
@@ -101,7 +101,7 @@ def _fitting(
 
 
 def _least(cells: Sequence[str]) -> int:
-    """As wide as a column has to be: it is as wide as it is, unless it holds sentences."""
+    """Least width of a column: that of its longest cell, unless it holds sentences."""
     width = max(map(len, cells))
     if width <= SENTENCE_WIDTH_MIN or not any(" " in cell for cell in cells):
         return width
@@ -109,12 +109,12 @@ def _least(cells: Sequence[str]) -> int:
 
 
 def counted(count: int, noun: str) -> str:
-    """ "1 line", "2,000 lines"."""
+    """`count` with its noun, as in "1 line" or "2,000 lines"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def duration(seconds: float | None) -> str:
-    """As a person would say it."""
+    """`seconds` as a person would write it; "-": unknown."""
     if seconds is None:
         return "-"
     if seconds < 1e-3:
@@ -132,7 +132,7 @@ def duration(seconds: float | None) -> str:
 
 
 def _other(value: Any) -> Any:
-    """What msgpack carries and JSON does not."""
+    """JSON form of a value that msgpack carries and JSON does not."""
     if isinstance(value, bytes | bytearray):
         return value.decode(errors="backslashreplace")
     return str(value)

@@ -1,4 +1,4 @@
-"""status: where each backplane and each of its components is, and what keeps it from where it should be."""
+"""status: the state of each backplane and of each component, and the reason if it is not the wanted one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .asking import ask
 from .cli import debug_option, json_option
 from .systems import find, system_option
 
-#: What has run for longer than this is named: somebody waits, or will.
+#: Actions that run longer are named: somebody waits, or will.
 LONG_S = 2.0
-#: Failures of a timer in a row that the board counts (runtime/execution/endings.py), and that are named.
+#: Failures of a timer in a row, from which on it is named; the board counts them (runtime/execution/endings.py).
 FAILING_MIN = 3
-#: A sentinel tells in 10 ms what runs beside it, unless that keeps the interpreter to itself: then it is not waited for.
+#: Time-out for the names: a sentinel answers in 10 ms, unless an action holds the interpreter lock; then they are left out.
 NAMED_LIMIT_S = 0.2
 
 
@@ -64,7 +64,7 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
 
 
 def cluster_line(cluster: dict[str, Any]) -> str:
-    """Who is primary, since when, and what is the matter with that."""
+    """The primary, since when it has the lease, and any problem with it."""
     words = [f"cluster {cluster['name']!r}: this node, {cluster['node']!r}, is {cluster['role']}"]
     if cluster["primary"] is None:
         words.append("nobody has the lease")
@@ -150,12 +150,12 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
 
 
 def _running_s(backplane: dict[str, Any]) -> float:
-    """How long the action has run that runs longest."""
+    """For how long the longest action has run."""
     return (backplane["board"] or {}).get("running_for") or 0.0
 
 
 def _is_to_be_named(backplane: dict[str, Any]) -> bool:
-    """Whether something in it needs a remark that only its statistics can tell."""
+    """Whether the backplane needs a remark that only its statistics can give."""
     return _running_s(backplane) >= LONG_S or _failing_count(backplane) > 0
 
 
@@ -164,7 +164,7 @@ def _failing_count(backplane: dict[str, Any]) -> int:
 
 
 def _remarks_on_timers(answer: dict[str, Any]) -> list[str]:
-    """Those that fail each time: nobody has called them, so nobody else is told."""
+    """Timers that fail each time: they have no caller to be told."""
     remarks = []
     for backplane in answer["backplanes"]:
         told = backplane.get("statistics") or {"operations": {}}
@@ -180,7 +180,7 @@ def _remarks_on_timers(answer: dict[str, Any]) -> list[str]:
 
 
 def _remarks_on_what_runs(answer: dict[str, Any]) -> list[str]:
-    """What runs for long, by name where its backplane has answered in time."""
+    """Actions that run for long, by name where the backplane has answered in time."""
     remarks = []
     for backplane in answer["backplanes"]:
         told = backplane.get("statistics")
@@ -198,7 +198,7 @@ def _remarks_on_what_runs(answer: dict[str, Any]) -> list[str]:
 
 
 def _remarks_on_log(answer: dict[str, Any]) -> list[str]:
-    """What is missing in the log."""
+    """Lines that the log lacks, and why."""
     remarks = []
     for backplane in answer["backplanes"]:
         written, lost = backplane["log"]["lines"], backplane["log"]["lost"]

@@ -1,8 +1,8 @@
 """Streams: standard input, output and error, as they are found: closed, broken, or on a disk that is full.
 
-`>&-` closes standard output, and the next descriptor that is opened would be number 1: a socket, into which all that is
-printed would go. So what is closed is held by /dev/null before anything else is opened. `| head` is how people look: that
-nobody reads on is no error. A disk that is full is one, and no bug of ours.
+`>&-` closes standard output, and the next descriptor that is opened would be number 1: a socket, perhaps, which would get all
+printed text. So closed streams are opened on /dev/null before anything else. A reader that stops early, as in `| head`, is no
+error. A full disk is one, but no bug of ours.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STDOUT, _STDERR = 1, 2
 
 
 def hold_standard_ones() -> None:
-    """Before anything is opened."""
+    """Open closed standard streams on /dev/null. Call before anything else is opened."""
     for fd in range(3):
         try:
             os.fstat(fd)
@@ -33,18 +33,18 @@ def hold_standard_ones() -> None:
 
 
 def write(data: bytes) -> None:
-    """To standard output, past its buffer: nothing is left to be written when Ctrl-C comes."""
+    """Write to standard output, past its buffer: nothing is left to be written when Ctrl-C comes."""
     buffer = sys.stdout.buffer
     out, left = getattr(buffer, "raw", buffer), memoryview(data)
     while left:
         written = out.write(left)
-        if written is None:  # somebody has made the terminal non-blocking
+        if written is None:  # another process has made the terminal non-blocking
             select.select([], [_STDOUT], [])
         left = left[written or 0 :]
 
 
 def is_about_output(error: OSError) -> bool:
-    """Whether it was raised by writing what is printed, and not by something else that we write."""
+    """Whether printing raised it, and not another write."""
     entry = error.__traceback__
     while entry is not None:
         if entry.tb_frame.f_code in (click.echo.__code__, write.__code__):
@@ -54,13 +54,13 @@ def is_about_output(error: OSError) -> bool:
 
 
 def write_nothing_more() -> None:
-    """What is left in buffers would be tried again at the end, and be said to have failed."""
+    """Discard buffered output, which would be written again at exit, and be reported as failed."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
 
 
 def end_process(code: int | str | None) -> None:
-    """At once, where nothing is left to be done: the interpreter takes 5 ms to take itself apart, and a person waits. Where
-    something cannot be written, its own end says so.
+    """End the process at once: the interpreter's teardown would take 5 ms of a person's time. With other threads, or an error
+    text as the code, it ends as usual; a flush that fails raises.
     """
     if isinstance(code, str) or threading.active_count() > 1:
         raise SystemExit(code)

@@ -1,4 +1,4 @@
-"""Systems: which one a verb is about. `-s NAME`, `-s DIR` (its run directory) or `-s FILE.toml`, as for `connect`.
+"""Systems: finds a verb's system. `-s NAME`, `-s DIR` (its run directory) or `-s FILE.toml`, as for `connect`.
 
 Without `-s`: $APPBACKPLANE_SYSTEM, else the one TOML of a system in this folder, else the only one that runs.
 """
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 VARIABLE = "APPBACKPLANE_SYSTEM"
-#: How a system on another host is named, where it can be.
+#: Form of a system's name on another host, for verbs that can reach one.
 REMOTE = "tcp://NAME@HOST:PORT"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def system_option(function: Function) -> Function:
-    """`-s` on a verb, as `system`."""
+    """Add `-s` to a verb, as parameter `system`."""
     text = "Its name, run directory or TOML. Default: $APPBACKPLANE_SYSTEM, the TOML here, or the one that runs."
     return click.option("-s", "--system", metavar="NAME|DIR|TOML", envvar=VARIABLE, help=text, shell_complete=offered)(
         function
@@ -39,8 +39,8 @@ def system_option(function: Function) -> Function:
 
 
 def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """For the shell: those that run, and the TOMLs here."""
-    from click.shell_completion import CompletionItem  # for the shell alone
+    """Running systems and the TOMLs here, for shell completion."""
+    from click.shell_completion import CompletionItem  # only for shell completion
 
     found = [CompletionItem(one.system, help="running") for one in running_systems()]
     found += [CompletionItem(str(path)) for path in tomls_here()]
@@ -48,7 +48,7 @@ def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -
 
 
 def find(system: str | None) -> Location:
-    """Raises `UsageError` when it is not clear which one is meant, or its TOML does not say."""
+    """The verb's system. Raises `UsageError` when it is ambiguous, or cannot be told from its TOML."""
     if system is not None and system.startswith("tcp://"):
         raise click.UsageError(f"{system} is on another host: from here it can be called, and looked after there")
     target: str | Path = system if system is not None else _only_one()
@@ -61,7 +61,7 @@ def find(system: str | None) -> Location:
 
 
 def running_systems() -> list[Location]:
-    """Those of this user that run under a default run directory, in whatever environment they were started."""
+    """Systems of this user that run under a default run directory, that of any environment."""
     run_dirs = [entry for base in run_dir_bases() for entry in _entries(base)]
     for folder in _entries(state_home() / "appbackplane"):
         with suppress(OSError):  # no link: it never ran under a default run directory
@@ -71,7 +71,7 @@ def running_systems() -> list[Location]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """[] where there is no such folder, or it is somebody else's."""
+    """Folders in it; [] where there is no such folder, or it belongs to another user."""
     try:
         return [entry for entry in folder.iterdir() if entry.is_dir()]
     except OSError:
@@ -79,7 +79,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def check_running(location: Location) -> int:
-    """The pid of its supervisor. Raises `SystemNotRunning`, and `FailedPrecondition` where it is somebody else's."""
+    """Pid of its supervisor. Raises `SystemNotRunning`, and `FailedPrecondition` where it is another user's."""
     try:
         found = listener(location.run_dir)
     except PermissionError:
@@ -91,7 +91,7 @@ def check_running(location: Location) -> int:
 
 
 def named_once(named: str | None, system: str | None) -> str | None:
-    """Of a verb that takes its system as an argument, too. Raises `UsageError`. The environment yields to the argument."""
+    """System of a verb that takes it as an argument, too, in place of the environment. Raises `UsageError` for two names."""
     source = click.get_current_context().get_parameter_source("system")
     if named is not None and source is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError(f"which system? It is named twice: {named!r} and {system!r}")

@@ -1,4 +1,4 @@
-"""TOML files of a folder: which of them is the system that a command without `-s` is about.
+"""TOML files: the TOMLs in the current folder, and the one that a command without `-s` is about.
 
 A broken TOML is found as well: its own error names the mistake, while "which system?" would hide it.
 """
@@ -14,13 +14,13 @@ import click
 
 #: The tables without which no system comes up.
 _NEEDED = ("system", "backplane")
-#: Of a Python project: broken or not, it is no system.
+#: File of a Python project: broken or not, it is no system.
 _OTHER = "pyproject.toml"
 
 
 def toml_of(file: str | None, verb: str) -> Path:
-    """The TOML that was named, or the one here. Raises `UsageError`."""
-    if file == "":  # as a path it would be this folder
+    """Path of the named TOML, or of the one here. Raises `UsageError`."""
+    if file == "":  # as a path, '' is the current folder
         raise click.UsageError(f"which system? The name of its TOML is empty: appbackplane {verb} FILE")
     if file is not None:
         return Path(file)
@@ -37,15 +37,15 @@ def toml_of(file: str | None, verb: str) -> Path:
 
 
 def tomls_here() -> list[Path]:
-    """The TOMLs of systems in this folder; where there is none, those that are meant to be one and are broken."""
+    """TOMLs of systems in this folder; where there is none, those that are meant to be one and are broken."""
     tables = {path: _table(path) for path in sorted(Path(os.curdir).glob("*.toml")) if path.name != _OTHER}
     whole = [path for path, table in tables.items() if table is not None and all(key in table for key in _NEEDED)]
     return whole or [path for path, table in tables.items() if table is None or _is_meant(table)]
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:
-    """What it says; None: it cannot be read, or is not TOML."""
-    import tomllib  # not where the system is named
+    """The tables of a TOML; None: it cannot be read, or is not TOML."""
+    import tomllib  # not needed where the system is named
 
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))

@@ -1,8 +1,8 @@
-"""top: a live view of a system; without a terminal, or with `--once`, one look at it.
+"""top: a live view of a system; without a terminal, or with `--once`, one printout.
 
-Reads what `status --stats` reads, so it disturbs nobody. One look is two, 80 ms apart, because rates and
-percentiles are those of an interval; together they take less than 200 ms whatever the backplanes do: who has not answered
-by then is shown from the board, with its age.
+Reads the same figures as `status --stats`, so it disturbs nobody. A printout takes two samples, 80 ms apart, because rates and
+percentiles are those of an interval. Both together take less than 200 ms in any case: a backplane that has not answered by
+then is shown from the board, with its age.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from .completing import backplanes
 from .quantities import Seconds
 from .systems import find, named_once, offered, system_option
 
-#: Between the two looks of `--once`, and how long backplanes may take for each: together 120 ms, so that 80 are left of
-#: the 200 for the supervisor on a machine whose cores are all busy. A sentinel answers within 10 ms while all is busy.
+#: Pause between the two samples of `--once`, and time-out of backplanes for each: together 120 ms, so that 80 are left of the
+#: 200 for the supervisor on a machine whose cores are all busy. A sentinel answers within 10 ms while all is busy.
 ONCE_S, ONCE_LIMIT_S = 0.08, 0.04
 LIVE_S = 1.0
-#: More often, and looking would be what the machine is busy with.
+#: A shorter interval would keep the machine busy with sampling.
 INTERVAL_S_MIN = 0.1
-#: An hour: whoever looks less often starts it when he looks.
+#: An hour; for a longer one, start it when needed.
 INTERVAL_S_MAX = 3_600
-#: Where nobody says how wide: all columns.
+#: Width where none is known: all columns.
 WIDE = 200
 
 
@@ -83,7 +83,7 @@ def command(
         else:
             _print(found, navigation)
         return
-    with closing(Asker(location)) as asker:  # what is not there is said now, not in a view that waits for it
+    with closing(Asker(location)) as asker:  # a missing system is an error now, and not a view that waits for it
         if backplane is not None:
             navigation = looking_at(once(asker, ONCE_S), navigation, backplane)
     from ..live.window import Window
@@ -92,13 +92,13 @@ def command(
 
 
 def looking_at(found: Figures, navigation: Navigation, backplane: str) -> Navigation:
-    """At one, or at those that have the name in common. Raises `NotFound`."""
+    """Show one backplane, or the replicas that share the name. Raises `NotFound`."""
     names = [each.name for each in found.backplanes]
     if backplane in names:
         return replace(navigation, opened=backplane)
     if any(each.replica_of == backplane for each in found.backplanes):
         return replace(navigation, among=backplane)
-    import difflib  # only where somebody has mistyped
+    import difflib  # only for a mistyped name
 
     close = difflib.get_close_matches(backplane, names, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else f": one of {', '.join(names)}"
@@ -106,7 +106,7 @@ def looking_at(found: Figures, navigation: Navigation, backplane: str) -> Naviga
 
 
 def once(asker: Asker, interval_s: float) -> Figures:
-    """What the system does in an interval."""
+    """Figures of one interval of `interval_s`."""
     began_s = time.monotonic()
     before = _look(asker)
     time.sleep(max(0.0, began_s + interval_s - time.monotonic()))

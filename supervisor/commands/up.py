@@ -1,7 +1,7 @@
-"""up: start a system and stay with it; or, with `--detach`, come back once it is up, or with the reason why not.
+"""up: start a system and stay with it; or, with `--detach`, return once it is up, or with the reason why not.
 
-Everything that the backplanes log and print goes into the log (`appbackplane logs`), and in the foreground to standard
-error, too, each line with its backplane's name. Ctrl-C takes the system down in order; a second one kills it at once.
+All log lines and output of the backplanes go into the log (`appbackplane logs`), and in the foreground to standard error,
+too, each line with its backplane's name. Ctrl-C takes the system down in order; a second one kills it at once.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from .toml_files import toml_of
 if TYPE_CHECKING:
     from ..metrics.port import MetricsPort
 
-#: What a detached supervisor says once the system is up, and then what is not well; anything else is why it is not up.
+#: First line that a detached supervisor sends once the system is up; problems follow. Any other text says why it is not up.
 _UP = "up"
-#: Progress is shown for whatever takes longer.
+#: A longer wait is reported.
 _SILENT_MS = 1_000
 _STDERR = 2
 
@@ -62,7 +62,7 @@ def command(file: str | None, named: str | None, detach: bool, ready_fd: int | N
 
 
 class NotWell(Unavailable):
-    """It is up, and not all of it is well: a line each."""
+    """The system is up, with problems: a line each."""
 
     def __init__(self, problems: list[str]) -> None:
         self.lines = tuple(f"but {problem}" for problem in problems)
@@ -70,12 +70,12 @@ class NotWell(Unavailable):
 
 
 def _in_foreground(config: Config, ready_fd: int | None) -> None:
-    from ..run import run  # what only the supervisor needs; --detach does not
+    from ..run import run  # only the supervisor needs it; --detach does not
 
     def say(text: bytes) -> None:
         nonlocal ready_fd
         if ready_fd is not None:
-            with suppress(BrokenPipeError):  # whoever started this system has not waited for it
+            with suppress(BrokenPipeError):  # the starting process has not waited
                 os.write(ready_fd, text)
             os.close(ready_fd)
             ready_fd = None
@@ -99,7 +99,7 @@ def _in_foreground(config: Config, ready_fd: int | None) -> None:
 
 
 def _check_runs_nowhere_else(config: Config) -> None:
-    """Raises `FailedPrecondition` where cron or a service has started it, with another run directory."""
+    """Raises `FailedPrecondition` where cron or a service has started the system, with another run directory."""
     location = Location(Path(config.run_dir), config.system.name, is_given=config.system.run_dir is not None)
     found = find_living(location)
     if found != location:
@@ -158,7 +158,7 @@ def _detached(config: Config, *, as_json: bool) -> None:
 
 
 def _open_last_words(folder: Path) -> int:
-    """For what the supervisor itself prints: nothing, unless it fails."""
+    """File for the supervisor's own output: empty, unless it fails."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     folder_fd = open_folder(folder)
     try:
@@ -170,7 +170,7 @@ def _open_last_words(folder: Path) -> int:
 
 
 def _heard_of(ready_fd: int, config: Config) -> bytes:
-    """What the supervisor says before it closes its end, which its death does too."""
+    """Text that the supervisor sends before it closes its end, or dies."""
     waiting = select.poll()
     waiting.register(ready_fd, select.POLLIN)
     if not waiting.poll(_SILENT_MS):

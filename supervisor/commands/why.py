@@ -1,6 +1,6 @@
 """why: the chain of reasons why a call or an object waits, across backplanes.
 
-Without a name: of what has been outstanding longest, running work included.
+Without a name: for the work that has been outstanding longest, running actions included.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .cli import debug_option, json_option
 from .completing import routes
 from .systems import find, system_option
 
-#: More than the supervisor takes for a whole chain (supervisor/control/inquiry.py).
+#: Longer than the supervisor takes for a whole chain (supervisor/control/inquiry.py).
 TIMEOUT_S = 10.0
 
 
@@ -47,7 +47,7 @@ def command(asked: str | None, system: str | None, stack: bool, as_json: bool) -
 
 
 def _longest(answer: dict[str, Any]) -> str | None:
-    """The call or the object that has been outstanding longest, running work included, of those that its backplanes name."""
+    """The call or object that has been outstanding longest, running work included, of those in the statistics."""
     waits: list[tuple[float, str]] = []
     for backplane in answer["backplanes"]:
         oldest = (backplane["statistics"] or {}).get("oldest", {})

@@ -14,7 +14,7 @@ import click
 
 
 def arguments(words: Iterable[str]) -> dict[str, Any]:
-    """Raises `UsageError` for a word that is not key=value, or a key given twice."""
+    """Arguments by key. Raises `UsageError` for a word that is not key=value, or a key given twice."""
     found: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")

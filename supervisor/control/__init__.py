@@ -1,6 +1,6 @@
-"""Control: what is asked of the supervisor, and what it answers.
+"""Control: requests to the supervisor, and its replies.
 
-`control_socket` hears and says, `desk` serves route by route; `asked` is what a question means, `status` what is told of the
-system, `questions` and `inquiry` those that backplanes have to be asked about, `reconfiguring` what is to be otherwise, and
-`trials` what is constructed aside before a restart.
+`control_socket` receives and sends; `desk` serves route by route; `asked` parses bodies; `status` describes the system;
+`questions` and `inquiry` ask backplanes first; `reconfiguring` applies another configuration; `trials` constructs
+components in a separate process before a restart.
 """

@@ -1,4 +1,4 @@
-"""Asked: what callers of the supervisor mean by their bodies. Who may not ask for it, or asks for nonsense, is refused."""
+"""Asked: parses and validates the bodies of calls to the supervisor, and refuses callers that may not ask."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .status import STATISTICS_LIMIT_NS
 
 
 def registration(asked: Asked) -> Registration:
-    """What a backplane registers, over its own control link. Raises `InvalidArgument`."""
+    """The registration of a backplane, which must come over its own control link. Raises `InvalidArgument`."""
     try:
         registration = msgspec.convert(asked.body.get("registration"), Registration)
     except msgspec.ValidationError as error:
@@ -27,14 +27,14 @@ def registration(asked: Asked) -> Registration:
     return registration
 
 
-#: What a system, or a component, can be ordered to be.
+#: States to which a system or a component can be moved by order.
 ROLES = (ModuleState.PRIMARY, ModuleState.SECONDARY, ModuleState.DOWN)
-#: Longest wait for a move: a day; whoever needs longer looks again.
+#: Longest wait for a move: a day; a caller that needs longer asks again.
 MOVE_LIMIT_S_MAX = 86_400
 
 
 def move(asked: Asked) -> tuple[ModuleState, str | None, int]:
-    """(state, component or None for all, how long its caller waits). Raises `InvalidArgument`."""
+    """(state, component or None for all, how long the caller waits in ns). Raises `InvalidArgument`."""
     to, component, limit_s = (asked.body.get(key) for key in ("state", "component", "timeout"))
     if to not in [state.value for state in ROLES]:
         raise InvalidArgument(f"supervisor.move: state: expected {', '.join(ROLES)}, got {to!r}")
@@ -44,7 +44,7 @@ def move(asked: Asked) -> tuple[ModuleState, str | None, int]:
 
 
 def node(asked: Asked) -> str:
-    """The node that is to be primary. Raises `InvalidArgument`."""
+    """Name of the node that is to become primary. Raises `InvalidArgument`."""
     name = asked.body.get("node")
     if not isinstance(name, str) or not peering.NAME.fullmatch(name):
         raise InvalidArgument(f"supervisor.hand_over: node: expected the name of a node, got {name!r}")
@@ -56,10 +56,7 @@ RESTARTED_MAX = 256
 
 
 def restart(asked: Asked) -> tuple[tuple[str, ...], int, bool, bool, bool]:
-    """(backplanes, how long its caller waits, whether they are killed, roll, and do so without replicas, too).
-
-    Raises `InvalidArgument`.
-    """
+    """(backplanes, how long the caller waits in ns, kill, roll, roll even without replicas). Raises `InvalidArgument`."""
     names, limit_s = asked.body.get("backplanes"), asked.body.get("timeout")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InvalidArgument(f"supervisor.restart: backplanes: expected a list of names, got {names!r}")
@@ -79,17 +76,17 @@ def _limit_ns(route: str, limit_s: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What somebody wants to be shown of the system."""
+    """Options of one `supervisor.status` call."""
 
     has_statistics: bool
-    #: With the buckets of the histograms, for who subtracts and adds them.
+    #: Includes histogram buckets, for a caller that subtracts and adds them.
     has_buckets: bool
-    #: How long a backplane may take to tell its figures; who has not by then is shown from the board.
+    #: How long a backplane may take to answer; after that, its board stands in for it.
     limit_ns: int
 
 
 def look(asked: Asked) -> Look:
-    """What `supervisor.status` is to tell. Raises `InvalidArgument`."""
+    """Options in the body of `supervisor.status`. Raises `InvalidArgument`."""
     body = asked.body
     limit = body.get("limit", STATISTICS_LIMIT_NS / 1e9)
     if not isinstance(limit, int | float) or not 0 < limit * 1e9 <= STATISTICS_LIMIT_NS:

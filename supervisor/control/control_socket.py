@@ -1,8 +1,8 @@
-"""Control socket: what the supervisor hears and says on `supervisor.sock` (who says what: docs/architecture.md).
+"""Control socket: receives and sends on `supervisor.sock` (table of routes: docs/architecture.md).
 
-Backplanes connect under an identity as described in identities.py, clients under any other. Nobody here can make the
-supervisor wait or fail: nothing blocks, a malformed frame is counted and reported once a peer, every call ends by its limit,
-and a subscriber that does not read gets the newest directory once it reads again instead of every one in between.
+Backplanes connect under an identity as described in identities.py, clients under any other. No peer can make the supervisor
+wait or fail: nothing blocks, a malformed frame is counted and reported once a peer, and every call ends by its limit. A
+subscriber that does not read gets only the newest directory once it reads again.
 """
 
 from __future__ import annotations
@@ -46,40 +46,40 @@ from ..poller import Poller
 from .door import LOOK_NS, Door, descriptors_max
 from .identities import Identities
 
-#: Where clients hear new versions of the directory.
+#: Topic on which clients receive new versions of the directory.
 DIRECTORY_TOPIC = "system.directory"
-#: Frames read in one turn, so that whoever floods us does not keep us from a death.
+#: Frames read in one iteration, so that a flood does not delay the detection of a death.
 FRAMES_MAX = 64
-#: A frame of a registration is a few KiB, of ten thousand routes about 2 MiB. Decoding may take seventy times what came
+#: A registration takes a few KiB, with ten thousand routes about 2 MiB. Decoding may take seventy times the frame's size
 #: (TRAPS 14).
 FRAME_BYTES_MAX = 2 << 20
-#: Clients that hear of new directories; each costs a frame a version.
+#: Subscribers to new directories; each costs a frame a version.
 SUBSCRIBERS_MAX = 10_000
-#: So many, or twice those that were found alive the last time, and it is looked for those that have gone: each command
-#: that somebody types is one. A look costs a frame each, so its share in the cost of one client stays about one frame.
+#: Subscribers at which dead ones are looked for: this many, or twice those found alive the last time. Each command that
+#: somebody types is one. The search costs a frame each, so its share in the cost of one client stays about one frame.
 SWEEP_MIN = 256
-#: Peers whose malformed frames have been reported; beyond it they are counted only.
+#: Peers whose malformed frames have been reported; frames of further peers are only counted.
 REPORTED_MAX = 1_000
-#: A peer that does not read is offered its frames again after this; ZeroMQ does not say when there is room.
+#: Retry interval for a peer that does not read; ZeroMQ does not report when there is room.
 STALLED_RETRY_NS = 20_000_000
-#: That there is no room may begin and end ten times a second; a line a minute is enough for an operator.
+#: A shortage of descriptors may begin and end ten times a second; a line a minute is enough for an operator.
 CROWDED_EVERY_NS = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Somebody calls one of our routes."""
+    """A call to one of the supervisor's routes."""
 
     caller: Caller
     route: str
     body: dict[str, Any]
-    #: The backplane and the generation over whose control link it came; None: a client asks.
+    #: (backplane, generation) whose control link carried the call; None: a client's call.
     sender: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call of ours has ended: `error` is None when it went well. Exactly one a call."""
+    """The end of a call that the supervisor made; exactly one a call. `error`: None on success."""
 
     token: Any
     result: Any
@@ -88,7 +88,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A peer sent what makes no sense, for the first time."""
+    """The first malformed frame of a peer."""
 
     peer: bytes
     reason: str
@@ -96,7 +96,7 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Crowded:
-    """There are no descriptors for further connections; told once a minute."""
+    """No descriptors are left for further connections; reported once a minute at most."""
 
     descriptors_max: int
 
@@ -105,7 +105,7 @@ Heard = Asked | Answered | Malformed | Crowded
 
 
 class ControlSocket:
-    """The supervisor's one socket."""
+    """The supervisor's ROUTER socket, its outstanding calls and its subscribers."""
 
     def __init__(self, path: Path) -> None:
         self._link = Link("supervisor")
@@ -116,36 +116,36 @@ class ControlSocket:
             raise
         self.identities = Identities()
         self._door = Door(path)
-        #: When the door is looked after next though nobody has come; None: not while it is open.
+        #: When the listening socket is checked next even if nobody connects; None: not while it is open.
         self._door_ns: int | None = None
         self._link.accepted_fileno()
         self._encoder = Encoder()
         self._outbox = Outbox()
         self._calls: OutstandingCalls[tuple[object, str, int]] = OutstandingCalls()
-        #: Subscriber to the number of the last version it was sent.
+        #: Subscriber to the number of the last version sent to it.
         self._subscribers: dict[bytes, int] = {}
-        #: How many there are when those that have gone are looked for.
+        #: Number of subscribers at which dead ones are looked for next.
         self._sweep_at = SWEEP_MIN
         self._behind: set[bytes] = set()
         self._directory: Directory | None = None
         self._reported: set[bytes] = set()
         self._ended: list[Heard] = []
-        #: Frames that made no sense, and answers that found no room with those who asked.
+        #: Malformed frames; replies that were dropped because the caller does not read.
         self.malformed_count = self.unanswered_count = 0
-        #: From when on it is told again that there is no room.
+        #: When a shortage of descriptors may be reported again.
         self._crowded_ns = 0
-        #: Whether the last turn left something to do at once.
+        #: Whether the last iteration left work to do at once.
         self.has_more = False
 
     def watch(self, poller: Poller) -> None:
-        """Have each turn come when there is something to do for it."""
+        """Register the descriptors that wake the loop for `turn`."""
         poller.watch(self._link.fileno(), lambda: None)
         poller.watch(self._link.accepted_fileno(), lambda: None)
 
-    # Say
+    # Send
 
     def call(self, peer: bytes, route: str, body: dict[str, Any], token: object, now_ns: int, limit_ns: int) -> None:
-        """`token` comes back in an `Answered`, at the limit at the latest."""
+        """Call a peer. `token` comes back in its `Answered`, after `limit_ns` at the latest."""
         id = self._calls.open(peer, now_ns + limit_ns, (token, route, limit_ns))
         try:
             self._put(peer, call(id, CallSpec(route, body, priority=0), limit_ns))
@@ -154,7 +154,7 @@ class ControlSocket:
             self._ended.append(Answered(token, None, error))
 
     def cast(self, peer: bytes, route: str, body: dict[str, Any]) -> bool:
-        """False: the peer does not read, and has no room for it."""
+        """Send without a reply. False: dropped, because the peer does not read."""
         try:
             self._put(peer, cast(CallSpec(route, body, priority=0)))
         except BackplaneError:
@@ -162,7 +162,7 @@ class ControlSocket:
         return True
 
     def reply(self, caller: Caller, result: Any) -> None:
-        """Answer a call."""
+        """Send the result of a call; dropped and counted if the caller does not read."""
         try:
             self._put(caller.peer, reply(caller.id, result))
         except InvalidArgument as error:
@@ -171,14 +171,14 @@ class ControlSocket:
             self.unanswered_count += 1
 
     def refuse(self, caller: Caller, error: BackplaneError) -> None:
-        """End a call with a status."""
+        """End a call with an error; dropped and counted if the caller does not read."""
         try:
             self._put(caller.peer, status(caller.id, error))
         except Busy:
             self.unanswered_count += 1
 
     def subscribe(self, peer: bytes) -> None:
-        """Have it hear of new directories. Raises `Busy`."""
+        """Send new directories to this peer. Raises `Busy`."""
         if peer not in self._subscribers:
             if len(self._subscribers) >= self._sweep_at:
                 self._sweep()
@@ -187,15 +187,15 @@ class ControlSocket:
             self._subscribers[peer] = 0
 
     def publish(self, directory: Directory) -> None:
-        """A new version, to all subscribers."""
+        """Send a new version to all subscribers that read."""
         self._directory = directory
         self._behind.update(self._subscribers)
         self._catch_up()
 
-    # Hear
+    # Receive
 
     def turn(self, now_ns: int) -> tuple[list[Heard], list[bytes]]:
-        """Send what waits, read what came, end what is overdue: (what was heard, peers that cannot be reached)."""
+        """Send queued frames, receive, expire calls. Returns (events, unreachable peers)."""
         gone = self._flush()
         heard, self._ended = self._ended, []
         self._look_at_door(heard, now_ns)
@@ -204,12 +204,12 @@ class ControlSocket:
         read = self._drain(heard, now_ns)
         for _, _, (token, route, limit_ns) in self._calls.expire(now_ns):
             heard.append(Answered(token, None, DeadlineExceeded(f"{route}: no answer within {limit_ns / 1e9:g} s")))
-        # Sending may bring something in that the descriptor, being edge-triggered, will not tell of: look once more.
+        # The edge-triggered descriptor does not report frames that arrived during a send: poll once more.
         self.has_more = read > 0 or bool(gone) or bool(self._ended)
         return heard, gone
 
     def forget(self, peer: bytes) -> None:
-        """It is dead: nothing is sent to it any more, and its calls end."""
+        """The peer is dead: drop its queued frames and end its calls."""
         self._outbox.forget(peer)
         self._subscribers.pop(peer, None)
         self._behind.discard(peer)
@@ -217,7 +217,7 @@ class ControlSocket:
         self._fail(peer, "has died", self._ended)
 
     def next_wake_ns(self, now_ns: int) -> int | None:
-        """When the next turn is due though nothing comes; None: never."""
+        """When `turn` is due even if nothing arrives; None: never."""
         wakes = [self._calls.next_deadline_ns(), self._door_ns]
         if self._outbox:
             wakes.append(now_ns + STALLED_RETRY_NS if self._outbox.stalled else now_ns)
@@ -226,7 +226,7 @@ class ControlSocket:
         return min((wake for wake in wakes if wake is not None), default=None)
 
     def close(self) -> None:
-        """Offer what is left once more; then the socket file is gone."""
+        """Flush once more, then close; the socket file is gone afterwards."""
         self._flush()
         self._door.close()
         self._link.close()
@@ -237,7 +237,7 @@ class ControlSocket:
         try:
             self._door.look()
             is_crowded = self._door.is_shut
-        except OSError:  # not one is left to look with
+        except OSError:  # no descriptor is left even for the check
             is_crowded = True
         self._door_ns = now_ns + LOOK_NS if is_crowded else None
         if is_crowded and now_ns >= self._crowded_ns:
@@ -260,7 +260,7 @@ class ControlSocket:
         return gone
 
     def _catch_up(self) -> None:
-        """The newest directory, to whoever reads."""
+        """Send the newest directory to every subscriber that reads."""
         assert self._directory is not None
         body = self._directory.to_body()
         for peer in self._behind - self._outbox.stalled:
@@ -269,7 +269,7 @@ class ControlSocket:
             self._put(peer, message(number, DIRECTORY_TOPIC, body))
 
     def _sweep(self) -> None:
-        """Clients go without a word: offer each the directory it has, and those that cannot be reached are forgotten."""
+        """Clients leave silently: send each its directory again, and forget those that cannot be reached."""
         if self._directory is not None:
             self.publish(self._directory)
             self._flush()
@@ -300,7 +300,7 @@ class ControlSocket:
         return FRAMES_MAX
 
     def _take_large(self, peer: bytes, frame: Frame, heard: list[Heard]) -> None:
-        """Whoever waits for what is too large to be read is told, here or there: silence would be thirty seconds of it."""
+        """End the call behind an oversized frame, ours or the peer's: else its caller would wait thirty seconds."""
         kind, id = head(frame) or (0, 0)
         because = f"{len(frame):,} bytes exceed the limit of {FRAME_BYTES_MAX:,} for what the supervisor is told"
         if kind == CALL:
@@ -327,11 +327,11 @@ class ControlSocket:
             if call is not None:
                 error = error_from(*envelope.body) if kind == STATUS else None
                 heard.append(Answered(call[0], None if error else envelope.body, error))
-        elif kind != CANCEL:  # what we do takes no longer than taking it back
+        elif kind != CANCEL:  # our handlers take no longer than cancelling them would
             raise MalformedFrame(f"the supervisor takes calls and answers, not kind {kind}")
 
 
 def allow_descriptors() -> None:
-    """As many as we may have: an ipc listener that runs out of them aborts the process (TRAPS 1)."""
+    """Raise the descriptor limit to the hard limit: an ipc listener that runs out aborts the process (TRAPS 1)."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

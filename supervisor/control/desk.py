@@ -1,6 +1,6 @@
-"""Desk: who asks the supervisor something, is served here, route by route: answered, refused, or told to the director.
+"""Desk: serves the supervisor's routes: replies, refuses, or passes an event to the director.
 
-A route that waits for what becomes of it (a move, a registration) is an event with its caller in it; the director answers.
+A route whose result comes later (a move, a registration) becomes an event that carries its caller; the director replies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .trials import Trials
 
 
 class Desk:
-    """One system's."""
+    """The routes of one supervisor and their handlers."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Desk:
         change_limit: Callable[[Caller, str, int, int | None], None],
         say: Callable[[str], None],
     ) -> None:
-        """`take`: have the director judge an event. `change_limit`: of one generation of a backplane; it answers the caller."""
+        """`take`: pass an event to the director. `change_limit`: change a generation's CPU limit; it replies to the caller."""
         self._control, self._director, self._questions = control, director, questions
         self._tenure = tenure
         self._take, self._status_now, self._change_limit, self._say = take, status_now, change_limit, say
@@ -62,7 +62,7 @@ class Desk:
         }
 
     def serve(self, asked: Asked) -> None:
-        """Answer now or later, or say why not."""
+        """Serve one call: reply now or later, or refuse."""
         try:
             self._handler_of(asked.route)(asked)
         except BackplaneError as error:
@@ -107,7 +107,7 @@ class Desk:
         self._control.reply(asked.caller, self._tenure.describe())
 
     def close(self) -> None:
-        """The system is down: answer those who wait for that."""
+        """The system is down: reply to each `supervisor.down` with `wait`."""
         for caller in self._awaiting_end:
             self._control.reply(caller, {"unfinished": draining.unfinished(self._director.children.values())})
 

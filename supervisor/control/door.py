@@ -1,12 +1,12 @@
-"""Door: while the supervisor has few descriptors left, those who come wait outside, as with systemd.
+"""Door: makes new connections wait while the supervisor has few descriptors left, as systemd does.
 
-ZeroMQ accepts on a thread of its own, as many as come, and aborts the process at the limit (TRAPS 1). It cannot be stopped:
-`unbind` closes what has come in. So, while there is no room, the path of the socket leads to another one, at which nobody is
-accepted. Once there is room it leads back; those who waited are cut off, and ZeroMQ at their end connects again. So are they
-each 2 s while the door stays shut: one that has hung up would keep its place in the queue, and in the end nobody could wait.
+ZeroMQ accepts on a thread of its own and aborts the process at the descriptor limit (TRAPS 1). It cannot be paused: `unbind`
+closes accepted connections. So without room, the path of the listening socket leads to a second one that accepts nobody.
+With room again, it leads back; waiting clients are disconnected and their ZeroMQ reconnects. They are also disconnected each
+2 s, because clients that have hung up would fill the queue.
 
-It is looked for room after connections have come, not before: a flood that takes `RESERVE` descriptors before the supervisor's
-next turn, in some milliseconds, still aborts it. Only processes of its own user can do that. A look takes 50 us.
+Room is checked after connections have come: a flood that takes `RESERVE` descriptors before the supervisor's next iteration
+(some milliseconds) still aborts it. Only processes of the same user can do that. A check takes 50 us.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ import resource
 import socket
 from pathlib import Path
 
-#: Kept free, but half of all at most: for those who come until the door is shut, and for the supervisor itself, which takes 12
-#: for a backplane that starts and 5 while it lives.
+#: Kept free, but half of all at most: for connections that come before the door is shut, and for the supervisor itself, which
+#: takes 12 for a backplane that starts and 5 while it lives.
 RESERVE = 512
-#: Those who wait; the kernel holds up others in connect(2).
+#: Backlog of the waiting socket; the kernel blocks further clients in connect(2).
 WAITING_MAX = 128
-#: How often it is looked whether there is room again. A connection that says nothing is closed after 2 s (transport/link.py).
+#: Interval between checks for room. A silent connection is closed after 2 s (transport/link.py).
 LOOK_NS = 100_000_000
-#: The queue is emptied at each such look: after 2 s, when ZeroMQ at the far end of whoever waits connects again anyway.
+#: Checks between two emptyings of the queue: 2 s, after which the waiting client's ZeroMQ connects again anyway.
 CLEAR_EVERY = 20
-#: The second name of the socket that listens, and the first of the one that takes its place. Generation 0 is the supervisor's:
-#: what a killed one leaves is removed with the sockets of its backplanes (processes/run_dir.py).
+#: Second name of the listening socket, and first name of its stand-in. Generation 0 is the supervisor's: files that a killed
+#: one leaves are removed with the sockets of its backplanes (processes/run_dir.py).
 _ASIDE, _NEXT = "door-0.sock", "next-0.sock"
 
 
 class Door:
-    """Before the socket that listens on a path."""
+    """Switches the path of a listening socket between that socket and one that accepts nobody."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._aside = path, path.with_name(_ASIDE)
         self._waiting: socket.socket | None = None
-        #: Looks since it was shut.
+        #: Checks since it was shut.
         self._looks = 0
 
     @property
     def is_shut(self) -> bool:
-        """Whether those who come wait."""
+        """Whether new connections wait unaccepted."""
         return self._waiting is not None
 
     def look(self) -> None:
-        """Shut or open it, by how many descriptors are left. Raises OSError where that cannot be done."""
+        """Shut or open it, by the number of free descriptors. Raises OSError where that fails."""
         most = descriptors_max()
         has_room = most - len(os.listdir("/proc/self/fd")) > min(RESERVE, most // 2)
         if has_room and self._waiting is not None:
@@ -60,7 +60,7 @@ class Door:
                 _clear(self._waiting)
 
     def close(self) -> None:
-        """For the last time. Whoever has made the path removes it."""
+        """Close the waiting socket for good. The path itself is removed by its maker."""
         if self._waiting is not None:
             self._waiting.close()
             self._aside.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ class Door:
 
 
 def _clear(waiting: socket.socket) -> None:
-    """Hang up on all that wait. Raises OSError where no descriptor is left to accept one with."""
+    """Disconnect all waiting clients. Raises OSError when no descriptor is left to accept one."""
     for _ in range(WAITING_MAX + 1):  # the kernel's queue holds one more
         try:
             accepted, _address = waiting.accept()
@@ -92,5 +92,5 @@ def _clear(waiting: socket.socket) -> None:
 
 
 def descriptors_max() -> int:
-    """How many this process may have open."""
+    """Soft limit of open descriptors of this process."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

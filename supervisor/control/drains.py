@@ -1,6 +1,6 @@
-"""Drains: what is said to a backplane that is to drain, and what its answer means (direction/draining.py).
+"""Drains: the body of an order to drain, and the event made from its reply (direction/draining.py).
 
-A count and a few names are all that comes back: who was refused has been told by the backplane itself.
+The reply has only counts and a few names: refused callers have been told by the backplane itself.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from ..direction.effects import Drain
 from ..direction.events import Drained
 from .control_socket import Answered
 
-#: Names of actions that are shown: the first of many say as much.
+#: Names of running actions that are kept; more would tell a reader no more.
 NAMES_MAX = 5
 
 
 def drain_body(effect: Drain) -> dict[str, Any]:
-    """The body of `control.drain`."""
+    """The body of `control.drain`; limits in seconds."""
     return {"limit": effect.limit_ns / 1e9, "stop_limit": effect.stop_limit_ns / 1e9, "because": effect.because}
 
 
 def drained(effect: Drain, answered: Answered) -> Drained:
-    """What has become of it."""
+    """The event for the director, from the reply or the error of `control.drain`."""
     if answered.error is not None:
         return Drained(effect.backplane, effect.generation, error=answered.error.message)
     result = answered.result if isinstance(answered.result, dict) else {}

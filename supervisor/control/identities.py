@@ -1,8 +1,8 @@
-"""Identities: how the supervisor recognises the control link of a process that it has started.
+"""Identities: how the supervisor recognises the control link of a process that it started.
 
-Each ends with a word that only this supervisor can make, and that only this generation is told, at its birth
+Each identity ends with a token that only this supervisor can make, and that only this generation is given, at its spawn
 (runtime/process_config.py). So no other process, and no other backplane, registers in its place or changes its limit.
-Made from a secret instead of kept in a table: nothing is left to clean up. 3 us each.
+Tokens are derived from a secret instead of kept in a table: nothing to clean up. 3 us each.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _CONTROL_PEER = re.compile(rf"{CONTROL}/(.+)-(\d+)-([0-9a-f]+)", re.ASCII)
 
 
 class Identities:
-    """Of the control links of one supervisor."""
+    """Makes and verifies the control-link identities of one supervisor."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
 
     def token(self, backplane: str, generation: int) -> str:
-        """What this generation is told."""
+        """The token in this generation's identity."""
         return hmac.digest(self._secret, f"{backplane}-{generation}".encode(), "sha256")[:16].hex()
 
     def peer_of(self, backplane: str, generation: int) -> bytes:
-        """The peer that its control link is."""
+        """The peer identity of its control link."""
         return f"{CONTROL}/{backplane}-{generation}-{self.token(backplane, generation)}".encode()
 
     def generation_of(self, peer: bytes) -> tuple[str, int] | None:
-        """The backplane and the generation whose control link this is; None: a client, or somebody who pretends."""
+        """(backplane, generation) of this control link; None: a client, or a forged identity."""
         match = _CONTROL_PEER.fullmatch(peer.decode(errors="replace"))
         if match is None:
             return None

@@ -1,8 +1,8 @@
 """Inquiry: one `why`, followed from backplane to backplane until the chain of reasons ends; of replicas from each. Pure.
 
-Each backplane explains what it has and names the call to ask about next, with the backplane that holds it
-(runtime/execution/inspection.py); their sentinels answer, so that busy workers do not matter. Bounded: so many hops, so long
-for each, and no call twice. Where a chain cannot be followed, the last step says why.
+Each backplane explains its own part and names the next call, with the backplane that holds it
+(runtime/execution/inspection.py). Sentinels answer, so busy workers do not matter. Bounded: hops, time for each hop, and no
+call twice. Where a chain cannot be followed, the last step gives the reason.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFo
 
 from ..direction.child import Child
 
-#: Backplanes asked for one question. A chain of calls that is longer is a question for the architect.
+#: Backplanes asked for one question. A longer chain of calls is a question for the architect.
 HOPS_MAX = 16
-#: How long each may take: a sentinel answers between two turns. All together: before whoever asked has given up.
+#: Time for each hop: a sentinel answers within an iteration. For all hops: less than the caller's own time-out.
 HOP_LIMIT_NS, LIMIT_NS = 2_000_000_000, 8_000_000_000
-#: Questions on their way at one time.
+#: Questions in progress at one time.
 INQUIRIES_MAX = 64
 
 
 class Inquiry:
-    """What was asked, how far it has come, and what is to be asked next (`backplane`, `asked`)."""
+    """State of one question: the steps so far, and the next hop (`backplane`, `asked`)."""
 
     def __init__(
         self, backplane: str, asked: str, now_ns: int, *, with_stack: bool, others: Sequence[tuple[str, str]] = ()
     ) -> None:
-        """`others`: replicas that are to be asked as well, one after the other."""
+        """`others`: further replicas to ask, one after the other."""
         self.backplane, self.asked = backplane, asked
         self._others, self._is_of_replicas = list(others), bool(others)
         self.with_stack = with_stack
@@ -40,27 +40,27 @@ class Inquiry:
 
     @property
     def body(self) -> dict[str, Any]:
-        """Of the call to the backplane."""
+        """Body of the `control.why` call."""
         return {"asked": self.asked, "stack": self.with_stack}
 
     @property
     def answer(self) -> dict[str, Any]:
-        """For whoever asked. Which replicas have nothing to do is said only where none has."""
+        """Result for the caller. Idle replicas are listed only if all are idle."""
         busy = [step for step in self._steps if not _is_idle(step)] if self._is_of_replicas else None
         return {"steps": busy or self._steps}
 
     def limit_ns(self, now_ns: int) -> int:
-        """How long this backplane may take."""
+        """Time that this backplane may take."""
         return max(0, min(HOP_LIMIT_NS, self._ends_ns - now_ns))
 
     def take(self, told: Mapping[str, Any], now_ns: int) -> bool:
-        """What a backplane said. True: there is a next one to ask."""
+        """Take a backplane's reply. True: there is a next hop."""
         self._steps += told["steps"]
         following = told["next"]
         return (following is not None and self._follow(following, now_ns)) or self.ask_replica(now_ns)
 
     def ask_replica(self, now_ns: int) -> bool:
-        """This one has said all, or does not answer. True: there is another."""
+        """This replica's chain has ended or failed: go on to the next. True: there is one."""
         if not self._others or now_ns >= self._ends_ns:
             return False
         self.backplane, self.asked = self._others.pop(0)
@@ -79,14 +79,14 @@ class Inquiry:
         return True
 
     def fail(self, error: BackplaneError, health: str) -> None:
-        """A backplane did not say. Raises `error` where it is about the question itself."""
+        """The backplane did not answer. Raises `error` if the question itself is at fault."""
         if isinstance(error, (NotFound, InvalidArgument)) and not self._steps:
             raise error
         text = f"backplane {self.backplane} does not answer (health: {health}): {error.message}"
         self.give_up("no_answer", text)
 
     def give_up(self, because: str, text: str) -> None:
-        """The chain cannot be followed to its end."""
+        """Note why the chain cannot be followed to its end."""
         reason = {"because": because, "text": text}
         self._steps.append({"backplane": self.backplane, "asked": self.asked, "reasons": [reason]})
 
@@ -105,9 +105,9 @@ def _is_idle(step: Mapping[str, Any]) -> bool:
 
 
 def places_of(children: Mapping[str, Child], asked: str) -> list[tuple[str, str]]:
-    """(who is to be asked, and how it is called there), of a route or a component each replica. Raises `NotFound`.
+    """(backplane, the subject's name there), for a route or a component one of each replica. Raises `NotFound`.
 
-    An object BACKPLANE/…, a call BACKPLANE:…, a route, or the bare name of a component.
+    `asked`: an object BACKPLANE/…, a call BACKPLANE:…, a route, or the bare name of a component.
     """
     ends = [at for at in (asked.find("/"), asked.find(":")) if at > 0]
     if ends:

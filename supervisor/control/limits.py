@@ -1,4 +1,4 @@
-"""Limits: the CPU limit of a backplane is changed while it runs, by an operator through the backplane, or by a reload."""
+"""Limits: changes a running backplane's CPU limit, for an operator (through the backplane) or for a reload."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .control_socket import ControlSocket
 
 
 class Limits:
-    """Of one system."""
+    """Changes CPU limits in one system."""
 
     def __init__(
         self,
@@ -26,19 +26,19 @@ class Limits:
         take: Callable[[Event], None],
         warn: Callable[[list[str]], None],
     ) -> None:
-        """`processes`: those that run, by their backplanes. `take`: have the director judge an event."""
+        """`processes`: running processes by backplane. `take`: pass an event to the director."""
         self._placement, self._control, self._processes = placement, control, processes
         self._take, self._warn = take, warn
 
     def change(self, caller: Caller, name: str, generation: int, percent: int | None) -> None:
-        """Of this generation, which is told. Raises `Unavailable`."""
+        """Change this generation's limit and reply to it. Raises `Unavailable`."""
         process = self._processes().get(name)
         if process is None or process.generation != generation:
             raise Unavailable(f"supervisor.limit: {name} generation {generation} does not run")
         self._control.reply(caller, self.place(name, percent))
 
     def place(self, name: str, percent: int | None) -> dict[str, Any]:
-        """Change the limit of one that runs; what it is to be told."""
+        """Change a running backplane's limit. Returns the placement that it must be told."""
         process, folder = self._processes()[name], self._placement.folder_of(name)
         self._warn(self._placement.change(name, percent, process.pid))
         moved_to = self._placement.folder_of(name)

@@ -1,7 +1,7 @@
-"""Questions: what the supervisor has to ask its backplanes before it can answer itself: statistics, and `why`.
+"""Questions: requests that need answers from backplanes first: statistics, and `why`.
 
-Sentinels answer them, so a busy backplane does too; one that does not is left out, and named. Nobody is waited for: an answer
-that comes, or a limit that passes, takes the question one step on. Bounded in number, with `Busy` for the next.
+Sentinels answer, so a busy backplane does too; one that does not is left out, and named. Nothing blocks: each reply or
+time-out takes its question one step on. Bounded in number, with `Busy` for the next.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _WhyToken:
 
 
 class Questions:
-    """Those on their way."""
+    """Questions in progress, with their callers."""
 
     def __init__(
         self,
@@ -51,15 +51,15 @@ class Questions:
         self._control, self._director, self._board, self._now_ns = control, director, board, now_ns
         self._status_with = status_with
         self._gatherings: set[Caller] = set()
-        #: When a backplane was asked the last question that it did not answer in time.
+        #: Backplane to when it was sent the last question that it did not answer in time.
         self.unanswered: dict[str, int] = {}
         self._inquiries: set[Caller] = set()
 
     def take(self, answered: Answered) -> bool:
-        """A call of ours has ended. False: it was no question."""
+        """Take the end of a call. False: it was no question."""
         token = answered.token
         if isinstance(token, _StatisticsToken):
-            # Who was given less time than a busy backplane may take has not left anything unanswered.
+            # A time-out shorter than a busy backplane may need does not count as unanswered.
             if isinstance(answered.error, DeadlineExceeded) and token.limit_ns >= status.STATISTICS_LIMIT_NS:
                 self.unanswered[token.backplane] = token.asked_ns
             if token.gathering.take(token.backplane, None if answered.error else answered.result):
@@ -72,7 +72,7 @@ class Questions:
         return True
 
     def ask_statistics(self, caller: Caller, look: Look) -> None:
-        """All that are up. Raises `Busy`."""
+        """Ask all backplanes that are up. Raises `Busy`."""
         if len(self._gatherings) >= status.GATHERINGS_MAX:
             raise Busy(f"{status.GATHERINGS_MAX} others wait for statistics", retry_after=1.0)
         up = [child for child in self._director.children.values() if child.is_movable]
@@ -86,7 +86,7 @@ class Questions:
             self._call(child, "control.statistics", {"buckets": look.has_buckets}, token, look.limit_ns)
 
     def ask_why(self, asked: Asked) -> None:
-        """One after the other, from where it waits to what keeps it. Raises `NotFound`, `InvalidArgument`, `Busy`."""
+        """Follow a chain hop by hop, from the waiting subject to its cause. Raises `NotFound`, `InvalidArgument`, `Busy`."""
         name = asked.body.get("asked")
         if not isinstance(name, str):
             raise InvalidArgument(

@@ -1,9 +1,9 @@
-"""Reconfiguring: another configuration takes the place of the one that runs: `supervisor.reload`, `supervisor.scale`.
+"""Reconfiguring: replaces the running configuration: `supervisor.reload`, `supervisor.scale`.
 
-What is to change is decided in direction/reconfiguration.py; here it is checked once more and done, all of it or nothing:
-the supervisor takes over what is its own, backplanes are told what they can change while they run, and the director is told
-who has to start again. A process that was started before and registers later is told then; one that is started later is
-born with it. Nothing waits: who asked is answered once everybody is where he is to be, or his time is over.
+direction/reconfiguration.py plans the change; here the plan is checked again and carried out, all or nothing. The supervisor
+applies its own settings, backplanes receive those that can change while they run, and the director gets the restarts. A
+process that registers later receives them then; one that is spawned later starts with them. Nothing blocks: the caller gets
+its reply once everything has settled, or when its time is over.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from ..processes.placement import Placement
 from ..processes.spawn import Spawner, process_config
 from .control_socket import Answered, Asked, ControlSocket
 
-#: A sentinel takes over new settings between two turns. One that has not by then is stopped, or the interpreter is kept from
-#: it; what it was told it does when it goes on.
+#: A sentinel applies new settings within an iteration. One that takes longer is stopped, or cannot get the interpreter lock;
+#: it still applies them when it goes on.
 CONFIGURE_LIMIT_NS = 5_000_000_000
-#: Longest wait of who asked: a day; whoever needs longer looks again.
+#: Longest wait of a caller: a day; one that needs longer asks again.
 LIMIT_S_MAX = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """A backplane that has been told."""
+    """A `control.configure` call to one backplane."""
 
     backplane: str
     generation: int
@@ -52,20 +52,20 @@ class _Token:
 
 @dataclass(slots=True)
 class _Job:
-    """Somebody waits for the end of it."""
+    """A change in progress; its caller waits."""
 
     caller: Caller
     plan: Plan
     ends_ns: int
-    #: The generations that are to be followed by others.
+    #: Backplane to the generation that is to be replaced.
     before: dict[str, int]
-    #: Those that have been told, and have not answered.
+    #: Backplanes that were sent settings and have not answered.
     told: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
 
 
 class Reconfiguring:
-    """One system's."""
+    """Applies configurations to one system, one at a time."""
 
     def __init__(
         self,
@@ -81,20 +81,20 @@ class Reconfiguring:
         place: Callable[[str, int | None], dict[str, Any]],
         now_ns: Callable[[], int],
     ) -> None:
-        """`take`: have the director judge an event. `place`: change the limit of one that runs; what it is to be told."""
-        #: What holds, and what the file said when it was last read.
+        """`take`: pass an event to the director. `place`: change a running backplane's CPU limit; the placement to tell it."""
+        #: The configuration in force, and the file's as last read.
         self.running = self._file = config
         self._control, self._director, self._board, self._placement = control, director, board, placement
         self._spawner, self._logs, self._take, self._place, self._now_ns = spawner, logs, take, place, now_ns
-        #: What the present process of each backplane has been told.
+        #: Settings that the present process of each backplane has.
         self._known: dict[str, ProcessConfig] = {}
         self._leaving: set[str] = set()
         self._job: _Job | None = None
 
-    # What is asked
+    # Requests
 
     def reload(self, asked: Asked) -> None:
-        """The configuration is to be what this text says. Raises `InvalidArgument`, `FailedPrecondition`, `Busy`."""
+        """Apply this text as the configuration. Raises `InvalidArgument`, `FailedPrecondition`, `Busy`."""
         file, text = asked.body.get("file"), asked.body.get("text")
         if not isinstance(file, str) or not isinstance(text, str) or not os.path.isabs(file):
             raise InvalidArgument("supervisor.reload: expected `file`, an absolute path, and `text`, what it says")
@@ -105,12 +105,12 @@ class Reconfiguring:
         self._serve(asked, msgspec.structs.replace(new, debug=self.running.debug), text, is_file=True)
 
     def scale(self, asked: Asked) -> None:
-        """One backplane is to have so many threads. Raises `NotFound`, `InvalidArgument`, `FailedPrecondition`, `Busy`."""
+        """Change one backplane's thread count. Raises `NotFound`, `InvalidArgument`, `FailedPrecondition`, `Busy`."""
         new = scaled(self.running, str(asked.body.get("backplane")), asked.body.get("threads"))
         self._serve(asked, new, "", is_file=False)
 
     def describe(self) -> dict[str, Any]:
-        """For the status: the file, and what holds although it says otherwise."""
+        """For the status: the file, and each key whose running value differs from it."""
         said = plan(self.running, self._file).changes
         return {
             "file": self._file.file,
@@ -149,7 +149,7 @@ class Reconfiguring:
                 f"no room for {len(steps.added)} more backplanes beside those that go: remove first"
             )
 
-    # What is done
+    # Carrying out
 
     def _begin(self, caller: Caller, steps: Plan, new: Config, limit_ns: int) -> None:
         old, self.running = self.running, new
@@ -169,11 +169,11 @@ class Reconfiguring:
         self._take(Reconfigured(old, new, steps))
 
     def spawned(self, backplane: str) -> None:
-        """A process has been born with what holds now."""
+        """A process was spawned with the present configuration."""
         self._known[backplane] = process_config(self.running, backplane)
 
     def registered(self, backplane: str) -> None:
-        """It can be told what has changed since it was born."""
+        """A backplane registered: send it the settings that changed since its spawn."""
         if backplane in self.running.backplane:
             self._tell(self._director.children[backplane], self._job)
 
@@ -196,21 +196,21 @@ class Reconfiguring:
             job.told.add(name)
 
     def take(self, answered: Answered) -> bool:
-        """A call of ours has ended. False: it was none of these."""
+        """Take the end of a call. False: it was no `control.configure`."""
         token = answered.token
         if not isinstance(token, _Token):
             return False
         if self._job is not None and token.backplane in self._job.told:
             self._job.told.discard(token.backplane)
             child = self._director.children.get(token.backplane)
-            # Who has died, or cannot be reached because his death has not been seen yet, is born again with all of it.
+            # A backplane that is dead, or unreachable because its death has not been seen yet, restarts with the new settings.
             is_dying = isinstance(answered.error, Unavailable)
             if answered.error is not None and not is_dying and child is not None and child.is_at(token.generation):
                 self._job.problems.append(f"backplane {token.backplane!r}: {answered.error.message}")
         return True
 
     def turn(self, now_ns: int) -> None:
-        """Forget those that have gone, and answer who waits."""
+        """Forget removed backplanes, and reply once the change is done or its time is over."""
         for name in [name for name in self._leaving if name not in self._director.children]:
             self._leaving.discard(name)
             self._known.pop(name, None)
@@ -248,7 +248,7 @@ class Reconfiguring:
         )
 
     def next_wake_ns(self) -> int | None:
-        """When somebody has waited long enough."""
+        """When the caller's time is over; None: no change is in progress."""
         return None if self._job is None else self._job.ends_ns
 
     def _is_coming(self, name: str, job: _Job) -> bool:

@@ -1,7 +1,6 @@
-"""Status: what the supervisor tells of its system, as plain maps for the wire. Pure.
+"""Status: describes the system as plain maps for the wire. Pure.
 
-What is shown of the board was written by the backplane itself a moment ago and costs it nothing; what health.py makes of it
-is shown in a word.
+Figures of the board were written by the backplane itself a moment ago and cost it nothing; health.py sums them up in a word.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from ..direction.director import Director
 if TYPE_CHECKING:
     from appbackplane.runtime.execution.board import BoardSlot
 
-#: How long backplanes may take to hand in their statistics. Sentinels answer between two turns, in 10 ms where all is busy
-#: with the most urgent; where an extension keeps the interpreter to itself, whoever looks should not wait for a second.
+#: Time-out for a backplane's statistics. Sentinels answer within an iteration, in 10 ms while the most urgent work keeps all
+#: busy. Where an extension holds the interpreter lock, a caller should not wait for a second.
 STATISTICS_LIMIT_NS = 750_000_000
-#: Askers that may wait for statistics at one time.
+#: Callers that may wait for statistics at one time.
 GATHERINGS_MAX = 64
 
 
@@ -39,10 +38,10 @@ def status(
     statistics: Mapping[str, Any] | None = None,
     unanswered: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """The answer to `supervisor.status`. `since` is Unix time, the rest of the times are seconds.
+    """The reply to `supervisor.status`. `since` is Unix time, all other times are seconds.
 
-    `more_of`: what others know of a backplane (where it sits, what it has logged). `log`: where it is all written.
-    `unanswered`: when a backplane was asked the last question that it did not answer in time.
+    `more_of`: further facts about a backplane (placement, log). `log`: where the log is written.
+    `unanswered`: when a backplane was sent the last question that it did not answer in time.
     """
     missed = unanswered or {}
     return {
@@ -63,12 +62,12 @@ def status(
 
 
 def state(director: Director) -> str:
-    """ "starting", "up", "degraded" (up, but something has failed, and is not well again), "stopping" or "down"."""
+    """ "starting", "up", "degraded" (up, with a failure that has not recovered), "stopping" or "down"."""
     return "degraded" if director.mode == "up" and director.movement.problems() else director.mode
 
 
 def headline(director: Director) -> str:
-    """The state in a line, with the reason if it is not what it should be."""
+    """The state in one line, with the reason unless all is well."""
     said = state(director)
     if said == "degraded":
         first, *others = director.movement.problems()
@@ -77,7 +76,7 @@ def headline(director: Director) -> str:
 
 
 def routes(director: Director) -> list[dict[str, Any]]:
-    """The answer to `supervisor.routes`: every operation once, where it is served, and where it can be called now."""
+    """The reply to `supervisor.routes`: each operation once, with its backplanes and whether each can be called now."""
     entries: dict[str, dict[str, Any]] = {}
     for child in director.children.values():
         for component in child.registration.components if child.registration is not None else ():
@@ -100,13 +99,13 @@ def routes(director: Director) -> list[dict[str, Any]]:
 
 @dataclass(slots=True)
 class Gathering:
-    """Statistics of all backplanes that are up, for one who asked; None for one that did not answer."""
+    """Statistics of all backplanes that are up, for one caller; None for a backplane that did not answer."""
 
     expected: set[str]
     answers: dict[str, Any] = field(default_factory=dict)
 
     def take(self, backplane: str, answer: Any) -> bool:
-        """True: that was the last."""
+        """Store one answer. True: it was the last."""
         self.answers[backplane] = answer
         self.expected.discard(backplane)
         return not self.expected
@@ -159,7 +158,7 @@ def _board(slot: BoardSlot, now_ns: int) -> dict[str, Any]:
 
 
 def _waits_for(director: Director, child: Child) -> dict[str, list[str]]:
-    """Component to those that keep it from its next step; those that run a hook wait for nobody."""
+    """Component to the components that keep it from its next step; a running hook waits for none."""
     if director.mode == "stopping":
         return {}
     waiting = director.movement.waiting()
@@ -167,7 +166,7 @@ def _waits_for(director: Director, child: Child) -> dict[str, list[str]]:
 
 
 def _failures(director: Director, child: Child, now_ns: int) -> dict[str, Any]:
-    """Component to why its hook failed, when it is tried again (s; None: being tried, or given up), and who waits for it."""
+    """Component to its failed hook: reason, seconds to its retry (None: being tried, or given up), components held up."""
     return {
         name: {
             "to": failure.to.value,

@@ -1,12 +1,12 @@
-"""Trials: before a restart, the components of each backplane concerned are imported and constructed in a process aside.
+"""Trials: before a restart, each backplane's components are imported and constructed in a separate process.
 
-Without it, code that cannot be imported or constructed turns an ordered restart into an outage: the process that serves is
-ended first. The order reaches the director only when each backplane has described itself and fits the others as they are
-(direction/plan.py); else it is refused, and nothing was done. `now` is not tried: it ends what hangs, whatever comes after.
+Otherwise, code that cannot be imported or constructed would turn an ordered restart into an outage: the serving process ends
+first. The order reaches the director only if each backplane has described itself and fits the others (direction/plan.py);
+else it is refused and nothing changes. `now` skips the trial, because it has to end hung processes in any case.
 
-A trial has the supervisor's environment, as the next generation will. An order has one process at a time, since it shares
-the machine with those that serve, and of replicas one stands for all. Cost: the imports happen twice, and what a
-constructor loads is in memory twice meanwhile.
+A trial has the supervisor's environment, as the next generation will. An order runs one trial at a time, because it shares
+the machine with serving processes; one replica is tried for all. Cost: imports happen twice, and data that a constructor
+loads is in memory twice meanwhile.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from .control_socket import Asked, ControlSocket
 
 @dataclass(slots=True)
 class _Trial:
-    """One order that is being tried."""
+    """One order to restart, while its backplanes are tried."""
 
     order: RestartOrdered
-    #: When its caller waits no longer.
+    #: When the caller's time is over.
     ends_ns: int
-    #: Backplanes to be constructed yet, the present one first.
+    #: Backplanes still to be constructed, the present one first.
     left: list[str]
     present: Describing | None = None
     #: When the present process is killed.
     due_ns: int = 0
     described: list[Registration] = field(default_factory=list)
-    #: Why it is refused once its process, which was killed, has ended.
+    #: Why the order is refused once its killed process has ended.
     error: BackplaneError | None = None
 
 
 class Trials:
-    """Those of one system. Main thread only. What is left of them at its end is killed with other orphans (orphans.py)."""
+    """Trials of one system. Main thread only. Processes left at the end are killed with other orphans (orphans.py)."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Trials:
         take: Callable[[Event], None],
         now_ns: Callable[[], int],
     ) -> None:
-        """`take`: have the director judge an event."""
+        """`take`: pass an event to the director."""
         self._control, self._director, self._spawner, self._poller = control, director, spawner, poller
         self._take, self._now_ns = take, now_ns
         self._trials: list[_Trial] = []
@@ -78,7 +78,7 @@ class Trials:
         self._go_on(trial)
 
     def turn(self, now_ns: int) -> None:
-        """End what takes too long; and everything when the system goes down."""
+        """Kill trials that take too long; all of them when the system goes down."""
         for trial in [trial for trial in self._trials if trial.error is None and trial.present is not None]:
             if self._director.mode == "stopping":
                 self._kill(trial, Unavailable("the system is going down"))
@@ -87,12 +87,12 @@ class Trials:
                 self._kill(trial, DeadlineExceeded(f"backplane {trial.left[0]!r}: not constructed {waited}"))
 
     def next_wake_ns(self) -> int | None:
-        """When the next one has taken too long."""
+        """When the next trial will have taken too long; None: none runs."""
         return min((trial.due_ns for trial in self._trials if trial.error is None), default=None)
 
     @property
     def pids(self) -> set[int]:
-        """Processes whose ends are seen here."""
+        """Trial processes; they are reaped here."""
         return {trial.present.pid for trial in self._trials if trial.present is not None}
 
     def _one_of_each_family(self, names: Iterable[str]) -> list[str]:
@@ -102,7 +102,7 @@ class Trials:
         return list(families.values())
 
     def _go_on(self, trial: _Trial) -> None:
-        """Construct the next one; after the last, give the order."""
+        """Start the next trial; after the last, pass the order on."""
         if not trial.left:
             self._end(trial)
             return
@@ -153,7 +153,7 @@ class Trials:
         self._take(replace(trial.order, limit_ns=max(1, trial.ends_ns - self._now_ns())))
 
     def _misfits(self, described: Iterable[Registration]) -> list[str]:
-        """What would be wrong with all backplanes together that is not wrong now."""
+        """Problems of the whole plan that the new registrations would add."""
         children = self._director.children
         in_common, has_node = replicas.in_common(children), bool(self._director.directory.node)
         now = {each.backplane: each for each in group_restart.registrations(children)}

@@ -1,1 +1,1 @@
-"""Doctor: what this machine grants (`machine` looks) and what to do about what it does not (`checkup` judges)."""
+"""Doctor: the abilities of this machine (`machine` probes), and a remedy for each lack (`checkup` judges)."""

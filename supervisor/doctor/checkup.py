@@ -1,7 +1,7 @@
-"""Checkup: what the facts about a machine mean for a system on it, and what to do about each lack. Pure.
+"""Checkup: judges the facts about a machine for a system on it, with a remedy for each lack. Pure.
 
-Three verdicts: `ok`; `limited`, it works with less; `missing`, it does not. Only what is required and missing keeps a system
-from coming up. What is done instead of the rest is in docs/concepts/configuration.md.
+Three verdicts: `ok`; `limited`, it works with less; `missing`, it does not work. Only a required ability that is missing keeps
+a system from coming up. The substitutes of the others are in docs/concepts/configuration.md.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ NICE_GOOD = -10
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The verdict on one ability."""
 
     name: str
     verdict: Verdict
     is_required: bool
-    #: What was found, in a few words.
+    #: Present state, in a few words.
     found: str
-    #: What to do; empty where nothing is to be done.
+    #: Remedy; empty where none is needed.
     remedy: str = ""
 
 
 def checkup(machine: Machine) -> list[Finding]:
-    """All of them, in the order in which they are shown."""
+    """Findings of all rules, in the order in which they are shown."""
     return [rule(machine) for rule in RULES]
 
 

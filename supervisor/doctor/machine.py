@@ -1,8 +1,8 @@
-"""Machine: what this machine grants to whoever starts a system here, found out by trying, as `up` does.
+"""Machine: the abilities of this machine for a system of the present user, found out by trying, as `up` does.
 
 The same probes as the supervisor's: nice by `os_priority.probe`, groups by `cgroups.make`, the run directory by `RunDir`, the
-board by `Board.create`; so what `doctor` says is what `up` finds. Everything that is made is removed again. About 100 ms, most
-of it to ask the programs of Spark what they would run on. What the facts mean is decided in checkup.py.
+board by `Board.create`; so `doctor` reports the same as `up` finds. All that is made is removed again. About 100 ms, most of
+it to ask Spark's programs about PySpark and Java. The facts are judged in checkup.py.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ from ..processes import cgroups
 from ..processes.cgroup_layout import BURST_FILE, SHARED
 from ..processes.run_dir import RunDir
 
-#: It takes a tenth of a second; a Java that has to be asked for its version, half of one.
+#: Time-out for asking about Spark: it takes 0.1 s; if a Java has to be asked for its version, half a second.
 _ASK_LIMIT_S = 30.0
 _AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Facts. What could not be done is told by why not; empty: it could."""
+    """Facts. `…_because`: the reason why a probe failed; empty: it worked."""
 
     python: tuple[int, int, int]
     build: str
     kernel: str
-    #: CPUs that there are, and those that we may use.
+    #: CPUs of the machine, and those that we may use.
     cpus: int
     cpus_usable: int
     #: The most urgent nice that may be set and returned to; None: none.
     nice_lowest: int | None
     nice_resting: int
-    #: 0: none can be made. `cgroup`: where the supervisor would place its groups.
+    #: 0: no groups can be made. `cgroup`: folder in which the supervisor would make them.
     cgroup_version: int
     cgroup: str
     cgroup_because: str
     may_burst: bool
-    #: None: this kernel has none.
+    #: None: this kernel has no autogroups.
     has_autogroup: bool | None
     open_files: int
     memfd_because: str
     pidfd_because: str
     run_dir: str
     run_dir_because: str
-    #: Of PySpark; None: it is not installed, or something that it needs, which is `spark_because`.
+    #: Version of PySpark; None: it, or a package that it needs, is not installed (`spark_because`).
     spark: str | None
     spark_because: str
-    #: The one that Spark would run on: version, by what it was found, program; None: none, because.
+    #: The Java that Spark would run on: version, source, program; None: there is none (`java_because`).
     java: str | None
     java_because: str
     has_prometheus: bool
 
 
 def look() -> Machine:
-    """Try everything. Raises `FailedPrecondition` where nothing of it can be: elsewhere than on Linux."""
+    """Try everything. Raises `FailedPrecondition` on any system but Linux."""
     if platform.system() != "Linux":
         raise FailedPrecondition(
             f"AppBackplane leans on Linux (memfd, pidfd, cgroups), and this is {platform.system()}"
@@ -105,7 +105,7 @@ def look() -> Machine:
 
 
 def _groups() -> tuple[int, str, str, bool]:
-    """(version, folder, why there are none, whether they know bursts)."""
+    """(version, folder, why there are none or which one stayed, whether they know bursts)."""
     groups = cgroups.make("doctor", Path(f"doctor-{os.getpid()}"))
     if groups.folder is None:
         return 0, "", groups.because, False
@@ -118,7 +118,7 @@ def _groups() -> tuple[int, str, str, bool]:
 
 
 def _use(run_dir: Path) -> None:
-    """As a supervisor does: make it, lock it, bind a socket in it."""
+    """Use a run directory as a supervisor does: make it, lock it, bind a socket in it."""
     taken = RunDir(run_dir, "doctor")
     try:
         link = Link("doctor")
@@ -141,7 +141,7 @@ def _obstacle(attempt: Callable[[], None]) -> str:
 
 
 def _spark() -> tuple[str | None, str, str | None, str]:
-    """By the program that would use it, which alone knows what it needs: (Spark, why none, Java, why none)."""
+    """(Spark, why none, Java, why none), asked of the program that uses them, which alone knows its needs."""
     asked = [sys.executable, "-P", "-m", "appbackplane.spark", "here"]
     try:
         said = subprocess.run(

@@ -1,7 +1,7 @@
-"""Cells: numbers, durations and bars, each in few characters and always as wide as its kind. Pure.
+"""Cells: numbers, durations and bars, each in few characters and of a constant width. Pure.
 
-Widths do not change with the value, so that a view that is looked at for an hour stands still where nothing happens. Queue
-bars have an absolute, logarithmic scale: a bar means the same depth in each row, and now as a minute ago.
+Widths do not change with the value, so that a view stands still where nothing happens. Queue bars have an absolute,
+logarithmic scale: a bar means the same depth in each row, and now as a minute ago.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 
 from .line import Line
 
-#: Depths from which on a queue's bar has one step more: about three to a decade, the last from a thousand.
+#: Depths at which a queue's bar grows by a step: about three to a decade, the last from a thousand.
 DEPTHS = (1, 2, 4, 10, 32, 100, 320, 1000)
 _STEPS = "▁▂▃▄▅▆▇█"
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-#: From this share of a limit on, the CPU bar says that it is near.
+#: Share of a limit from which the CPU bar warns.
 NEAR = 0.9
 
 
 def count(value: float | None) -> str:
-    """At most six characters."""
+    """`value` in at most six characters; "-": unknown."""
     if value is None:
         return "-"
     if value < 99_999.5:
@@ -34,14 +34,14 @@ def count(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Of something that happens so often a second."""
+    """Events a second; below ten with one decimal."""
     if value is not None and 0 < value < 9.95:
         return f"{value:.1f}"
     return count(value)
 
 
 def duration(seconds: float | None) -> str:
-    """At most six characters."""
+    """`seconds` in at most six characters, with a unit; "-": unknown."""
     if seconds is None:
         return "-"
     for limit, scale, unit in ((999.5e-6, 1e6, "us"), (0.9995, 1e3, "ms"), (99.5, 1, "s")):
@@ -55,17 +55,17 @@ def duration(seconds: float | None) -> str:
 
 
 def age(seconds: float) -> str:
-    """At most four characters, for up to a hundred minutes: tenths of a second are what matters here."""
+    """At most four characters, for up to a hundred minutes; tenths of a second matter here."""
     return f"{seconds:.1f}s" if seconds < 9.95 else duration(seconds).replace(" ", "")
 
 
 def percentile(ns: int | None) -> str:
-    """A duration in nanoseconds."""
+    """`ns` as a duration; "-": unknown."""
     return duration(None if ns is None else ns / 1e9)
 
 
 def queue_bars(ready: Sequence[int], width: int) -> Line:
-    """A bar for each priority, the most urgent first; what does not fit is the last one's."""
+    """A bar for each priority, the most urgent first; depths beyond `width` are added to the last."""
     shown = list(ready[:width])
     if len(ready) > width:
         shown[-1] = sum(ready[width - 1 :])
@@ -73,7 +73,7 @@ def queue_bars(ready: Sequence[int], width: int) -> Line:
 
 
 def share_bar(share: float | None, of: float, width: int) -> Line:
-    """How much of something is used; full, and said so, where it is all."""
+    """Bar of `share` in `of`; it warns from `NEAR` on."""
     if share is None or of <= 0:
         return ((" " * width, ""),)
     used = min(1.0, max(0.0, share / of))

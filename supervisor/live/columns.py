@@ -1,7 +1,7 @@
-"""Columns: what a table shows of each row, and what it leaves out where there is no room. Pure; tables, no cleverness.
+"""Columns: the cells of a table's rows, and the choice of columns that fit. Pure; tables, no cleverness.
 
-Columns stand in the order in which they are read, and are chosen by rank: the lowest first, as many as fit. So a narrow
-terminal shows the same as a wide one, but less of it. What the name does not need goes to nobody: columns do not wander.
+Columns stand in reading order and are chosen by rank: the lowest first, as many as fit. So a narrow terminal shows the same
+as a wide one, but less of it. Width that the names do not need stays empty, so that columns do not move.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .line import Line, clean, fit, joined, restyled
 
 Row = TypeVar("Row", BackplaneFigures, OperationFigures)
 
-#: A name of more than so many characters is cut.
+#: Longer names are cut to so many characters.
 NAME_MAX = 32
-#: Health as a sign, for who sees no colours, and in which style.
+#: Sign of each health, for readers without colours, and its style.
 SIGNS = {
     "busy": ("●", "bar"), "idle": ("○", "quiet"), "wedged": ("!", "bad"), "unknown": ("?", "warn"), "dead": ("✕", "bad"),
 }  # fmt: skip
@@ -26,7 +26,7 @@ SIGNS = {
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """One column."""
+    """One column: its heading, width and rank, and the function that makes a cell."""
 
     #: Two lines of heading.
     heading: tuple[str, str]
@@ -34,9 +34,9 @@ class Column(Generic[Row]):
     #: The lower, the sooner it is shown.
     rank: int
     cell: Callable[[Row], Line]
-    #: In percent of a core the bar is full; numbers stand right, words left.
+    #: Words are aligned left, numbers right.
     is_left: bool = False
-    #: Whether it says something of a row; a column that does so of none is left out.
+    #: Whether the column says something of this row; a column that says nothing of any row is left out.
     tells_of: Callable[[Row], bool] | None = None
 
 
@@ -81,12 +81,12 @@ def _queues(row: BackplaneFigures) -> Line:
 
 
 def _grown(total: int | None, new: int) -> Line:
-    """A total, which stands out while it grows."""
+    """A total, in the style of a warning while it grows."""
     return ((cells.count(total), "warn"),) if new else _plain(cells.count(total))
 
 
 def _requests(row: BackplaneFigures) -> Line:
-    """Those that wait: for a worker, or with their posters for room."""
+    """Waiting requests: for a worker, or with their posters for room."""
     if not row.requests:
         return _plain("-")
     posting = sum(kernel.now.posting for kernel in row.requests)
@@ -135,7 +135,7 @@ OPERATIONS: tuple[Column[OperationFigures], ...] = (
     Column(("CAN-", "CELLED"), 6, 12, lambda row: _plain(cells.count(row.cancelled))),
 )
 
-#: What may be sorted by, the largest first; "file" is the order of the TOML.
+#: Sort keys: numbers sort the largest first, "file" is the order of the TOML.
 SORTS = ("file", "name", "cpu", "queued", "rate", "wait", "run", "slow", "restarts")
 _KEYS: Mapping[str, Callable[[BackplaneFigures | OperationFigures], float]] = {
     "cpu": lambda row: row.cpu or 0.0,
@@ -149,7 +149,7 @@ _KEYS: Mapping[str, Callable[[BackplaneFigures | OperationFigures], float]] = {
 
 
 def ordered(rows: Sequence[Row], sort: str) -> list[Row]:
-    """By one of `SORTS`; equals stay as they were, so that rows do not dance."""
+    """Rows by one of `SORTS`; equal rows keep their order, so that they do not jump."""
     if sort == "name":
         return sorted(rows, key=lambda row: row.name)
     if sort not in _KEYS:
@@ -184,7 +184,7 @@ def table(
 
 
 def chosen(columns: Sequence[Column[Row]], room: int) -> list[Column[Row]]:
-    """Those that fit, the lowest ranks first; the rest is left out from the first that does not fit."""
+    """Columns that fit, the lowest ranks first, up to the first that does not fit."""
     kept = set()
     for column in sorted(columns, key=lambda column: column.rank):
         room -= column.width + 2

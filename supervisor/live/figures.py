@@ -1,9 +1,9 @@
-"""Figures: what a system did between two looks at it.
+"""Figures: activity of a system between two samples.
 
 Rates and percentiles are those of the interval: histograms are subtracted, because a p99 since the beginning of time hides
-the bad minute. Subtracted is only within one generation; after a restart the first interval has no rates. Where a
+the bad minute. Samples are subtracted only within one generation; after a restart the first interval has no rates. Where a
 backplane did not answer, its board stands in: queues by priority and percentiles are then unknown, never zero.
-Pure; also what `top --json` prints.
+Pure; also the output of `top --json`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RANKS = (0.5, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Of what ended in the interval."""
+    """Percentiles of actions that ended in the interval."""
 
     p50_ns: int
     p99_ns: int
@@ -42,7 +42,7 @@ class OperationFigures:
     expired: int
     cancelled: int
     slow: int
-    #: Of these, those of the interval.
+    #: Increase of these totals in the interval.
     errors_new: int
     refused_new: int
     slow_new: int
@@ -50,7 +50,7 @@ class OperationFigures:
 
 @dataclass(frozen=True, slots=True)
 class RequestFigures:
-    """One request kernel: what it has now, as `sample.Requests` says it, and how many requests ended a second."""
+    """One request kernel: its present state, and how many requests ended a second."""
 
     component: str
     now: Requests
@@ -64,7 +64,7 @@ class BackplaneFigures:
     name: str
     state: str
     health: str
-    #: The state of its components; several, if they differ.
+    #: States of its components, each once.
     roles: tuple[str, ...]
     components: Mapping[str, str]
     pid: int | None
@@ -91,25 +91,25 @@ class BackplaneFigures:
     boosts: int | None
     throttled: int | None
     slow: int | None
-    #: Of these, those of the interval.
+    #: Increase of these totals in the interval.
     boosts_new: int
     throttled_new: int
     slow_new: int
     operations: tuple[OperationFigures, ...]
-    #: Of its request kernels; None: unknown.
+    #: One for each request kernel; None: unknown.
     requests: tuple[RequestFigures, ...] | None
-    #: Of all its operations; None: unknown. And those of the interval.
+    #: Errors of all its operations, None: unknown; and those of the interval.
     errors: int | None = None
     errors_new: int = 0
-    #: What runs, the longest first; empty where that is unknown.
+    #: Running actions, the longest first; empty where that is unknown.
     running: tuple[Running, ...] = ()
-    #: The name that it has in common with its replicas.
+    #: Name that it shares with other replicas.
     replica_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One system, from one look to the next."""
+    """Activity of one system from one sample to the next."""
 
     system: str
     state: str
@@ -117,13 +117,13 @@ class Figures:
     build: str
     uptime_s: float
     reason: str | None
-    #: None: there was no look before.
+    #: None: there was no sample before.
     interval_s: float | None
     backplanes: tuple[BackplaneFigures, ...]
 
 
 def figures(before: Sample | None, now: Sample) -> Figures:
-    """Of the time from `before` to `now`. A `before` of another supervisor counts as none."""
+    """Figures of the time from `before` to `now`. A `before` of another supervisor counts as none."""
     if before is not None and (before.pid != now.pid or before.uptime_s >= now.uptime_s):
         before = None
     earlier = {} if before is None else {each.name: each for each in before.backplanes}
@@ -210,7 +210,7 @@ def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s:
 def _by_the_board(
     before: BackplaneSample, now: BackplaneSample, interval_s: float | None
 ) -> tuple[float | None, float | None]:
-    """(rate, CPU) between two heartbeats; None while there was no second one."""
+    """(rate, CPU) between two heartbeats; None: there was no second one."""
     first, last = before.board, now.board
     if first is None or last is None or first.age_s is None or last.age_s is None or interval_s is None:
         return None, None
@@ -247,12 +247,12 @@ def _operation(name: str, before: Operation | None, now: Operation, seconds: flo
     )
 
 
-#: An operation that has begun to be counted since: it did nothing before.
+#: Account of an operation that is new in this interval: it did nothing before.
 _NOTHING = Operation(0, 0, 0, 0, 0, 0, 0, Histogram(), Histogram())
 
 
 def _all_since(now: Statistics, before: Statistics, which: str) -> Histogram:
-    """All operations together."""
+    """Histogram of all operations together, since `before`."""
     result = Histogram()
     for name, account in now.operations.items():
         was = before.operations.get(name, _NOTHING)
@@ -261,7 +261,7 @@ def _all_since(now: Statistics, before: Statistics, which: str) -> Histogram:
 
 
 def _percentiles(histogram: Histogram) -> Percentiles | None:
-    """None: nothing ended."""
+    """Percentiles of a histogram; None: it is empty."""
     if not histogram.count:
         return None
     return Percentiles(*histogram.percentiles_ns(RANKS))

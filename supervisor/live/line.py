@@ -1,7 +1,7 @@
-"""Line: a line of a view as pieces of text, each with its style. Pure, and knows no terminal.
+"""Line: a line of a view as pieces of text, each with its style. Pure, and independent of any terminal.
 
-Styles are few words (`STYLES`), so that the views say what something is and one table says how that looks. What comes from
-outside (names, last words of a process) passes through `clean`: an escape sequence in it would otherwise reach the terminal.
+Styles are few words (`STYLES`): views name a meaning, and one table gives its look. Data from outside (names, last words of
+a process) passes through `clean`: an escape sequence in it would otherwise reach the terminal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 Piece = tuple[str, str]
 Line = tuple[Piece, ...]
 
-#: What the words mean on a terminal that has colours (rich's syntax). Calm: what is as it should be has none.
+#: Look of each style on a terminal with colours (rich's syntax). Calm: the normal state has none.
 STYLES = {
     "": "",
     "quiet": "dim",
@@ -27,12 +27,12 @@ STYLES = {
 
 
 def text(line: Line) -> str:
-    """Without its styles."""
+    """The line's text without styles."""
     return "".join(piece for piece, _ in line)
 
 
 def clean(words: str) -> str:
-    """On one line, and without anything that a terminal would obey."""
+    """`words` on one line, with a blank for each character that a terminal would obey."""
     return "".join(char if char.isprintable() else " " for char in words)
 
 
@@ -53,7 +53,7 @@ def fit(line: Line, width: int, *, is_right: bool = False) -> Line:
 
 
 def ends(left: Line, right: Line, width: int) -> Line:
-    """One at each end of the line; where there is no room for both, the left one."""
+    """`left` and `right` at the ends of a line; without room for both, `left` alone."""
     room = width - sum(len(piece) for piece, _ in right)
     if room < sum(len(piece) for piece, _ in left) + 2:
         return fit(left, width)
@@ -61,7 +61,7 @@ def ends(left: Line, right: Line, width: int) -> Line:
 
 
 def joined(pieces: Iterable[Line], between: str = "  ") -> Line:
-    """Side by side."""
+    """Lines side by side, as one."""
     result: list[Piece] = []
     for number, line in enumerate(pieces):
         if number:
@@ -71,5 +71,5 @@ def joined(pieces: Iterable[Line], between: str = "  ") -> Line:
 
 
 def restyled(line: Line, style: str) -> Line:
-    """All of it in one style."""
+    """The whole line in one style."""
     return tuple((piece, style) for piece, _ in line)

@@ -1,4 +1,4 @@
-"""Navigation: what is looked at, and what a key makes of it. Pure.
+"""Navigation: the page, order and selection of `top`, and the effect of each key. Pure.
 
 Rows are remembered by name, not by place: the selection stays on its backplane when the order changes or another comes up.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from .columns import SORTS
 
-#: Rows that a page up or down goes.
+#: Rows that a page key moves.
 PAGE = 10
 
-#: What a terminal sends for the keys that are not characters.
+#: Escape sequences of the keys that are not characters.
 _SEQUENCES = {
     b"\x1b[A": "up", b"\x1bOA": "up", b"\x1b[B": "down", b"\x1bOB": "down", b"\x1b[C": "right", b"\x1bOC": "right",
     b"\x1b[D": "left", b"\x1bOD": "left", b"\x1b[5~": "page up", b"\x1b[6~": "page down", b"\x1b[H": "home",
@@ -24,20 +24,20 @@ _CHARACTERS = {"\r": "enter", "\n": "enter", "\x7f": "left", "\x08": "left", "k"
 
 @dataclass(frozen=True, slots=True)
 class Navigation:
-    """What is looked at."""
+    """The page, the order and the selection."""
 
     sort: str = "file"
     #: The backplane whose operations are shown; None: all backplanes.
     opened: str | None = None
-    #: The row, by its name; None: none yet.
+    #: Name of the selected row; None: none yet.
     selected: str | None = None
     has_help: bool = False
-    #: Only the replicas that have this name in common; None: all backplanes.
+    #: Only the replicas that share this name; None: all backplanes.
     among: str | None = None
 
 
 def press(now: Navigation, key: str, names: Sequence[str]) -> Navigation | None:
-    """What is looked at after a key; None: nothing any more. `names`: the rows, as they are shown."""
+    """The navigation after a key; None: quit. `names`: the rows, as they are shown."""
     if now.has_help and key != "ctrl-c":
         return replace(now, has_help=False)
     if key in ("q", "ctrl-c"):
@@ -62,18 +62,18 @@ def press(now: Navigation, key: str, names: Sequence[str]) -> Navigation | None:
 
 
 class Keys:
-    """Bytes of a terminal as keys. A lone ESC and the beginning of a sequence are told apart by what follows."""
+    """Converts a terminal's bytes to keys. Following bytes tell a lone ESC from the beginning of a sequence."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     @property
     def is_unsure(self) -> bool:
-        """Whether the last bytes may be the beginning of more."""
+        """Whether the last bytes may begin a sequence."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[str]:
-        """The keys that are complete."""
+        """Keys that are complete; the rest is kept."""
         data, self._rest = self._rest + data, b""
         keys = []
         while data:
@@ -96,6 +96,6 @@ class Keys:
         return keys
 
     def settle(self) -> list[str]:
-        """Nothing followed: what was unsure was an ESC."""
+        """No bytes followed: a kept ESC is a key of its own."""
         rest, self._rest = self._rest, b""
         return ["esc"] if rest == b"\x1b" else []

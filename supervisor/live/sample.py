@@ -1,7 +1,7 @@
-"""Sample: one answer to `supervisor.status`, with buckets, as typed data.
+"""Sample: one reply to `supervisor.status`, with buckets, as typed data.
 
-A backplane that did not answer in time has no `statistics`; what its board says is then all there is, and how old it is
-is part of it. Pure. What an older or newer supervisor leaves out is an error of the command, not a guess.
+A backplane that did not answer in time has no `statistics`; only its board is left, with the board's age. Pure. A field that
+an older or newer supervisor leaves out is an error of the command, not a guess.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What a request kernel has now, and how many requests have ended since its backplane's start."""
+    """Present state of a request kernel, and the requests ended since its backplane's start."""
 
     ready: int
     ready_max: int
     executing: int
     workers: int
-    #: Of those executing, those that wait for others.
+    #: Executing requests that wait for others.
     blocked: int
     #: Posters that wait for room.
     posting: int
@@ -47,7 +47,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """An action, and for how long."""
+    """A running action, and for how long."""
 
     route: str
     object: str
@@ -56,7 +56,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What a backplane tells of itself when asked."""
+    """A backplane's own report, if it answered in time."""
 
     #: On the machine's monotonic clock.
     at_ns: int
@@ -72,15 +72,15 @@ class Statistics:
     slow: int
     boosts: int
     operations: Mapping[str, Operation]
-    #: By component; few are request kernels.
+    #: By component; few components are request kernels.
     requests: Mapping[str, Requests]
-    #: What runs, the longest first.
+    #: Running actions, the longest first.
     running: tuple[Running, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BoardWords:
-    """What a backplane wrote on the board, four times a second."""
+    """A backplane's slot on the board, written four times a second."""
 
     age_s: float | None
     finished: int
@@ -95,7 +95,7 @@ class BoardWords:
 
 @dataclass(frozen=True, slots=True)
 class BackplaneSample:
-    """One backplane."""
+    """One backplane: its status, its board, and its statistics if it answered."""
 
     name: str
     state: str
@@ -110,13 +110,13 @@ class BackplaneSample:
     limit_by: str | None
     board: BoardWords | None
     statistics: Statistics | None
-    #: The name that it has in common with its replicas.
+    #: Name that it shares with other replicas.
     replica_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at a system."""
+    """State of a system at one moment."""
 
     system: str
     state: str
@@ -129,7 +129,7 @@ class Sample:
 
 
 def sample_of(answer: Mapping[str, Any]) -> Sample:
-    """Of the answer to `supervisor.status` with `buckets`."""
+    """Convert a reply to `supervisor.status` with `buckets`."""
     return Sample(
         system=answer["system"],
         state=answer["state"],

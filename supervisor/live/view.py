@@ -1,7 +1,7 @@
-"""View: figures, what is looked at and a size become lines. Pure.
+"""View: converts figures, a navigation and a size to lines. Pure.
 
 Three pages: the backplanes, the operations of one, and help. Each has a heading, a table, and as much below it as there is
-room for: what a narrow table leaves out is told of the selected row there. Nothing moves that has not changed.
+room for: there, details of the selected row make up for columns that are left out. Unchanged data does not move.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .navigation import Navigation
 
 #: Rows that the table keeps before anything is shown below it.
 ROWS_MIN = 4
-#: Lines from which on there is room for the operations of the selected one below it: a blank, the headings, two rows.
+#: Free lines below the table from which on the selected row's operations are shown: a blank, the headings, two rows.
 PREVIEW_MIN = 5
-#: Below this nothing is to be seen: one line says so.
+#: A smaller terminal shows nothing but one line that says so.
 WIDTH_MIN, HEIGHT_MIN = 30, 6
 
 HELP = """
@@ -44,7 +44,7 @@ s S      sort by the next, the previous     q  quit
 
 
 def names(figures: Figures | None, navigation: Navigation) -> list[str]:
-    """The rows that are shown, in order."""
+    """Names of the rows that are shown, in order."""
     if figures is None:
         return []
     if navigation.opened is None:
@@ -60,14 +60,14 @@ def _among(figures: Figures, navigation: Navigation) -> Figures:
 
 
 def find(figures: Figures, name: str) -> BackplaneFigures | None:
-    """One backplane."""
+    """The backplane of this name; None: there is none."""
     return next((each for each in figures.backplanes if each.name == name), None)
 
 
 def screen(
     figures: Figures | None, navigation: Navigation, width: int, height: int, remark: str = "", interval_s: float = 1.0
 ) -> list[Line]:
-    """Exactly `height` lines, `width` wide at most. `remark`: what is to be said about the figures, if anything."""
+    """Exactly `height` lines, `width` wide at most. `remark`: a warning about the figures, if there is one."""
     if width < WIDTH_MIN or height < HEIGHT_MIN:
         return [fit((("too small", "warn"),), width)] + [()] * (height - 1)
     if figures is not None:
@@ -87,7 +87,7 @@ def screen(
 
 
 def report(figures: Figures, navigation: Navigation, width: int) -> list[Line]:
-    """The same for once, as long as it is: without keys, with all that is to be said of any backplane."""
+    """The view as one printout of any length: without keys, with the remarks of every backplane."""
     figures = _among(figures, navigation)
     head = [_head(figures, navigation, width, ""), ()]
     opened = None if navigation.opened is None else find(figures, navigation.opened)
@@ -123,7 +123,7 @@ def _body(figures: Figures, navigation: Navigation, width: int, room: int) -> li
 
 
 def _window(rows: Sequence[Line], at: int, room: int) -> list[Line]:
-    """As many as fit, the one that is selected among them."""
+    """As many rows as fit, the selected one among them."""
     if len(rows) <= room:
         return list(rows)
     first = min(max(0, at - room // 2), len(rows) - room)
@@ -174,7 +174,7 @@ def _keys(navigation: Navigation, width: int, interval_s: float) -> Line:
 
 
 def _details(row: BackplaneFigures, width: int) -> list[Line]:
-    """All that is known of one backplane, in sentences: what a narrow table leaves out."""
+    """All facts of one backplane, in sentences, with those that a narrow table leaves out."""
     rule = f"── {row.name} "
     process = f"pid {row.pid}" if row.pid else "no process"
     workers = "" if row.threads is None else f", {row.threads} worker{'s' if row.threads != 1 else ''}"
@@ -203,7 +203,7 @@ def _details(row: BackplaneFigures, width: int) -> list[Line]:
 
 
 def _running(row: BackplaneFigures) -> list[str]:
-    """What has been running for a second."""
+    """Actions that have been running for a second."""
     if row.running:
         return [
             f"{one.route} has run for {cells.duration(one.seconds)} on {one.object}"
@@ -228,7 +228,7 @@ def _told(*facts: str) -> Line:
 
 
 def _queues(row: BackplaneFigures) -> Line:
-    """Each priority that has something ready, with the age of the oldest."""
+    """Each priority that has ready objects, with the age of the oldest."""
     if row.ready is None:
         return _told("queues by priority: unknown")
     parts = []

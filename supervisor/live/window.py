@@ -1,8 +1,8 @@
-"""Window: the terminal of a live view, and the loop that keeps it. The only file here that does anything.
+"""Window: the terminal of a live view, and the loop that keeps it. The only file here with side effects.
 
-One thread, one poll: keys, signals, the supervisor's answers and its death. Keys are answered at once, whatever the
-supervisor does. The alternate screen is left in every case, also on ^Z, SIGTERM and an error of ours, and what was on the
-terminal is there again. A frame is written in one piece and only where it differs, so nothing flickers.
+One thread, one poll: keys, signals, the supervisor's replies and its death. Keys are handled at once, even while the
+supervisor hangs. The alternate screen is left in every case, also on ^Z, SIGTERM and an error of ours, so that the former
+content is there again. A frame is written in one piece and only where it differs, so nothing flickers.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from .navigation import Keys, Navigation, press
 from .sample import Sample, sample_of
 from .view import names, screen
 
-#: For the rest of an escape sequence: terminals send one at once, a slow line within this.
+#: Wait for the rest of an escape sequence: terminals send one at once, a slow line within this.
 ESCAPE_MS = 50
-#: Of the interval, what backplanes may take to tell their figures, so that one that is stuck does not slow the view down.
+#: Share of the interval that backplanes may take to answer, so that a stuck one does not slow the view down.
 SHARE = 0.5
 LIMIT_S_MAX = 0.4
-#: The supervisor has died or is mute: it is looked for again so often.
+#: Pause before a dead or mute supervisor is looked for again.
 AGAIN_S = 1.0
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _SIGNALS = (signal.SIGWINCH, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTSTP)
@@ -52,7 +52,7 @@ class Asks(Protocol):
 
 
 class Window:
-    """Shows one system until somebody quits."""
+    """Shows one system until the user quits."""
 
     def __init__(self, connect: Callable[[], Asks], navigation: Navigation, interval_s: float) -> None:
         """`connect` raises `Unavailable` while the system does not run."""
@@ -69,7 +69,7 @@ class Window:
         self._console = Console(file=sys.stdout)
 
     def run(self) -> None:
-        """Until `q`, Ctrl-C or SIGTERM."""
+        """Show the system until `q`, Ctrl-C or SIGTERM."""
         with _signals() as signal_fd:
             settings = termios.tcgetattr(self._input)
             try:
@@ -112,7 +112,7 @@ class Window:
     # Asking
 
     def _look(self) -> None:
-        """Ask when it is time, take what has come, and notice who does not answer."""
+        """Send a request when it is due, take a reply, and notice a supervisor that does not reply."""
         now_s = time.monotonic()
         try:
             if self._asker is None and now_s >= self._asks_at_s:
@@ -189,7 +189,7 @@ class Window:
 
 
 def in_colour(console: Console, line: Line) -> str:
-    """As the terminal understands it; without colours where it has none, or NO_COLOR is set."""
+    """The line in the terminal's escape sequences; without colours where it has none, or NO_COLOR is set."""
     rich = Text.assemble(*((piece, STYLES[style]) for piece, style in line))
     with console.capture() as capture:
         console.print(rich, end="", soft_wrap=True, highlight=False)
@@ -210,7 +210,7 @@ def _write(fd: int, text: str) -> None:
 
 @contextmanager
 def _signals() -> Iterator[int]:
-    """A descriptor from which the numbers of signals are read."""
+    """A descriptor that delivers the numbers of signals."""
     read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
     before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}

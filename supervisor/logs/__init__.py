@@ -1,5 +1,5 @@
-"""Logs: all that is said in a system, in one place (docs/concepts/logs.md).
+"""Logs: every log line and all output of a system, in one place (docs/concepts/logs.md).
 
-From rings and pipes (`collector`, `pipes`) into numbered files (`file`, `folder`), and back to whoever looks (`reader`,
-`watch`, `filter`, `text`). `output` is the terminal.
+From rings and pipes (`collector`, `watch`, `pipes`) into numbered files (`file`, `folder`), and back to readers (`reader`,
+`filter`, `text`). `output` is the terminal.
 """

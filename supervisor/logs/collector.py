@@ -1,8 +1,8 @@
-"""Logs: everything that is said in a system comes here, and goes into the log and, in the foreground, to whoever watches.
+"""Log collector: gathers every line of a system into the log and, in the foreground, onto the terminal.
 
-Three sources: what components log (a ring each, watch.py), what processes print (two pipes each, pipes.py), and what
-the supervisor itself says. Nothing here waits for anybody: a ring that is full, a disk that is full and a terminal that is
-stopped lose lines, which are counted and told. Lines of a ring are written as they are; they are decoded only to be shown.
+Three sources: log rings of the components (a ring each, watch.py), output of the processes (two pipes each, pipes.py), and
+lines of the supervisor itself. Nothing here blocks: a full ring, a full disk and a stopped terminal lose lines, which are
+counted and reported. Lines of a ring are written unchanged; they are decoded only to be shown.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from .pipes import LogPipe
 from .text import shown
 from .watch import LogWatch
 
-#: In lines that may tell why a process has died.
+#: Marks of lines that may tell why a process died.
 _ERRORS = (b'"level":"ERROR"', b'"level":"CRITICAL"')
-#: What was said longer ago than this has not killed it.
+#: An older line does not explain a death.
 _LAST_WORDS_NS = 10_000_000_000
-#: Of the last line, for a sentence that a person reads.
+#: Length of the last words, which stand in a sentence that a person reads.
 LAST_WORDS_MAX = 500
 _LOGGER = "appbackplane.log"
-#: What a process prints has no level; what it prints to standard error is most often trouble.
+#: Printed lines have no level; those on standard error are most often trouble.
 _PRINTED_AS = {"stdout": "INFO", "stderr": "WARNING"}
 
 
 def folder_of(config: Config) -> Path:
-    """Where the log of this system is to be."""
+    """Folder of this system's log."""
     given = config.system.log.dir
     if given is not None:
         return Path(config.import_dir) / Path(given).expanduser()
@@ -48,15 +48,15 @@ def folder_of(config: Config) -> Path:
 
 
 def open_log(config: Config) -> LogFile:
-    """The files of this system. Raises `FailedPrecondition`."""
+    """Open the system's log file, and link to its folder. Raises `FailedPrecondition`."""
     system, run_dir, folder = config.system, Path(config.run_dir), folder_of(config)
     file = LogFile(folder, system.log.file_size, system.log.files)
     usual = default_folder(system.name, run_dir)
-    with suppress(OSError):  # only for those who ask when the system is down, and know no more than its name
+    with suppress(OSError):  # only for `logs` of a system that is down and known by name alone
         if folder.resolve() != usual.resolve():
             usual.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _link(usual, folder)
-    with suppress(OSError):  # only for those whose environment leads to another run directory
+    with suppress(OSError):  # only for users whose environment leads to another run directory
         _link(folder / RUN_LINK, run_dir)
     _link(run_dir / LINK, folder)
     return file
@@ -64,65 +64,65 @@ def open_log(config: Config) -> LogFile:
 
 @dataclass(slots=True)
 class Ears:
-    """What is heard of one process."""
+    """The ring, the pipes and the last words of one process."""
 
     backplane: str
     generation: int
     ring: RingReader
     watch: LogWatch
     pipes: tuple[tuple[str, LogPipe], ...] = ()
-    #: The last line that may tell what is wrong, and when it came; the last line of all that it printed.
+    #: Last line that may tell of an error, and when it came; last line on standard output.
     words: str = ""
     words_ns: int = 0
     printed: str = ""
 
 
 class Logs:
-    """One system's."""
+    """Collects all lines of one system."""
 
     def __init__(self, config: Config, file: LogFile, output: Output | None, now_ns: Callable[[], int]) -> None:
-        """`output`: where lines are shown; None: nowhere."""
+        """`output`: shows lines; None: none are shown."""
         self._file, self._output, self._now_ns = file, output, now_ns
         self._in_colour = output is not None and output.is_terminal and "NO_COLOR" not in os.environ
         self._ring_bytes = config.system.log.ring
         self._name_width = max(len(name) for name in (SUPERVISOR, *config.backplane))
         self._ears: dict[str, Ears] = {}
-        #: Backplane to lines (found room in its ring, did not), of the generations that are dead.
+        #: Backplane to (lines that found room in its ring, lines that did not), of its dead generations.
         self._before: dict[str, tuple[int, int]] = {}
         self._names: dict[str, list[str]] = {name: [] for name in config.backplane}
         self._told_unwritten = 0
         self._is_refused = False
 
     def configure(self, config: Config) -> None:
-        """What holds from now on; rings for the processes that are born from now on."""
+        """Apply new settings; a new ring size holds for processes spawned from now on."""
         settings = config.system.log
         self._ring_bytes = settings.ring
         self._file.keep(settings.file_size, settings.files)
         self._name_width = max(len(name) for name in (SUPERVISOR, *config.backplane))
         self._names = {name: self._names.get(name, []) for name in config.backplane}
 
-    # Who is heard
+    # Sources
 
     def listen(self, backplane: str, generation: int) -> Ears:
-        """To a process that is about to be born; its ring's descriptors are to be inherited. Raises OSError."""
+        """Make the ring of a process that is about to be spawned and inherits its descriptors. Raises OSError."""
         ring = RingReader(self._ring_bytes)
         self._ears[backplane] = ears = Ears(backplane, generation, ring, LogWatch(ring, self._now_ns()))
         return ears
 
     def know(self, backplane: str, components: Iterable[str]) -> None:
-        """These are its components: whoever asks for another is told so."""
+        """Note the components of a backplane, so that `logs` can report an unknown name."""
         if self._names.get(backplane) != (components := list(components)):
             self._names[backplane] = components
-            with suppress(OSError):  # a full disk has been told of; without this, a wrong name is not
+            with suppress(OSError):  # a full disk is reported elsewhere; without this file, a wrong name is not
                 self._file.put(NAMES, json.dumps(self._names).encode())
 
     def forget(self, ears: Ears) -> None:
-        """It was not born."""
+        """The process was not spawned: close its ring."""
         del self._ears[ears.backplane]
         ears.ring.close()
 
     def bury(self, ears: Ears) -> str:
-        """It is dead: what it has left. Its last words."""
+        """The process is dead: take its remaining lines, and return its last words."""
         now_ns = self._now_ns()
         for raws in ears.watch.rest():
             self._take(ears, raws, now_ns)
@@ -135,26 +135,26 @@ class Logs:
         ears.ring.close()
         return ears.words if ears.words and now_ns - ears.words_ns < _LAST_WORDS_NS else ears.printed
 
-    # What is heard
+    # Lines
 
     def on_wake(self, ears: Ears) -> None:
-        """Its ring has something."""
+        """The process has written into its ring."""
         ears.watch.wake(self._now_ns())
 
     def on_print(self, ears: Ears, stream: str, pipe: LogPipe) -> bool:
-        """It has printed something. False: it never will again."""
+        """Read printed lines. False: the pipe is closed, and there will be no more."""
         lines = pipe.read()
         self._printed(ears, stream, lines or [])
         return lines is not None
 
     def say(self, text: str, level: str = "INFO") -> None:
-        """What the supervisor has to say."""
+        """Log and show a line of the supervisor itself."""
         line = LogLine(time=_now(), level=level, backplane=SUPERVISOR, message=text)
         self._keep([encode(line)])
         self._show(SUPERVISOR, text.split("\n"))
 
     def turn(self, now_ns: int) -> None:
-        """Look into the rings that are due."""
+        """Read the rings that are due, and write waiting output."""
         for ears in self._ears.values():
             if ears.watch.look_at_ns is not None and ears.watch.look_at_ns <= now_ns:
                 self._take(ears, ears.watch.look(now_ns), now_ns)
@@ -163,23 +163,23 @@ class Logs:
             self._output.write()
 
     def next_wake_ns(self) -> int | None:
-        """When the next turn is due."""
+        """When `turn` is due next; None: no ring is."""
         due = [ears.watch.look_at_ns for ears in self._ears.values() if ears.watch.look_at_ns is not None]
         return min(due, default=None)
 
     def waits_for_fd(self) -> int | None:
-        """The descriptor that has no room for what is to be shown."""
+        """Descriptor of the output, while lines wait for room in it."""
         return self._output.fd if self._output else None
 
     def describe(self, backplane: str) -> dict[str, Any]:
-        """Of a backplane, for its status: lines, since the system came up."""
+        """For a backplane's status: its lines since the system came up."""
         written, lost = self._before.get(backplane, (0, 0))
         if (ears := self._ears.get(backplane)) is not None:
             written, lost = written + ears.ring.written_count, lost + ears.ring.lost_count
         return {"log": {"lines": written, "lost": lost}}
 
     def describe_file(self) -> dict[str, Any]:
-        """Of the whole."""
+        """For the status: the log folder, the unwritten lines, and why they are."""
         return {
             "folder": str(self._file.folder),
             "unwritten": self._file.lost_count,
@@ -187,12 +187,12 @@ class Logs:
         }
 
     def close(self, limit_ms: int) -> None:
-        """Show what is left to be shown, waiting for its reader so long at most."""
+        """Write waiting output for `limit_ms` at most, then close the log."""
         if self._output is not None:
             self._output.write(limit_ms)
         self._file.close()
 
-    # Where it goes
+    # Destinations
 
     def _printed(self, ears: Ears, stream: str, texts: Sequence[str]) -> None:
         if not texts:
@@ -262,13 +262,13 @@ class Logs:
 
 
 def _words_of(line: LogLine) -> str:
-    """One line of it: of a traceback the last, which names the error."""
+    """The last line; of a traceback, the line that names the error."""
     texts = [text.strip() for text in f"{line.message}\n{line.error}".split("\n") if text.strip()]
     return texts[-1][:LAST_WORDS_MAX] if texts else ""
 
 
 def _link(link: Path, folder: Path) -> None:
-    """In the place of a link that was there; anything else stays, and is the user's."""
+    """Replace a link; a user's own file at this path stays, and raises OSError."""
     if link.is_symlink():
         link.unlink()
     link.symlink_to(folder.resolve())

@@ -1,8 +1,8 @@
-"""Log file: the end of everything that is said: lines of JSON in numbered files, the present one and its predecessors.
+"""Log file: the destination of every log line: lines of JSON in numbered files, the present one and its predecessors.
 
-Whole lines, each write straight to the kernel: killed, it leaves at most one line without an end, which the next writer
-ends. What the disk does not take is counted, and the count is written as soon as it takes lines again. One writer a folder,
-held by a lock that dies with it. A write of a batch costs about 10 us.
+Whole lines, each write straight to the kernel: a kill leaves at most one line without an end, which the next writer ends.
+Lines that the disk refuses are counted, and the count is logged as soon as it takes lines again. One writer a folder, held
+by a lock that dies with it. Writing a batch takes about 10 us.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .folder import name_of, numbers, open_folder, outdated
 
 
 class LogFile:
-    """The files of one folder, for their one writer."""
+    """The log files of one folder, for their one writer."""
 
     def __init__(self, folder: Path, file_bytes_max: int, files_max: int) -> None:
-        """Raises `FailedPrecondition` where it cannot be written, others may write, or another system does."""
+        """Raises `FailedPrecondition` if the folder cannot be written, others may write to it, or another system does."""
         self.folder = folder
         self._file_bytes_max, self._files_max = file_bytes_max, files_max
-        #: Lines that the disk did not take, and why it did not take the last one.
+        #: Lines that the disk refused, and why it refused the last one.
         self.lost_count = 0
         self.problem = ""
-        #: Whether the last line has no end yet.
+        #: Whether the last line lacks its newline.
         self._is_torn = False
         self._fd, self._folder_fd = -1, open_folder(folder)
         self._number = self._size = 0
@@ -44,13 +44,13 @@ class LogFile:
             raise FailedPrecondition(f"log folder {folder} cannot be written: {error.strerror}") from error
 
     def write(self, lines: bytes) -> None:
-        """Whole lines, each with its newline, behind the others; those that find no room are counted."""
+        """Append whole lines, each with its newline; lines that find no room are counted."""
         if self._size and self._size + len(lines) > self._file_bytes_max:
             self._turn()
         was_torn = self._is_torn
         rest = whole = b"\n" + lines if was_torn else lines
         try:
-            while rest:  # a disk that is just full takes a part
+            while rest:  # a disk that fills up takes a part
                 written = os.write(self._fd, rest)
                 self._is_torn = rest[written - 1 : written] != b"\n"
                 self._size += written
@@ -60,13 +60,13 @@ class LogFile:
             self.lost_count += rest.count(b"\n") - (was_torn and len(rest) == len(whole))
 
     def keep(self, file_bytes_max: int, files_max: int) -> None:
-        """So much from now on; files that are too many go when the next begins."""
+        """Apply new limits; surplus files are removed when the next one begins."""
         self._file_bytes_max, self._files_max = file_bytes_max, files_max
 
     def put(self, name: str, data: bytes) -> None:
-        """A small file beside the log: the new one whole, or the old one. Raises OSError."""
+        """Replace a small file beside the log, atomically. Raises OSError."""
         fresh = f"{name}.new"
-        with suppress(FileNotFoundError):  # of a writer that was killed
+        with suppress(FileNotFoundError):  # left by a killed writer
             os.unlink(fresh, dir_fd=self._folder_fd)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(os.open(fresh, flags, 0o600, dir_fd=self._folder_fd), "wb") as file:
@@ -74,14 +74,14 @@ class LogFile:
         os.replace(fresh, name, src_dir_fd=self._folder_fd, dst_dir_fd=self._folder_fd)
 
     def close(self) -> None:
-        """Let the next one write."""
+        """Release the folder's lock, so that another writer can start."""
         for fd in (self._fd, self._folder_fd):
             if fd >= 0:
                 os.close(fd)
         self._fd = self._folder_fd = -1
 
     def _turn(self) -> None:
-        """On to the next; where there can be none, on with this one."""
+        """Rotate to the next file; if that fails, go on with this one."""
         with suppress(OSError):
             before = self._fd
             self._open(self._number + 1)

@@ -1,7 +1,7 @@
-"""Log filter: which lines of the log somebody wants to see. Pure.
+"""Log filter: selects lines of the log. Pure.
 
-A file is read faster than its lines are understood: `may_match` looks for what a line that matches must contain, in a
-megabyte at once, and only what it leaves is decoded and judged.
+A file is read faster than its lines are decoded: `may_match` searches a megabyte at once for bytes that every matching line
+contains, and only lines that have them are decoded and judged.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
 
 @dataclass(frozen=True, slots=True)
 class LogFilter:
-    """What is given, a line must meet."""
+    """Conditions on a line; it must meet all that are given."""
 
     backplane: str | None = None
     component: str | None = None
     #: Lines of this level and above.
     level: str | None = None
     since: datetime | None = None
-    #: The replicas that have the name of `backplane` in common.
+    #: Replicas that share the name `backplane`.
     replicas: tuple[str, ...] = ()
 
     def matches(self, line: LogLine) -> bool:
-        """Whether this line is wanted."""
+        """Whether the line meets all conditions."""
         return (
             (self.backplane is None or line.backplane == self.backplane or line.backplane in self.replicas)
             and (self.component is None or line.component == self.component)
@@ -39,9 +39,9 @@ class LogFilter:
         )
 
     def marks(self) -> tuple[bytes, ...]:
-        """Every line that matches has one of these in it; none: that cannot be told so simply.
+        """Byte strings, one of which is in every matching line; none: there is no such set.
 
-        As it is encoded: in a text a quotation mark would have a backslash before it.
+        They include JSON's quotation marks, which have a backslash before them inside a text.
         """
         for key, value in (("component", self.component), ("backplane", self.backplane)):
             if value is not None:
@@ -54,14 +54,14 @@ class LogFilter:
 
 
 def may_match(lines: bytes, marks: tuple[bytes, ...]) -> bool:
-    """Whether it is worth reading them."""
+    """Whether any of these lines can match."""
     return not marks or any(mark in lines for mark in marks)
 
 
 def since(text: str, now: datetime) -> datetime:
     """An instant: "10m" before `now` (s, m, h, d, w), or ISO 8601; without a zone it is in that of `now`.
 
-    Raises ValueError that says what was expected.
+    Raises ValueError with the expected form.
     """
     if match := _AGO.fullmatch(text.strip()):
         try:

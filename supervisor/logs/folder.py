@@ -1,9 +1,9 @@
-"""Log folder: where a system's log lies, and the numbered files in it, which take turns.
+"""Log folder: where a system's log lies, and its numbered files, of which the last is written.
 
-`$XDG_STATE_HOME/appbackplane/NAME`, beside the run directory where that was chosen, or `[system] log.dir`: it stays when the
-system has gone. Each file is followed by one with the next number and is never written again, so that whoever reads or
-follows is never in the way and never finds another file under the same name. Where others could have planted it, or can
-change it, it is refused: what is written below its descriptor then meets no link of theirs.
+`$XDG_STATE_HOME/appbackplane/NAME`, beside the run directory where that was chosen, or `[system] log.dir`: it outlives the
+system. Each file is followed by one with the next number and is never written again. So readers are never in the way, and
+never find another file under the same name. A folder that others could have planted, or can change, is refused: files below
+its descriptor then meet no link of theirs.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 from appbackplane.transport.addressing import SUPERVISOR, default_run_dir, state_home
 from appbackplane.transport.errors import FailedPrecondition
 
-#: In the run directory: leads to the folder, wherever it is, while the system runs.
+#: In the run directory: link to the folder, wherever it is, while the system runs.
 LINK = "log"
-#: In the folder: what a detached supervisor itself prints, which is nothing unless it fails.
+#: In the folder: output of a detached supervisor itself, which is empty unless it fails.
 LAST_WORDS = "supervisor.err"
-#: In the folder: which names there are to ask for.
+#: In the folder: names of backplanes and components, by which `logs` recognises a wrong one.
 NAMES = "names.json"
 _FILE = re.compile(r"(\d{8,})\.jsonl")
 
 
 def default_folder(system: str, run_dir: Path) -> Path:
-    """Where the log of a system lies that says nothing of it; or, where it says something, a link to that."""
+    """Log folder of a system without `log.dir`; with one, a link to it."""
     run_dir = Path(os.path.abspath(run_dir))
     if run_dir == default_run_dir(system):
         return state_home() / "appbackplane" / system
@@ -36,9 +36,9 @@ def default_folder(system: str, run_dir: Path) -> Path:
 
 
 def open_folder(folder: Path) -> int:
-    """A descriptor of the folder, made if need be; everything in it is opened below this. A link of the user's own is followed.
+    """Descriptor of the folder, made if need be; its files are opened below it. A link of the user's own is followed.
 
-    Raises `FailedPrecondition` where it is not the user's, or others may write there.
+    Raises `FailedPrecondition` if it is not the user's, or others may write to it.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -58,17 +58,17 @@ def open_folder(folder: Path) -> int:
 
 
 def name_of(number: int) -> str:
-    """Sorts as it is counted."""
+    """File name of a number; names sort as numbers do."""
     return f"{number:08}.jsonl"
 
 
 def numbers(names: Iterable[str]) -> list[int]:
-    """Of the files of the log among these names, the oldest first."""
+    """Numbers of the log files among these names, the oldest first."""
     return sorted(int(match[1]) for name in names if (match := _FILE.fullmatch(name)))
 
 
 def names_in(folder: Path) -> dict[str, list[str]]:
-    """Backplane to components, as of the last time that the system was up; {} if nobody has written it down."""
+    """Backplane to components, as last written by the system; {}: never written."""
     try:
         found = json.loads((folder / NAMES).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -77,5 +77,5 @@ def names_in(folder: Path) -> dict[str, list[str]]:
 
 
 def outdated(present: Iterable[int], current: int, files: int) -> list[int]:
-    """Those that have had their turn, when `files` are kept."""
+    """Numbers of the files to remove, when `files` are kept."""
     return [number for number in present if number <= current - files]

@@ -1,9 +1,9 @@
-"""Output: where the lines of a system go, without ever making it wait.
+"""Output: shows the lines of a system without ever blocking it.
 
-A terminal that was stopped, or a pipe that nobody reads, must not stop the supervisor, and with it restarts. Lines wait
-here up to a bound; beyond it they are counted, and the count is shown in their place. Written when poll says there is
-room, in pieces no larger than what a pipe then takes at once (PIPE_BUF), because the descriptor is often shared with
-others and cannot be made non-blocking.
+A stopped terminal, or a pipe that nobody reads, must not stop the supervisor, and with it restarts. Lines wait here up to a
+bound; further ones are counted, and the count is shown in their place. The descriptor is often shared with others and cannot
+be made non-blocking. So lines are written when poll reports room, in pieces no larger than a ready pipe takes at once
+(PIPE_BUF).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections import deque
 
 #: Bytes that may wait for a reader: a minute of a chatty system, and nothing beside a backplane's own memory.
 PENDING_BYTES_MAX = 1 << 20
-#: Of an ordinary line. With less room than for one, none is made to be shown.
+#: Size of an ordinary line. With less room than this, none is formatted.
 LINE_BYTES = 256
-#: What a pipe that is ready takes without blocking.
+#: Bytes that a ready pipe takes without blocking.
 PIECE_BYTES = select.PIPE_BUF
-#: Pieces written in one turn, so that a flood of lines does not keep the loop from a death: about a megabyte.
+#: Pieces written in one iteration, so that a flood of lines does not delay the detection of a death: about a megabyte.
 PIECES_MAX = 256
 
 
@@ -27,9 +27,9 @@ class Output:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        #: Whether a person watches, who likes colours.
+        #: Whether a terminal shows the lines, which may then be coloured.
         self.is_terminal = os.isatty(fd)
-        #: Lines that found no room.
+        #: Lines dropped for lack of room or of a reader.
         self.lost_count = 0
         self._lines: deque[bytes] = deque()
         self._bytes = 0
@@ -38,11 +38,11 @@ class Output:
         self._poll.register(fd, select.POLLOUT)
 
     def __bool__(self) -> bool:
-        """Whether something waits to be written."""
+        """Whether lines wait to be written."""
         return bool(self._lines)
 
     def say(self, text: str) -> None:
-        """Put a line behind the others; several, if it has several."""
+        """Queue a text of one line or several."""
         line = text.encode(errors="replace") + b"\n"
         if self._bytes + len(line) > PENDING_BYTES_MAX:
             self.lost_count += 1
@@ -55,7 +55,7 @@ class Output:
         self._bytes += len(line)
 
     def count_if_full(self, count: int) -> bool:
-        """Whether there is no room for so many lines, which are then counted and need not be made."""
+        """Whether there is no room for `count` more lines: they are counted as lost and need not be formatted."""
         if self._bytes + LINE_BYTES < PENDING_BYTES_MAX:
             return False
         self.lost_count += count
@@ -63,7 +63,7 @@ class Output:
         return True
 
     def write(self, timeout_ms: int = 0) -> None:
-        """Write what there is room for; waits at most `timeout_ms` for each piece (0: never)."""
+        """Write the lines that find room; waits at most `timeout_ms` for each piece (0: never)."""
         for _ in range(PIECES_MAX):
             if not self._lines or not self._poll.poll(timeout_ms):
                 return

@@ -1,7 +1,7 @@
-"""Log pipes: what the processes of a system print, line by line.
+"""Log pipes: read the output of a system's processes, line by line.
 
-Lines are bounded, and so is what is read of one pipe in one turn: a backplane that prints without end gets as much of
-the supervisor as any other, and then waits for its own pipe.
+Lines are bounded, and so is the data read from one pipe in one iteration: a backplane that prints without end gets no more
+of the supervisor than any other, and then blocks on its own pipe.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import os
 
 #: A line is cut here: more is data, not a line, and one child could otherwise fill our memory without a newline.
 LINE_BYTES_MAX = 8192
-#: Read of one pipe in one turn: what a pipe holds by default.
+#: Bytes read from one pipe in one iteration: the default capacity of a pipe.
 TURN_BYTES_MAX = 65_536
-#: Read of the pipe of a process that has died, at most: pipes may hold a megabyte.
+#: Bytes read from the pipe of a dead process, at most: pipes may hold a megabyte.
 REST_BYTES_MAX = 1 << 20
 
 
@@ -31,13 +31,13 @@ class LineCutter:
         return [_text(line) for line in lines]
 
     def finish(self) -> list[str]:
-        """What was not ended by a newline."""
+        """The last line, if it has no newline."""
         rest, self._rest = self._rest, b""
         return [_text(rest)] if rest else []
 
 
 class LogPipe:
-    """One end of what one process prints. Never blocks."""
+    """Reading end of one output stream of a process. Never blocks."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -45,7 +45,7 @@ class LogPipe:
         self._lines = LineCutter()
 
     def read(self, bytes_max: int = TURN_BYTES_MAX) -> list[str] | None:
-        """The lines that have come; None: it has been closed, and there will be no more."""
+        """Lines that have come; None: the pipe is closed, and there will be no more."""
         try:
             data = os.read(self.fd, bytes_max)
         except BlockingIOError:
@@ -55,7 +55,7 @@ class LogPipe:
         return self._lines.feed(data)
 
     def finish(self) -> list[str]:
-        """Its process is dead: what is left. Those who inherited the pipe from it are not waited for."""
+        """The process is dead: its remaining lines. Other processes that inherited the pipe are not waited for."""
         lines: list[str] = []
         for _ in range(REST_BYTES_MAX // TURN_BYTES_MAX):
             more = self.read()

@@ -1,8 +1,8 @@
 """Log reader: the lines of a log folder, the last ones first, or from an instant on, or as they come.
 
-Reads files and asks nobody, so it is as quick when every backplane is busy, and when there is none. From the end it reads
-blocks backwards, and of a block in which nothing can match it reads no line; to an instant it jumps by halves. A follower
-ends a file before it begins the next: files have numbers and are never written again, so nothing is missed or told twice.
+Reads files and calls no process, so it is as quick when every backplane is busy, or none runs. From the end it reads blocks
+backwards, and skips those in which no line can match; it finds an instant by bisection. A follower ends a file before it
+begins the next: files have numbers and are never written again, so no line is missed or shown twice.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from .folder import name_of, numbers
 
 #: Read at once: a file in a few steps, and a line in a fraction of a millisecond.
 BLOCK_BYTES = 1 << 20
-#: Lines of several backplanes come together in the order in which they were fetched: a ring that was full, or a supervisor
-#: that was stopped, brings old ones late. Beyond this nobody looks for them.
+#: Lines are written in the order in which rings were read: a full ring, or a stopped supervisor, brings old ones late. A search
+#: by time allows for this much disorder, and for no more.
 DISORDER = timedelta(seconds=10)
-#: What a line can be at most; a follower who reads so much without a newline does not read a log.
+#: Longest line; a follower that reads this much without a newline does not read a log.
 _PARTIAL_BYTES_MAX = 1 << 20
 
-#: A line as it stands there, and what it says; None: nothing that can be understood.
+#: A raw line, and its decoded form; None: it cannot be decoded.
 Found = tuple[bytes, LogLine | None]
 
 
 class Place(NamedTuple):
-    """Between two lines: the number of a file, and an offset in it."""
+    """A position between two lines: the number of a file, and an offset in it."""
 
     number: int
     offset: int
 
 
 def end_of(folder: Path) -> Place:
-    """Behind the last line that is whole."""
+    """Position behind the last whole line."""
     for number in reversed(numbers(os.listdir(folder))):
         with suppress(FileNotFoundError), open(folder / name_of(number), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
@@ -51,7 +51,7 @@ def end_of(folder: Path) -> Place:
 
 
 def start_of(folder: Path, since: datetime) -> Place:
-    """Before the first line that may be of that time."""
+    """Position before the first line that may be of that time."""
     present = numbers(os.listdir(folder))
     number = present[_first_since(folder, present, since)] if present else 0
     with suppress(FileNotFoundError), open(folder / name_of(number), "rb", buffering=0) as file:
@@ -91,14 +91,14 @@ class LogReader:
         self._folder, self._wanted, self._marks = folder, wanted, wanted.marks()
         self._file = -1
         self._number, self._rest = 0, b""
-        #: Files that were gone before they were read.
+        #: Files that rotation removed before they were read.
         self.missed_count = 0
         self._open(begin.number)
         if self._file >= 0:
             os.lseek(self._file, begin.offset, os.SEEK_SET)
 
     def read(self) -> list[Found]:
-        """The lines that are there by now and match; [] when there are no more."""
+        """Matching lines that are written by now; [] when there are no more."""
         while True:
             data = os.read(self._file, BLOCK_BYTES) if self._file >= 0 else b""
             if data:
@@ -111,7 +111,7 @@ class LogReader:
                 return []
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file that is being read."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -124,11 +124,11 @@ class LogReader:
                     yield raw, line
 
     def _next(self) -> bool:
-        """Whether there is a file behind this one, which is then never written again, and has been read to its end."""
+        """Whether reading goes on: in this file, which its successor's start may have ended later, or in the next, now open."""
         present = [number for number in numbers(os.listdir(self._folder)) if number > self._number]
         if not present:
             return False
-        # It may have been written between our last read and the birth of its successor.
+        # It may have been written between our last read and the creation of its successor.
         if self._file >= 0 and os.fstat(self._file).st_size > os.lseek(self._file, 0, os.SEEK_CUR):
             return True
         if self._number:
@@ -139,7 +139,7 @@ class LogReader:
     def _open(self, number: int) -> None:
         self.close()
         self._number, self._rest = number, b""
-        with suppress(FileNotFoundError):  # it has had its turn while we were on our way: the next one, then
+        with suppress(FileNotFoundError):  # removed by rotation meanwhile: the next one is tried
             self._file = os.open(self._folder / name_of(number), os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -148,7 +148,7 @@ def _is_wanted(line: LogLine | None, wanted: LogFilter) -> bool:
 
 
 def _blocks_backwards(path: Path, end: int | None) -> Iterator[bytes]:
-    """Whole lines, about a megabyte at a time, from the end (or another one)."""
+    """Blocks of whole lines, about a megabyte each, backwards from `end`; None: from the end of the file."""
     with suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
         end = os.fstat(file.fileno()).st_size if end is None else end
         rest = b""
@@ -173,7 +173,7 @@ def _is_before(block: bytes, since: datetime) -> bool:
 
 
 def _first_since(folder: Path, present: list[int], since: datetime) -> int:
-    """The index of the file in which that time begins."""
+    """Index of the file in which that time begins."""
     low, high = 0, len(present)
     while high - low > 1:
         middle = (low + high) // 2
@@ -194,7 +194,7 @@ def _time_at(path: Path) -> datetime | None:
 
 
 def _offset_since(fd: int, size: int, since: datetime) -> int:
-    """Where the lines of that time begin, by halves."""
+    """Offset at which lines of that time begin, by bisection."""
     low, high = 0, size
     while high - low > BLOCK_BYTES:
         middle = (low + high) // 2
@@ -207,7 +207,7 @@ def _offset_since(fd: int, size: int, since: datetime) -> int:
 
 
 def _time_behind(fd: int, offset: int) -> tuple[datetime | None, int]:
-    """The time of the first whole line behind an offset that can be understood, and where it begins."""
+    """Time of the first whole line behind `offset` that can be decoded, and where it begins."""
     data = os.pread(fd, BLOCK_BYTES // 4, offset)
     begin = 0 if offset == 0 else data.find(b"\n") + 1
     for match in re.compile(rb"[^\n]+\n").finditer(data, begin):

@@ -1,7 +1,7 @@
 """Log settings: `log = {...}` of [system], with sizes as people write them. Pure.
 
-A system has one log: what all of its backplanes and the supervisor say, in files that take turns. What it may cost is known
-beforehand: `files` times `file_size` on the disk, and a `ring` of memory a backplane.
+A system has one log, for all of its backplanes and the supervisor, in rotated files. The cost is bounded: `files` times
+`file_size` on the disk, and a `ring` of memory a backplane.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|KiB|MiB|GiB)")
-#: Below this a file holds a few long lines, and turning costs more than writing; above, nothing reads it in a moment.
+#: A smaller file holds a few long lines, and rotation costs more than writing; a larger one cannot be read in a moment.
 FILE_BYTES_MIN, FILE_BYTES_MAX = 65_536, 1 << 30
-#: Bounds of log_ring.py, which a module that touches nothing may not import; a test holds them together.
+#: Bounds of log_ring.py, which a pure module may not import; a test keeps them equal.
 RING_BYTES_MIN, RING_BYTES_MAX = 131_072, 1 << 30
 
 
@@ -24,24 +24,24 @@ class Size(int):
 
 
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """log = {...} of [system]."""
+    """[system] log = {...}: level, files and ring sizes of the log."""
 
-    #: Of the root logger in every backplane; --debug is DEBUG.
+    #: Level of the root logger in every backplane; --debug makes it DEBUG.
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     #: The folder; None: see folder.py.
     dir: str | None = None
-    #: A file that has grown to this is followed by the next.
+    #: A file of this size is followed by the next.
     file_size: Size = Size(16 << 20)
-    #: So many are kept, the one that is written among them: together a week of a chatty system, and no disk is filled.
+    #: Files kept, with the one being written: together a week of a chatty system, and no disk is filled.
     files: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
-    #: What a backplane may have said that has not been read: five thousand lines, a tenth of a second of the worst flood.
+    #: Unread lines of a backplane: five thousand of them, a tenth of a second of the worst flood.
     ring: Size = Size(1 << 20)
-    #: What a log call does when the ring is full: lose the line, which is counted, or wait until there is room.
+    #: Behaviour of a log call while the ring is full: lose the line, which is counted, or wait until there is room.
     when_full: Literal["lose", "wait"] = "lose"
 
 
 def size_bytes(value: Any) -> int:
-    """Bytes of "16MiB" or of a whole number. Raises ValueError that says what was expected."""
+    """Bytes of "16MiB" or of a whole number. Raises ValueError with the expected form."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
@@ -50,7 +50,7 @@ def size_bytes(value: Any) -> int:
 
 
 def in_words(size: int) -> str:
-    """As a person would write it."""
+    """`size` as a person would write it, as in "16MiB"."""
     for unit in ("GiB", "MiB", "KiB"):
         if size >= _UNITS[unit] and size % _UNITS[unit] == 0:
             return f"{size // _UNITS[unit]}{unit}"
@@ -58,7 +58,7 @@ def in_words(size: int) -> str:
 
 
 def problems(settings: LogSettings) -> list[tuple[str, str]]:
-    """Keys whose values do not do, and why."""
+    """(key, problem) of each invalid value."""
     found = []
     bounds = (("file_size", FILE_BYTES_MIN, FILE_BYTES_MAX), ("ring", RING_BYTES_MIN, RING_BYTES_MAX))
     for key, least, most in bounds:

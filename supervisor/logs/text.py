@@ -1,7 +1,7 @@
-"""Log text: a line of the log as a person reads it, in colour where there is a terminal. Pure.
+"""Log text: a line of the log as a person reads it, in colour on a terminal. Pure.
 
-What was said may hold anything; on its way to a terminal nothing of it is a command to that. A message of several lines, a
-traceback and a stack are indented below their line, so that a line that begins at the margin is always a line of the log.
+Log data may hold anything: control characters are escaped, so that a terminal obeys none of them. Further lines of a message,
+a traceback and a stack are indented, so that a line that begins at the margin is always a line of the log.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from appbackplane.runtime.observation.log_line import LogLine
 
 _RESET, _DIM = "\x1b[0m", "\x1b[2m"
 _COLOURS = {"DEBUG": "\x1b[2m", "WARNING": "\x1b[33m", "ERROR": "\x1b[31m", "CRITICAL": "\x1b[1;31m"}
-#: Control characters, of both sets, in words; the tab is none.
+#: Control characters of both sets, to their escapes; the tab is none.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0))}
 _LEVEL_WIDTH = len("CRITICAL")
 
 
 def shown(line: LogLine, *, in_colour: bool = False) -> list[str]:
-    """As `up` shows it beside the name of its backplane: no time, because it is now."""
+    """The form of `up`, beside the backplane's name: no time, because it is now."""
     words = _said(line)
     head = f"{line.level} {line.logger}: {words[0]}" if line.logger else words[0]
     return [_coloured(text, line.level, in_colour) for text in (head, *_below(line, words, ""))]
 
 
 def told(line: LogLine, zone: tzinfo | None = None, *, name_width: int = 0, in_colour: bool = False) -> list[str]:
-    """As `logs` tells it: when, how bad, who, what; `zone`: the reader's."""
+    """The form of `logs`: time, level, backplane, message. `zone`: the reader's."""
     words = _said(line)
     time = _plain(in_zone(line.time, zone).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3])
     level = f"{_plain(line.level):<{_LEVEL_WIDTH}}"
@@ -46,12 +46,12 @@ def told(line: LogLine, zone: tzinfo | None = None, *, name_width: int = 0, in_c
 
 
 def in_zone(time: datetime, zone: tzinfo | None) -> datetime:
-    """None: the zone of this machine."""
+    """`time` in `zone`; None: in that of this machine."""
     return time.astimezone(zone)
 
 
 def _said(line: LogLine) -> list[str]:
-    """The lines of its message, the first with its fields."""
+    """Lines of the message, the first with its extra fields."""
     first, *more = [_plain(text) for text in line.message.split("\n")]
     fields = " ".join(f"{_plain(str(key))}={_plain(_value(value))}" for key, value in line.extra.items())
     return [f"{first} {fields}".strip() if fields else first, *more]

@@ -1,9 +1,8 @@
-"""Log watch: when to look into the ring of a backplane, and how much to take. Pure; the ring is given.
+"""Log watch: when to read a backplane's ring, and how much of it. Pure; the ring is given.
 
-A busy ring is looked at every 20 ms, so that a backplane which says a hundred thousand lines a second wakes nobody for each of
-them; one in which nothing was found is asked to wake us, looked at once more (what was written while we asked), and left
-alone. So a silent backplane costs nothing, and a line is in the file 20 ms after it was said. What is lost is told once a
-second.
+A busy ring is polled every 20 ms, so that a backplane that logs a hundred thousand lines a second wakes nobody for each of
+them. An empty one is asked to wake us, polled once more (for lines written meanwhile), and left alone. So a silent backplane
+costs nothing, and a line is in the file 20 ms after it was logged. Lost lines are reported once a second.
 """
 
 from __future__ import annotations
@@ -11,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-#: Between two looks at a ring that has something: a person who follows sees no delay, and 50 looks a second cost 0.3 % of
-#: a core.
+#: Poll interval of a ring that has lines: a person who follows sees no delay, and 50 polls a second cost 0.3 % of a core.
 LOOK_NS = 20_000_000
-#: Of one ring in one turn: a quarter of a millisecond's work, so that a flood does not keep the loop from a death.
+#: Bytes read from one ring in one iteration: a quarter of a millisecond's work, so that a flood does not block the loop.
 TURN_BYTES_MAX = 65_536
 #: Between two reports of lines lost while a flood lasts.
 REPORT_NS = 1_000_000_000
 
 
 class Ring(Protocol):
-    """What is asked of a ring (runtime/execution/log_ring.py)."""
+    """Methods of a log ring that are used here (runtime/execution/log_ring.py)."""
 
     @property
     def lost_count(self) -> int: ...
@@ -32,24 +30,24 @@ class Ring(Protocol):
 
 
 class LogWatch:
-    """One ring, from the birth of its backplane to its last words."""
+    """Polls one ring, from the spawn of its backplane to its last words."""
 
     def __init__(self, ring: Ring, now_ns: int) -> None:
         self._ring = ring
         self._is_asleep = False
-        #: When to look next; None: when it wakes us.
+        #: When to poll next; None: when the ring wakes us.
         self.look_at_ns: int | None = now_ns
         self._reported_lost = 0
         self._reported_ns = now_ns - REPORT_NS
 
     def wake(self, now_ns: int) -> None:
-        """The ring says that there is something."""
+        """The ring has signalled new lines."""
         self._ring.wake()
         self._is_asleep = False
         self.look_at_ns = now_ns
 
     def look(self, now_ns: int) -> list[bytes]:
-        """What has come, of which there may be more."""
+        """Read new lines; there may be more."""
         lines = self._ring.read(TURN_BYTES_MAX)
         if lines:
             self._is_asleep = False
@@ -69,16 +67,16 @@ class LogWatch:
         return self.unreported if now_ns - self._reported_ns >= REPORT_NS else 0
 
     def reported(self, lost: int, now_ns: int) -> None:
-        """It has been told."""
+        """Note that so many lost lines have been reported."""
         self._reported_lost += lost
         self._reported_ns = now_ns
 
     @property
     def unreported(self) -> int:
-        """Lines lost that nobody has been told of."""
+        """Lost lines that have not been reported."""
         return self._ring.lost_count - self._reported_lost
 
     def rest(self) -> Iterator[list[bytes]]:
-        """Its backplane is dead: all that is left, in as many parts as it would have been fetched in."""
+        """The backplane is dead: all remaining lines, in as many parts as they would have been read in."""
         while lines := self._ring.read(TURN_BYTES_MAX):
             yield lines

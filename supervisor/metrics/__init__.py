@@ -1,1 +1,1 @@
-"""Metrics: what Prometheus is told. `exposition` decides what, `port` says it."""
+"""Metrics: the figures for Prometheus. `exposition` selects them, `port` serves them."""

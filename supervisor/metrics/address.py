@@ -10,7 +10,7 @@ _PORT_END = 1 << 16
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Of "127.0.0.1:9464", "localhost:9464" or "[::1]:9464". Raises ValueError that says what was expected."""
+    """(host, port) of "127.0.0.1:9464", "localhost:9464" or "[::1]:9464". Raises ValueError with the expected form."""
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
     if _is_numeric(host) and port.isascii() and port.isdigit() and int(port) < _PORT_END:
@@ -19,7 +19,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def problem_of(address: str | None, *, is_public: bool) -> str | None:
-    """Why it is not to be listened at; None: it is in order, or there is none. `is_public`: others may."""
+    """Why the address cannot be used; None: it can, or there is none. `is_public`: others may reach it."""
     if address is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Exposition: what Prometheus is told of a system, as a table: name, kind, labels, and where it stands in the status. Pure.
+"""Exposition: all metrics of a system as a table: name, kind, labels, and the place in the status. Pure.
 
-Everything is read from one answer to `supervisor.status`, so it agrees with `status --stats --json`. Names follow Prometheus's
-conventions: base units, `_total` for counters. Counters begin anew with each process of a backplane, which Prometheus knows
-how to add up. Histograms have a bucket a doubling (ours have eight), the same for all, or they could not be added.
+Everything is read from one reply to `supervisor.status`, so it agrees with `status --stats --json`. Names follow Prometheus's
+conventions: base units, `_total` for counters. Counters begin anew with each process of a backplane; Prometheus adds those
+up. Histograms have a bucket a doubling (ours have eight), the same in all, or they could not be added.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ..direction.health import Health
 from .metric import Answer, Counted, Labels, Metric, Read, Value
 from .request_metrics import REQUESTS
 
-#: Bounds, as powers of two in nanoseconds: 1 us to 69 s. What is longer is in +Inf.
+#: Bounds, as powers of two in nanoseconds: 1 us to 69 s. Longer times are in +Inf.
 BOUNDS = tuple(range(10, 37))
-#: Operations of a backplane that are told apart, each with some 70 series; users' own actions may make up a name for each
-#: request, and a time series database dies of that.
+#: Operations of a backplane with series of their own, some 70 each; further ones are summed into one. Users' own actions may
+#: have a new name for each request, and a time series database dies of that.
 OPERATIONS_MAX = 500
 
 
 class Exposition:
-    """What is told, again and again. Remembers which operations are told apart, so that none changes sides."""
+    """Converts status replies to samples. Remembers operations with series of their own, so that none joins the shared ones."""
 
     def __init__(self) -> None:
         self._known: dict[str, set[str]] = {}
 
     def samples(self, answer: Answer) -> Iterator[tuple[Metric, list[tuple[Labels, Value]]]]:
-        """All metrics with their values; of `supervisor.status` with `buckets`."""
+        """All metrics with their values, from a reply to `supervisor.status` with `buckets`."""
         answer = {**answer, "backplanes": [self._bounded(entry) for entry in answer["backplanes"]]}
         for metric in METRICS:
             system: Labels = (answer["system"],)
@@ -55,7 +55,7 @@ class Exposition:
 
 
 def counted(told: Mapping[str, Any]) -> Counted:
-    """A histogram of ours, as Prometheus counts."""
+    """A histogram of ours, with Prometheus's cumulative buckets."""
     histogram = Histogram.from_data(dict(told))
     counts = histogram.counts
     buckets = tuple(
@@ -78,7 +78,7 @@ def _merged(accounts: list[Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-# How the answer is read: each returns a reader for the table below. None is not told.
+# Each function returns a reader for the table below. A value of None gives no sample.
 
 
 def _system(value: Callable[[Answer], Value]) -> Read:
@@ -96,12 +96,12 @@ def _backplane(value: Callable[[Any], Value | None]) -> Read:
 
 
 def _told(value: Callable[[Any], Value | None]) -> Read:
-    """Of a backplane's statistics, where it answered."""
+    """Reader of a backplane's statistics, if it answered."""
     return _backplane(lambda entry: None if entry["statistics"] is None else value(entry["statistics"]))
 
 
 def _each(items: Callable[[Any], Iterable[tuple[str, Value]]]) -> Read:
-    """One label more, of the statistics."""
+    """Reader of the statistics' values that have a further label."""
 
     def read(answer: Answer) -> Iterator[tuple[Labels, Value]]:
         for entry in answer["backplanes"]:

@@ -1,13 +1,13 @@
-"""The extra `[metrics]`: whether what a metrics port needs is installed. Asked before anything starts, without importing it."""
+"""The extra `[metrics]`: whether a metrics port's packages are installed. Checked before a start, without importing them."""
 
 from __future__ import annotations
 
 import importlib.util
 
-#: After the name of the key.
+#: Stands after the name of the key.
 NEEDS = "needs prometheus-client: pip install 'appbackplane[metrics]'"
 
 
 def is_installed() -> bool:
-    """Whether a metrics port could be opened."""
+    """Whether prometheus-client is there, so that a port can be opened."""
     return importlib.util.find_spec("prometheus_client") is not None

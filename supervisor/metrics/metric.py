@@ -1,4 +1,4 @@
-"""Metric: one line of the table of what Prometheus is told (exposition.py): name, kind, labels, and where it is read."""
+"""Metric: one line of the table of metrics (exposition.py): name, kind, labels, and its reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Answer = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A histogram: (upper bound, how many are not above it), growing, without +Inf; all; their sum in seconds."""
+    """A histogram: (upper bound, count of values up to it), growing, without +Inf; count of all; their sum in seconds."""
 
     buckets: tuple[tuple[float, int], ...]
     count: int
@@ -25,11 +25,11 @@ Read = Callable[[Answer], Iterable[tuple[Labels, Value]]]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One line of the table."""
+    """One line of the table of metrics."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     help: str
-    #: Besides `system`, which all have.
+    #: Labels besides `system`, which all metrics have.
     labels: Labels
     read: Read

@@ -1,7 +1,7 @@
-"""Metrics port: where Prometheus asks. Threads of the supervisor's process, which ask the supervisor as any client does.
+"""Metrics port: the HTTP server for Prometheus. Its threads call the supervisor, in the same process, as any client does.
 
-So a scrape never holds up the loop, and what it says is what `status --stats` says. A thread for each connection, so that a
-client that sends half a request delays nobody; `CONNECTIONS_MAX` of them, beyond which the oldest is hung up on. Loopback
+So a scrape never holds up the loop, and its figures are those of `status --stats`. A thread for each connection, so that a
+client that sends half a request delays nobody; `CONNECTIONS_MAX` of them, beyond which the oldest is closed. Loopback
 unless the configuration says otherwise (config.py). The text is prometheus-client's, an extra: `[metrics]`.
 """
 
@@ -23,9 +23,9 @@ from .extra import NEEDS
 from .metric import Counted
 
 PATH = "/metrics"
-#: How long a client may be silent while it asks, or read nothing while it is answered.
+#: Longest silence of a client during its request, and longest time without reading during the response.
 CLIENT_LIMIT_S = 5.0
-#: Connections that are served side by side: two Prometheus servers and a person need three.
+#: Connections served side by side: two Prometheus servers and a person need three.
 CONNECTIONS_MAX = 8
 
 
@@ -33,21 +33,21 @@ class MetricsPort:
     """Listens from its construction until `close`."""
 
     def __init__(self, address: str, look: Callable[[], Mapping[str, Any]]) -> None:
-        """`look`: the answer to `supervisor.status` with `buckets`. Raises `FailedPrecondition`."""
+        """`look`: returns the reply to `supervisor.status` with `buckets`. Raises `FailedPrecondition`."""
         try:
             import prometheus_client  # an extra
         except ImportError:
             raise FailedPrecondition(f"[system] metrics {NEEDS}") from None
         self._prometheus = prometheus_client
         self._look, self._exposition = look, Exposition()
-        #: One answer at a time is made: the exposition remembers names, and more at once take no less time.
+        #: Responses are made one at a time: the exposition remembers names, and several at once take no less time.
         self._making = threading.Lock()
         host, port = host_and_port(address)
         try:
             self._server = _server(host, port)
         except OSError as error:
             raise FailedPrecondition(f"[system] metrics: cannot listen at {address}: {error.strerror}") from error
-        #: The port that it has, if any was asked for (port 0).
+        #: Host and actual port, which differs from the configured port 0.
         self.address = f"[{host}]:{self._server.server_port}" if ":" in host else f"{host}:{self._server.server_port}"
         self.url = f"http://{self.address}{PATH}"
         self._server.set_app(self._answer)
@@ -55,7 +55,7 @@ class MetricsPort:
         self._thread.start()
 
     def close(self) -> None:
-        """Hang up, also on whoever is being served: nobody keeps a system from going down."""
+        """Close all connections, also those being served: no client keeps a system from going down."""
         self._server.shutdown()
         self._server.hang_up()
         self._thread.join()
@@ -102,7 +102,7 @@ class MetricsPort:
 
 
 class _Collected:
-    """What has been read, for prometheus-client to write."""
+    """Metric families, in the form that prometheus-client takes."""
 
     def __init__(self, families: list[Any]) -> None:
         self._families = families
@@ -115,17 +115,17 @@ class _Handler(WSGIRequestHandler):
     timeout = CLIENT_LIMIT_S
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A scrape is not worth a line."""
+        """Do nothing: a scrape is not worth a line."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """Its name is not looked up, which may take seconds, and a client that goes away is no error."""
+    """Serves without looking up names, which may take seconds; a client that disconnects is no error."""
 
-    #: Closing waits for them: one that still asks the supervisor has sockets open.
+    #: `server_close` waits for the threads: one that still calls the supervisor has sockets open.
     daemon_threads = False
 
     def __init__(self, address: tuple[str, int]) -> None:
-        #: The connections that are served, the oldest first, and those of them that were hung up on.
+        #: Connections being served, the oldest first, and those of them that were closed by us.
         self.served: list[socket.socket] = []
         self._hung_up: set[socket.socket] = set()
         self._serving = threading.Lock()
@@ -136,7 +136,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             waiting = [each for each in self.served if each not in self._hung_up]
             if len(waiting) >= CONNECTIONS_MAX:
                 self._hang_up(waiting[0])
-            # Who was hung up on may still wait for the supervisor: as many more, and their threads have a bound, too.
+            # The thread of a closed connection may still wait for the supervisor: as many more, and threads have a bound, too.
             is_full = len(self.served) >= 2 * CONNECTIONS_MAX
             if not is_full:
                 self.served.append(request)
@@ -156,13 +156,13 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._forget(request)
 
     def hang_up(self) -> None:
-        """On all that are served."""
+        """Close all connections that are served."""
         with self._serving:
             for each in self.served:
                 self._hang_up(each)
 
     def server_close(self) -> None:
-        """Its socket is closed first. A thread that could not be started is the last one that is joined."""
+        """Close the socket, then join the threads. RuntimeError comes from the last one, if it could not be started."""
         with suppress(RuntimeError):
             super().server_close()
 
@@ -184,7 +184,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """It is its own business: the next one is served."""
+        """Do nothing: the next connection is served."""
 
 
 class _ServerOf6(_Server):
@@ -192,7 +192,7 @@ class _ServerOf6(_Server):
 
 
 def _server(host: str, port: int) -> _Server:
-    """Raises OSError."""
+    """A listening server, of IPv4 or IPv6. Raises OSError."""
     return (_ServerOf6 if ":" in host else _Server)((host, port))
 
 

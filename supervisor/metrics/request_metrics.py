@@ -1,7 +1,7 @@
-"""Request metrics: what Prometheus is told of request kernels: pools, lanes and workers, and totals of all that happened.
+"""Request metrics: figures of request kernels for Prometheus: pools, lanes and workers, and totals of all events.
 
-The mean wait of an interval is a ratio of two rates, `…_wait_seconds_total` by `…_begun_total`. Workers come and go; what one
-that has gone had done is in the totals without that label.
+The mean wait of an interval is a ratio of two rates, `…_wait_seconds_total` by `…_begun_total`. Workers come and go; the work
+of one that has gone is in the totals without that label.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .metric import Answer, Labels, Metric, Read, Value
 
 
 def _request_each(items: Callable[[Any], Iterable[tuple[Labels, Value | None]]]) -> Read:
-    """Of the request kernels among the components; labels beyond theirs."""
+    """Reader of the request kernels among the components; `items`: further labels, with values."""
 
     def read(answer: Answer) -> Iterator[tuple[Labels, Value]]:
         for entry in answer["backplanes"]:

@@ -1,5 +1,5 @@
-"""Processes: what the operating system is asked for, and asked about. Does what the direction decides.
+"""Processes: everything that is asked of the operating system. Carries out the decisions of `direction`.
 
-`spawn` begins and ends them, `placement` with `cgroups` says where they run and with how much, `orphans` and `run_dir` see
-to it that nothing is left.
+`spawn` starts and reaps processes, `placement` with `cgroups` groups and limits them, `orphans` and `run_dir` see to it that
+nothing is left.
 """

@@ -1,11 +1,11 @@
-"""Cgroups: the groups of one system, made, entered, limited and removed (what is where: cgroup_layout.py).
+"""Cgroups: makes, enters, limits and removes the groups of one system (layout: cgroup_layout.py).
 
-A child begins in its group: the supervisor's main thread steps in, spawns, and steps out (2 us in v1, 50 us in v2; to
-move a process afterwards takes 10 ms, in which it would run outside). In v2 a thread may step only within one threaded
-tree, so there the supervisor itself moves into the system's folder, and out again at the end.
-Groups are removed at the end. Each supervisor locks its folder, and the lock dies with it: what a killed one left, of
-whatever system, is removed by the next that starts beside it, or by the next of its run directory wherever that starts.
-Where the machine allows no groups `because` says why, and everything else here does nothing.
+A child starts in its group: the supervisor's main thread enters it, spawns, and leaves (2 us in v1, 50 us in v2; moving a
+process afterwards takes 10 ms, in which it would run outside). In v2 a thread may move only within one threaded tree, so
+there the supervisor itself moves into the system's folder, and out again at the end.
+Groups are removed at the end. Each supervisor locks its folder, and the lock dies with it. The groups of a killed supervisor
+are removed by the next that starts beside it, of any system, or by the next of its run directory, wherever that starts.
+Where the machine allows no groups, `because` says why; `entered`, `folder_of` and `close` then do nothing.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from .cgroup_layout import (
     is_ours,
 )
 
-#: For what was killed to leave its group: a throttled process took 0.9 s (TRAPS 22), and quotas are lifted before.
+#: Time for killed processes to leave their group: a throttled one took 0.9 s (TRAPS 22), and quotas are lifted before.
 PATIENCE_S = 2.0
-#: Between two looks at a group that is not empty yet.
+#: Poll interval of a group that is not empty yet.
 _LOOK_S = 0.002
 
 
 class NoGroups(Exception):
-    """There can be none; the message says why."""
+    """Groups cannot be made; the message says why."""
 
 
 class Groups:
     """The groups of one system. Main thread only."""
 
     def __init__(self, version: int = 0, folder: Path | None = None, because: str = "") -> None:
-        """Without a folder: none, `because` of that."""
+        """Without a folder there are no groups; `because` is the reason."""
         self.version, self.folder, self.because = version, folder, because
         #: Backplanes with a group of their own.
         self._own: set[str] = set()
@@ -62,7 +62,7 @@ class Groups:
         return f"cgroup v{self.version}" if self else "none"
 
     def add(self, backplane: str) -> None:
-        """Make a group of its own. Raises OSError."""
+        """Make a group for this backplane alone. Raises OSError."""
         assert self.folder is not None
         folder = self.folder / SHARED / backplane
         folder.mkdir(exist_ok=True)
@@ -71,21 +71,21 @@ class Groups:
         self._own.add(backplane)
 
     def remove(self, backplane: str) -> None:
-        """Its own group, in which nobody is any more; what cannot be removed now is when all are."""
+        """Remove its own group, which is empty; if that fails now, `close` removes it."""
         assert self.folder is not None
         self._own.discard(backplane)
         with suppress(OSError):
             (self.folder / SHARED / backplane).rmdir()
 
     def folder_of(self, backplane: str) -> str | None:
-        """The folder of its own group; None: it is in the shared one, or there are none."""
+        """Folder of its own group; None: it is in the shared one, or there are no groups."""
         if self.folder is None or backplane not in self._own:
             return None
         return str(self.folder / SHARED / backplane)
 
     @contextmanager
     def entered(self, backplane: str) -> Iterator[None]:
-        """What is spawned in here begins in the group of `backplane`. Raises OSError."""
+        """Within this context, processes are spawned into the group of `backplane`. Raises OSError."""
         if self.folder is None:
             yield
             return
@@ -94,7 +94,7 @@ class Groups:
             yield
 
     def move(self, pids: Iterable[int], backplane: str) -> None:
-        """Take running processes, all their threads, over into its own group. Raises OSError."""
+        """Move running processes, with all their threads, into its own group. Raises OSError."""
         assert self.folder is not None
         for pid in pids:
             with suppress(ProcessLookupError):
@@ -113,12 +113,12 @@ class Groups:
         _write(self.folder / SHARED / backplane / WEIGHT_FILE[self.version], str(weight))
 
     def limit(self, backplane: str, percent: int | None) -> None:
-        """Limit its own group to so much of one core; None lifts it. Raises OSError."""
+        """Limit its own group to `percent` of one core; None lifts the limit. Raises OSError."""
         assert self.folder is not None
         _limit(self.folder / SHARED / backplane, self.version, percent)
 
     def close(self, say: Callable[[str], None]) -> None:
-        """Remove all groups; the processes in them have ended. What is left behind is said."""
+        """Remove all groups; the processes in them have ended. A group that stays is reported."""
         folder, self.folder = self.folder, None
         if folder is None:
             return
@@ -130,7 +130,7 @@ class Groups:
             say(f"cgroup {folder} is left behind: {error.strerror}")
 
     def _outside(self) -> Path:
-        """Where the main thread is when it is not in a group of a backplane."""
+        """Group of the main thread while it is in no backplane's group."""
         assert self.folder is not None
         assert self._home is not None
         return self._home if self.version == 1 else self.folder
@@ -159,14 +159,14 @@ class Groups:
         else:
             shared.mkdir()
         _write(folder / WEIGHT_FILE[self.version], str(folder_weight(self.version, os.cpu_count() or 1)))
-        with _stepped(shared, self._outside(), self.version):  # now, or never
+        with _stepped(shared, self._outside(), self.version):  # fails now, or never
             pass
 
     def _leave(self, folder: Path) -> None:
         if self.version != 2 or self._home is None:
             return
         if self._enabled_at is not None:
-            # Nobody may sit in a group that has controllers for its children: give them up from the inside out.
+            # No process may be in a group that has controllers for its children: disable them from the inside out.
             for group in (folder / SHARED, folder, self._enabled_at):
                 with suppress(FileNotFoundError):
                     _write(group / "cgroup.subtree_control", "-cpu")
@@ -176,10 +176,10 @@ class Groups:
 def make(
     system: str, run_dir: Path, left: Iterable[str] = (), proc: Path = Path("/proc/self"), *, is_needed: bool = True
 ) -> Groups:
-    """The groups of a system. `left`: the folders that earlier supervisors of this run directory had.
+    """The groups of a system. `left`: folders of earlier supervisors of this run directory, which are removed.
 
-    Not `is_needed`: no backplane is to have a group of its own. Then there is no group at all, because a system in one is,
-    to the rest of a busy machine, as urgent as one process, however urgent its work.
+    Not `is_needed`: no backplane is to have a group of its own. Then there is no group at all: to the rest of a busy machine, a
+    system in one is as urgent as one process, however urgent its work.
     """
     name = folder_name(system, str(run_dir))
     try:
@@ -206,7 +206,7 @@ def make(
 
 
 def reclaim(folder: Path) -> None:
-    """Remove what a killed supervisor left, and whoever still lives in it. Raises OSError, `NoGroups`: it lives."""
+    """Remove the groups of a killed supervisor, and kill processes in them. Raises OSError, `NoGroups`: it lives."""
     try:
         lock_fd = _lock(folder)
     except FileNotFoundError:
@@ -218,7 +218,7 @@ def reclaim(folder: Path) -> None:
 
 
 def lift(folder: Path) -> None:
-    """Take the limits from a system's groups: nobody in them is slow to die then."""
+    """Lift the limits of a system's groups, so that no process in them is slow to die."""
     for group in _inside_out(folder):
         version = 2 if (group / "cgroup.type").exists() else 1
         with suppress(OSError):  # there is no quota here
@@ -239,9 +239,9 @@ def _clear(folder: Path) -> None:
 
 
 def _sweep(base: Path) -> None:
-    """Remove the empty folders of killed supervisors, of other systems too; their processes are none of our business."""
+    """Remove empty folders of killed supervisors, of other systems too; folders with processes in them stay."""
     for folder in base.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # somebody else's, or not empty
+        with suppress(OSError):  # another user's, or not empty
             lock_fd = _locked(folder)
             if lock_fd is not None:
                 try:
@@ -252,7 +252,7 @@ def _sweep(base: Path) -> None:
 
 
 def _made(folder: Path) -> int:
-    """Make a folder; the descriptor that holds its lock. A sweep may find it between the two, and remove it again."""
+    """Make and lock a folder, and return the lock's descriptor. A sweep that removes it between the two repeats both."""
     while True:
         folder.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):
@@ -260,9 +260,9 @@ def _made(folder: Path) -> int:
 
 
 def _lock(folder: Path) -> int:
-    """The descriptor that holds a folder's lock. The sweep of another supervisor has it for a moment, which is waited for.
+    """Lock a folder, and return the lock's descriptor. Waits for a sweep of another supervisor, which holds it for a moment.
 
-    Raises `NoGroups` where a supervisor lives that has it, and OSError.
+    Raises `NoGroups` where a living supervisor holds it, and OSError.
     """
     end_s = time.monotonic() + PATIENCE_S
     while (lock_fd := _locked(folder)) is None:
@@ -273,7 +273,7 @@ def _lock(folder: Path) -> int:
 
 
 def _locked(folder: Path) -> int | None:
-    """The descriptor that holds its lock; None: somebody else does. Raises OSError."""
+    """Lock a folder, and return the lock's descriptor; None: another process holds it. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -287,8 +287,8 @@ def _locked(folder: Path) -> int | None:
 
 
 def _delegated(hierarchy: Hierarchy) -> Path:
-    """Where in v2 a group may be made and the supervisor moved to: its own group, if it is alone in it, else the nearest
-    one above that has the cpu controller enabled already. Others' settings are left alone.
+    """The group in v2 below which groups can be made, and into which the supervisor can move: its own, if it is alone in it;
+    else the nearest one above that has the cpu controller enabled already. Others' settings are left alone.
     """
     own, mount = Path(hierarchy.own), Path(hierarchy.mount)
     is_cpu_here = "cpu" in _words(own / "cgroup.controllers")
@@ -309,7 +309,7 @@ def _delegated(hierarchy: Hierarchy) -> Path:
 
 @contextmanager
 def _stepped(into: Path, back: Path, version: int) -> Iterator[None]:
-    """This thread, and what it spawns, in another group."""
+    """Keep this thread, and processes that it spawns, in another group."""
     threads = "tasks" if version == 1 else "cgroup.threads"
     _write(into / threads, "0")
     try:
@@ -351,7 +351,7 @@ def _all_pids(folder: Path) -> list[int]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a group and all below it, as soon as the last has left. Raises OSError."""
+    """Remove a group and all below it, as soon as they are empty. Raises OSError."""
     end_s = time.monotonic() + PATIENCE_S
     for group in _inside_out(folder):
         while True:
@@ -375,7 +375,7 @@ def _words(path: Path) -> list[str]:
 
 
 def _write(path: Path, text: str) -> None:
-    """In one system call, as the kernel wants it."""
+    """Write in one system call, as the kernel requires."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, text.encode())

@@ -1,9 +1,9 @@
-"""Claim: what the holder of a run directory writes into its lock file, for whoever finds it locked, or left behind.
+"""Claim: the content of a run directory's lock file: the process that holds it, and the remains of earlier holders.
 
-A number alone says nothing: pids are given out again. With the moment at which that process began (field 22 of
-/proc/PID/stat) it names one process for ever. `mark` is a random word in the environment of all that descends from this
-supervisor (leftovers.py). `left` is what earlier ones left and nobody has cleaned up yet: a supervisor may be killed while
-it does, and the next must find all of it.
+A pid alone identifies nothing: pids are used again. With the moment at which that process began (field 22 of
+/proc/PID/stat) it names one process for ever. `mark` is a random word in the environment of all descendants of this
+supervisor (leftovers.py). `left` lists earlier supervisors whose remains have not been cleaned up: a supervisor may be
+killed while it does that, and the next must find all of them.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from pathlib import Path
 
 import msgspec
 
-#: Supervisors killed in a row, each before it had cleaned up after the one before: the oldest are forgotten.
+#: Supervisors killed in a row, each before it had cleaned up after the one before; the oldest are forgotten.
 LEFT_MAX = 64
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):
-    """What a supervisor may leave behind, should it be killed."""
+    """Marks by which the remains of a killed supervisor are found."""
 
     pid: int
     mark: str
-    #: The folder of its cgroups.
+    #: Folder of its cgroups; None: it had none.
     cgroup: str | None = None
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a run directory."""
+    """The holder of a run directory."""
 
     system: str
     pid: int
-    #: When that process began, in clock ticks since the machine did.
+    #: Start of that process, in clock ticks since the machine started.
     began: int
     #: The same for people, in seconds since 1970.
     since_s: float
@@ -44,20 +44,20 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""
 
     def is_held(self) -> bool:
-        """Whether the process that wrote it lives: that one, and no other with its number."""
+        """Whether the process that wrote it lives: that one, and no other with its pid."""
         return began(self.pid) == self.began
 
     def since(self) -> str:
-        """In words."""
+        """Local date and time of the start, for people."""
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since_s))
 
     def lives(self) -> tuple[Life, ...]:
-        """All that its holder may have left, the latest last."""
+        """All supervisors whose remains may exist, the holder last."""
         return (*self.left, Life(pid=self.pid, mark=self.mark, cgroup=self.cgroup))[-LEFT_MAX:]
 
 
 def claim(system: str, left: tuple[Life, ...], file: str = "") -> Claim:
-    """Ours."""
+    """A claim of this process, with a new mark."""
     pid = os.getpid()
     ticks = began(pid)
     assert ticks is not None, "we live"
@@ -66,15 +66,15 @@ def claim(system: str, left: tuple[Life, ...], file: str = "") -> Claim:
 
 
 def read(fd: int) -> Claim | None:
-    """None: nothing is written there, or something else."""
+    """The claim in a lock file; None: it is empty, or holds something else."""
     try:
         return msgspec.json.decode(os.pread(fd, os.fstat(fd).st_size, 0), type=Claim)
-    except msgspec.DecodeError:  # half a claim cannot be: it is written at once, but the disk may have been full
+    except msgspec.DecodeError:  # never half written, since that is one call; but the disk may have been full
         return None
 
 
 def write(fd: int, made: Claim) -> None:
-    """Over what stood there; whoever reads meanwhile reads a claim, or none."""
+    """Replace the claim; a process that reads meanwhile finds a claim, or none."""
     data = msgspec.json.encode(made)
     before = os.fstat(fd).st_size
     os.pwrite(fd, data.ljust(before), 0)  # blanks after JSON are JSON
@@ -82,7 +82,7 @@ def write(fd: int, made: Claim) -> None:
 
 
 def began(pid: int) -> int | None:
-    """When a process began, in clock ticks since the machine did; None: there is none."""
+    """Start of a process, in clock ticks since the machine started; None: there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

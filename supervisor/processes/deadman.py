@@ -1,9 +1,9 @@
-"""Deadman: the kernel kills this process at a given moment, unless it is there to say otherwise; with it go its backplanes.
+"""Deadman: the kernel kills this process at a given moment, unless the process postpones it; its backplanes die with it.
 
-For a primary node whose supervisor is stopped, or sleeps, or hangs: it must not come back after its lease and go on as if
-nothing had been. A timer of the kernel's (timer_create(2)) with SIGKILL, on a clock that goes on while the machine sleeps: it
-reaches a process that is stopped, too, and one that wakes is dead before it runs. Backplanes of a cluster ask the kernel to
-die with their supervisor (runtime/process.py), which reaches those that are stopped, as well.
+For a primary node whose supervisor is stopped, or sleeps, or hangs: it must not come back after its lease and go on as if it
+were still primary. A kernel timer (timer_create(2)) sends SIGKILL, on a clock that goes on while the machine sleeps: it also
+reaches a stopped process, and one that wakes is dead before it runs. Backplanes of a cluster ask the kernel to die with
+their supervisor (runtime/process.py), which reaches stopped ones as well.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Deadman:
         self._check(self._libc.timer_create(_CLOCK_BOOTTIME, ctypes.byref(event), ctypes.byref(self._timer)))
 
     def set(self, at_ns: int | None) -> None:
-        """By CLOCK_BOOTTIME; at once, if that is over. None: never."""
+        """Set the moment, by CLOCK_BOOTTIME; a past one kills at once. None: never."""
         at = _Timespec() if at_ns is None else _Timespec(*divmod(max(1, at_ns), _NS))
         spec = _Itimerspec(_Timespec(), at)
         self._check(self._libc.timer_settime(self._timer, _TIMER_ABSTIME, ctypes.byref(spec), None))

@@ -1,7 +1,7 @@
-"""Description: a backplane that is imported and constructed aside says what it would register, or why it cannot be started.
+"""Description: a backplane, constructed in a separate process, prints its registration, or the reason why it cannot start.
 
-Its process prints one `Registration` and ends; nothing is served (runtime/process.py). `check`, `reload` and a restart ask for
-it, so that code which cannot be constructed is found while nothing has been ended for it.
+Its process prints one `Registration` and ends; nothing is served (runtime/process.py). `check`, `reload` and a restart use
+it, so that code that cannot be constructed is found before any process is ended for it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from appbackplane.transport.directory import Registration
 
 from .spawn import Process
 
-#: Kept of each stream. A description of ten thousand routes takes 2 MiB; of the errors the last line is told.
+#: Bytes kept of each stream. A description of ten thousand routes takes 2 MiB; of the errors the last line is shown.
 PRINTED_BYTES_MAX: Final = 8 << 20
-#: Read of one pipe at a time: what a pipe holds by default.
+#: Bytes read from a pipe at a time: its default capacity.
 READ_BYTES: Final = 65_536
 
 
@@ -26,7 +26,7 @@ class Undescribed(Exception):
 
 
 def registration_of(code: int, printed: bytes, errors: bytes) -> Registration:
-    """What a process with this exit code has described. Raises `Undescribed`."""
+    """The registration that a process with this exit code has printed. Raises `Undescribed`."""
     if code != 0:
         last = [line for line in errors.decode(errors="replace").splitlines() if line.strip()][-1:]
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
@@ -38,16 +38,16 @@ def registration_of(code: int, printed: bytes, errors: bytes) -> Registration:
 
 
 class Printed:
-    """The last `PRINTED_BYTES_MAX` that a process has written to one pipe. Never blocks."""
+    """Keeps the last `PRINTED_BYTES_MAX` that a process has written to one pipe. Never blocks."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self.fd = fd
-        #: Trimmed when it is twice as long as it may be: each byte is moved once, however much comes.
+        #: Trimmed at twice its bound, so that each byte is moved once, however many come.
         self._data = bytearray()
 
     def read(self) -> bool:
-        """Take what has come. False: there will be no more."""
+        """Read once. False: there will be no more."""
         try:
             data = os.read(self.fd, READ_BYTES)
         except BlockingIOError:
@@ -58,7 +58,7 @@ class Printed:
         return bool(data)
 
     def finish(self) -> bytes:
-        """All that is left, once the process has ended; others that have the pipe are not waited for."""
+        """All that is left, once the process has ended; other processes with the pipe are not waited for."""
         for _ in range(PRINTED_BYTES_MAX // READ_BYTES):  # they may write there for ever
             size = len(self._data)
             self.read()
@@ -68,7 +68,7 @@ class Printed:
 
 
 class Describing:
-    """One process that describes a backplane, for an owner that waits for its pidfd."""
+    """One process that describes a backplane; its owner waits for its pidfd."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -76,10 +76,10 @@ class Describing:
         self.pipes = (Printed(process.stdout.fileno()), Printed(process.stderr.fileno()))
 
     def kill(self) -> None:
-        """End it, and whatever it has started."""
+        """Kill it, with the processes that it has started."""
         self._process.kill()
 
     def end(self) -> Registration:
-        """What it has described, once its pidfd was readable. Raises `Undescribed`."""
+        """Its registration, once its pidfd was readable. Raises `Undescribed`."""
         printed, errors = (pipe.finish() for pipe in self.pipes)
         return registration_of(self._process.reap(), printed, errors)

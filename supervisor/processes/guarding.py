@@ -1,7 +1,7 @@
-"""Guarding: the supervisor's side of its guardian (guardian.py): started, started again when it dies, dismissed at the end.
+"""Guarding: the supervisor's side of its guardian (guardian.py): starts it, restarts it when it dies, dismisses it at the end.
 
-In a session of its own, so that what is sent to ours (Ctrl-C, kill of the group) does not take both. Not in the group of
-any backplane: it must not be slowed with them. A millisecond to spawn.
+The guardian has a session of its own, so that signals to ours (Ctrl-C, kill of the group) do not take both. It is in no
+backplane's group, where it would be slowed down as well. A millisecond to spawn.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ..poller import Poller
 from .guardian import DISMISSED
 
 _COMMAND = (sys.executable, "-P", "-m", f"{__package__}.guardian")
-#: One that dies is started again at once, unless that was done so little time ago: something kills it as often as it is there,
-#: and neither the log nor the CPU is to be spent on that. Each time twice as long, up to a minute.
+#: Pause before a restart, counted from the last start: a guardian that dies soon is killed by something each time, which must
+#: fill neither the log nor the CPU. It doubles each time, up to a minute.
 _PAUSE_MIN_NS, _PAUSE_MAX_NS = 1_000_000_000, 60_000_000_000
-#: For it to go when dismissed; it has nothing to do then.
+#: Longest wait for a dismissed guardian, which has nothing to do then.
 _PATIENCE_S = 1.0
 
 
 class Guarding:
-    """One system's guardian. Main thread only."""
+    """Keeps the guardian of one system alive. Main thread only."""
 
     def __init__(
         self, system: str, mark: str, cgroup: str | None, nice: int, say: Callable[..., None], now_ns: Callable[[], int]
     ) -> None:
-        #: What backplanes look at: it ends when the supervisor is dead, and the guardian too or ready for their end.
+        #: Watched by backplanes: it ends when the supervisor is dead, and the guardian is dead too or ready for their end.
         self.lifeline_fd, self._lifeline_end_fd = os.pipe2(os.O_CLOEXEC)
         self._words = (
             *_COMMAND, system, str(os.getpid()), str(nice), str(self._lifeline_end_fd), cgroup or "",
@@ -38,22 +38,22 @@ class Guarding:
         self._say, self._now_ns = say, now_ns
         self._poller: Poller | None = None
         self._pause_ns = _PAUSE_MIN_NS
-        #: When the next is started; None: one lives.
+        #: When the next one is started; None: one lives.
         self._due_ns: int | None = None
         self._start()
 
     @property
     def pid(self) -> int:
-        """Of the guardian that lives, or was the last."""
+        """Pid of the living guardian, or of the last one."""
         return self._popen.pid
 
     def watch(self, poller: Poller) -> None:
-        """From now on its death is seen."""
+        """Have its death wake the poll."""
         self._poller = poller
         poller.watch(self._pidfd, self._on_death)
 
     def turn(self, now_ns: int) -> None:
-        """Start another, if it is time."""
+        """Start another guardian when that is due."""
         if self._due_ns is None or now_ns < self._due_ns:
             return
         assert self._poller is not None
@@ -67,11 +67,11 @@ class Guarding:
         self._say("another guardian was started")
 
     def next_wake_ns(self) -> int | None:
-        """When it is time."""
+        """When another guardian is due; None: one lives."""
         return self._due_ns
 
     def close(self) -> None:
-        """Nothing is left that would have to be guarded."""
+        """Dismiss the guardian: no process is left to guard."""
         if self.lifeline_fd >= 0:
             os.close(self._lifeline_end_fd)
             os.close(self.lifeline_fd)
@@ -93,7 +93,7 @@ class Guarding:
     def _start(self) -> None:
         self._started_ns, self._due_ns = self._now_ns(), None
         read_fd, self._pipe_fd = os.pipe2(os.O_CLOEXEC)
-        # Before it is born: we may be killed at any time after that.
+        # Before the spawn: we may be killed at any time after it.
         os.write(self._pipe_fd, f"{self._mark}\n".encode())
         try:
             self._popen = subprocess.Popen(

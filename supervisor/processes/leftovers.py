@@ -1,11 +1,10 @@
-"""Leftovers: the processes of a supervisor that has been killed, found and ended, and nobody else's.
+"""Leftovers: finds and ends the processes of a killed supervisor, and no others.
 
-All that descends from a supervisor carries its mark in its environment: a random word, which a stranger has only by
-descent. Found are those that carry it, the children of these (whatever they did to their environment), and whoever is in
-the process group of one. Each is held by a pidfd from before it is looked at, so what is signalled is what was looked
-at, however often its number is given out. Not found: who has cleared its environment, and lost its parents, and left
-its group; the system's cgroups, where there are any, still hold that one (cgroups.reclaim). A look at 300 processes takes
-10 ms.
+All descendants of a supervisor carry its mark in their environment: a random word, which no other process has. Found are
+marked processes, their children (with any environment), and members of a process group that one of these leads. Each is held
+by a pidfd before it is examined, so a signal goes to the process that was examined, even if its pid is used again. Not found:
+a process that has cleared its environment, lost its parents, and left its group; the system's cgroups, where there are any,
+still hold it (cgroups.reclaim). A search among 300 processes takes 10 ms.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Callable, Collection
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-#: Several words: one of each supervisor above, where a system was started from within another.
+#: Environment variable of the mark. Several words: one of each supervisor above, where systems were started within others.
 VARIABLE = "APPBACKPLANE_MARK"
 #: Killing one may reveal its children. A process that forks faster than this is not stopped by signals at all.
 _ROUNDS_MAX = 32
@@ -34,12 +33,12 @@ class _Stat:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of those that were found."""
+    """How the processes that were found have ended."""
 
-    #: By themselves, once their supervisor was gone.
+    #: Ended by themselves, once their supervisor was gone.
     alone: int = 0
     by_force: int = 0
-    #: Pids of those that do not die.
+    #: Pids of processes that do not die.
     stuck: tuple[int, ...] = ()
 
     def __add__(self, later: Ended) -> Ended:
@@ -57,14 +56,14 @@ class Ended:
 
 
 def environment(mark: str) -> dict[str, str]:
-    """What a child is given, so that it is found."""
+    """Environment of a child, by which it is found."""
     return {VARIABLE: " ".join(filter(None, (os.environ.get(VARIABLE), mark)))}
 
 
 def end(marks: Collection[str], patience_ns: int, on_held: Callable[[], None] = lambda: None) -> Ended:
-    """Wait `patience_ns` for those that still live to end by themselves, and kill the rest. Returns when none is left.
+    """Wait `patience_ns` for the found processes to end by themselves, and kill the rest. Returns once they are dead or stuck.
 
-    `on_held`: called once all are found that can be, before anybody by whom another is known has to end.
+    `on_held`: called once all are found that can be, before any process by which another is known has to end.
     """
     by_force: set[int] = set()
     with closing(_Held(marks)) as held:
@@ -87,21 +86,21 @@ def end(marks: Collection[str], patience_ns: int, on_held: Callable[[], None] = 
 
 
 def find(marks: Collection[str]) -> list[int]:
-    """The pids of those that live now; any of them may end at any time."""
+    """Pids of marked processes and their relatives that live now; any of them may end at any time."""
     with closing(_Held(marks)) as held:
         held.look()
         return sorted(held.pidfds)
 
 
 class _Held:
-    """Those found, each held by a pidfd. Once held they stay so, though the relative by whom one was known may end."""
+    """Found processes, each held by a pidfd. They stay held even when the relative by which one was known ends."""
 
     def __init__(self, marks: Collection[str]) -> None:
         self._words = {mark.encode() for mark in marks}
         self.pidfds: dict[int, int] = {}
 
     def look(self) -> None:
-        """Add who has come, or was not seen."""
+        """Add processes that are new, or were not seen."""
         if not self._words:
             return
         others: dict[int, _Stat] = {}
@@ -113,20 +112,20 @@ class _Held:
                     self._hold(pid, lambda pid=pid: self._is_marked(pid))  # type: ignore[misc]
                 else:
                     others[pid] = _stat(pid)
-        # Children of those found, and theirs; and whoever is in a group that one of those leads.
+        # Descendants of found processes, and members of a group that one of these leads.
         while near := [pid for pid, stat in others.items() if self._relative(stat)]:
             for pid in near:
                 seen = others.pop(pid)
                 with suppress(OSError):
-                    # Unchanged while held, and its relative lives: so that number is still that relative's.
+                    # Unchanged while held, and its relative lives: so the number is still that relative's.
                     self._hold(pid, lambda pid=pid, seen=seen: _stat(pid) == seen and self._relative(seen))  # type: ignore[misc]
 
     def alive(self) -> set[int]:
-        """Those of them that have not ended."""
+        """Pids of those that have not ended."""
         return {pid for pid, fd in self.pidfds.items() if not _is_dead(fd)}
 
     def wait(self, until_ns: int) -> bool:
-        """Until all have ended, or that time. False: some live on."""
+        """Wait until all have ended, or until then. False: some live on."""
         waiting = select.poll()
         alive = {self.pidfds[pid] for pid in self.alive()}
         for fd in alive:
@@ -141,12 +140,12 @@ class _Held:
         return True
 
     def close(self) -> None:
-        """Let go."""
+        """Close the pidfds; the processes are not affected."""
         for fd in self.pidfds.values():
             os.close(fd)
 
     def _hold(self, pid: int, is_ours: Callable[[], bool]) -> None:
-        """Raises OSError. Asked while it is held: what is read then is of this very process, or of nobody."""
+        """Hold `pid` if `is_ours`, which is asked with its pidfd open, and so of this very process. Raises OSError."""
         fd = os.pidfd_open(pid)
         try:
             if is_ours() and not _is_dead(fd):

@@ -1,7 +1,7 @@
-"""Looks: what is to be seen of all backplanes, at the rate that the director wants it (direction/health.py).
+"""Looks: samples all backplanes, at the rate that the director asks for (direction/health.py).
 
-The board is memory, and costs nothing. /proc is read for those only who have said or done nothing for half of the time
-they have: whether somebody has stopped the process, or has a debugger at it. Stacks are asked for by a signal
+The board is memory, and costs nothing. /proc is read only for a backplane that has given no sign of life or progress for half
+of its limit: whether its process is stopped, or a debugger is attached. Stacks are requested by a signal
 (runtime/execution/stacks.py).
 """
 
@@ -22,22 +22,22 @@ from .spawn import Process
 
 
 class Looks:
-    """One system's."""
+    """Samples the backplanes of one system."""
 
     def __init__(self, health: HealthWatch, board: BoardFile, placement: Placement) -> None:
         self._health, self._board, self._placement = health, board, placement
-        #: Judges how those ended who are gone.
+        #: Tells whether a process died for its memory.
         self.memory = OutOfMemory(counter_of())
-        #: When the next is due.
+        #: When the next sample is due.
         self.due_ns = 0
 
     def turn(self, now_ns: int, processes: Iterable[Process], take: Callable[[Looked], None]) -> None:
-        """Look at all of them, if it is time."""
+        """Sample all backplanes, if it is time."""
         if now_ns >= self.due_ns:
             take(self._look(now_ns, processes))
 
     def ask_for_stacks(self, process: Process, *, by_force: bool) -> None:
-        """They come on its standard error. Where a CPU limit slowed it down, it does no longer: this is its end."""
+        """Request the stacks, which come on its standard error. Its CPU limit is lifted, since it is killed next."""
         self._placement.lift(process.backplane)
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(process.pidfd, FORCED if by_force else ASKED)
@@ -56,7 +56,7 @@ class Looks:
 
 
 def process_state(pid: int) -> tuple[bool, bool]:
-    """Whether the process is stopped, and whether somebody traces it."""
+    """(is stopped, is traced) of a process; (False, False): it has died."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             fields = dict(line.split(":", 1) for line in file if ":" in line)

@@ -1,8 +1,8 @@
 """Orphans: processes that a backplane's own children left, even those that escaped by a session of their own.
 
-The supervisor adopts them (PR_SET_CHILD_SUBREAPER, TRAPS 21). While the system runs it only lays the dead to rest: a
-daemon that a living backplane started is that backplane's affair. When the system has gone, they are killed, because
-nothing of it may be left behind.
+The supervisor adopts them (PR_SET_CHILD_SUBREAPER, TRAPS 21). While the system runs it only reaps dead ones: a daemon that a
+living backplane started is that backplane's affair. After the system's end they are killed, because nothing of it may be
+left behind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def adopt() -> None:
 
 
 def bury(known: Collection[int]) -> None:
-    """Reap the dead among the adopted; `known` pids have somebody who waits for them."""
+    """Reap dead adopted processes; each process in `known` is reaped by its owner."""
     with suppress(ChildProcessError):
         while True:
             dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -40,7 +40,7 @@ def bury(known: Collection[int]) -> None:
 
 
 def kill_all(known: Collection[int]) -> list[int]:
-    """Kill the adopted, and theirs. Returns those that would not die."""
+    """Kill adopted processes and their children. Returns the pids that would not die."""
     stuck: set[int] = set()
     for _ in range(_ROUNDS_MAX):
         children = {child.pid for child in psutil.Process().children()} - set(known) - stuck

@@ -1,9 +1,9 @@
-"""Placement: in which group each backplane is, and what holds its CPU limit: the kernel, or its scheduler alone.
+"""Placement: the group of each backplane, and the holder of its CPU limit: the kernel, or its scheduler alone.
 
-A limit begins when the backplane has registered: imports inside a 10 % group would take seconds (TRAPS 22); and it is
-lifted before the process is told to go or killed, because SIGKILL of a throttled process takes up to 0.9 s. One of the
-two holds a limit, never both, so the backplane is told which (docs/decisions/cpu_limits.md). What the machine does not
-allow is a downgrade, said once: then it is the scheduler's account.
+A limit begins when the backplane has registered: imports inside a 10 % group would take seconds (TRAPS 22). It is lifted
+before the process is stopped or killed, because SIGKILL of a throttled process takes up to 0.9 s. Either the kernel or the
+scheduler holds a limit, never both, so the backplane is told which (docs/decisions/cpu_limits.md). If the machine does not
+allow a group, the scheduler's account holds the limit, and one warning says so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .cgroups import Groups
 
 
 class Placement:
-    """The backplanes of one system. Main thread only."""
+    """Groups and CPU limits of one system's backplanes. Main thread only."""
 
     def __init__(
         self,
@@ -32,13 +32,13 @@ class Placement:
         cpus: int,
         exempt: Collection[str] = (),
     ) -> None:
-        """`limits`: percent of one core, of each backplane. `cpus`: those there are. `exempt`: backplanes with priorities
-        that run though the limit is spent, which the kernel cannot tell from the rest: their schedulers limit them.
+        """`limits`: of each backplane, in percent of one core. `cpus`: CPUs that may be used. `exempt`: backplanes with
+        priorities that run though the limit is spent; the kernel cannot tell those apart, so their schedulers limit them.
         """
         self.groups = groups
         self._exempt = set(exempt)
         self._configured = dict(limits)
-        #: What is in force now; a new generation begins with what is configured.
+        #: Limits in force; a new generation begins with the configured one.
         self._limits = dict(limits)
         self._nice, self._cpus = nice, cpus
         #: Backplanes whose limit the kernel refused, and why.
@@ -49,7 +49,7 @@ class Placement:
 
     @classmethod
     def of(cls, config: Config, make: Callable[[bool], Groups]) -> Placement:
-        """As configured; `make` makes the groups, told whether any are needed."""
+        """The placement of a configuration; `make` makes the groups, and is told whether any are needed."""
         limits = {name: backplane.cpu_limit for name, backplane in config.backplane.items()}
         exempt = [name for name, backplane in config.backplane.items() if backplane.cpu_exempt]
         nice = allowed(config.system.nice)
@@ -57,13 +57,13 @@ class Placement:
         return cls(make(is_needed), limits, nice, len(os.sched_getaffinity(0)), exempt)
 
     def configure(self, backplane: str, limit: int | None, *, is_exempt: bool) -> None:
-        """What is configured from now on, for its next generation; for the present one, `change` follows."""
+        """Set the configured limit, which holds for the next generation; `change` sets that of the present one."""
         self._configured[backplane] = limit
         self._limits.setdefault(backplane, limit)
         (self._exempt.add if is_exempt else self._exempt.discard)(backplane)
 
     def remove(self, backplane: str) -> None:
-        """It has gone for good."""
+        """Forget a backplane that is gone for good, and remove its group."""
         self._exempt.discard(backplane)
         for known in (self._configured, self._limits, self._refused):
             known.pop(backplane, None)
@@ -71,7 +71,7 @@ class Placement:
             self.groups.remove(backplane)
 
     def warnings(self) -> list[str]:
-        """What was asked for and cannot be had, once, at start."""
+        """Warnings at start: each limit or priority that the machine does not grant."""
         said = []
         limited = [name for name, limit in self._configured.items() if limit is not None]
         if limited and not self.groups:
@@ -84,11 +84,11 @@ class Placement:
         return said + sorted(f"OS priority: {reason}" for reason in reasons if reason)
 
     def folder_of(self, backplane: str) -> str | None:
-        """Of its own group; None: it has none."""
+        """Folder of its own group; None: it has none."""
         return self.groups.folder_of(backplane)
 
     def begin(self, backplane: str) -> None:
-        """A new generation is about to be spawned: as configured, not slowed while it starts, and no longer boosted."""
+        """Before a spawn: the configured limit holds again, but not while the process starts; a boost ends."""
         self._limits[backplane] = limit = self._configured[backplane]
         if self.groups and self.folder_of(backplane) is None and self._with_own_group({backplane: limit}):
             self._attempt(backplane, lambda: self.groups.add(backplane))
@@ -98,7 +98,7 @@ class Placement:
             self._attempt(backplane, lambda: self.groups.weigh(backplane, weight))
 
     def registered(self, backplane: str) -> list[str]:
-        """It has started: its limit begins. Returns what is to be said about it."""
+        """It has started: its limit begins. Returns warnings."""
         if self.folder_of(backplane) is None or backplane in self._exempt:
             return []
         was_said = backplane in self._refused
@@ -106,13 +106,13 @@ class Placement:
         return [] if was_said else self._refusal(backplane)
 
     def lift(self, backplane: str) -> None:
-        """It is to end, and that must not take long."""
+        """Lift the limit of a process that is to end, since that must not take long."""
         if self.folder_of(backplane) is not None:
             with suppress(OSError):  # then it takes a little longer
                 self.groups.limit(backplane, None)
 
     def change(self, backplane: str, percent: int | None, pgid: int) -> list[str]:
-        """A new limit at run time, of the process group `pgid`. Returns what is to be said about it."""
+        """Change the limit at run time, of the process group `pgid`. Returns warnings."""
         self._limits[backplane] = percent
         is_held = self.groups and backplane not in self._exempt
         if is_held and (percent is not None or self.folder_of(backplane) is not None):
@@ -124,7 +124,7 @@ class Placement:
         return self._refusal(backplane) + self._too_high(backplane)
 
     def describe(self, backplane: str) -> dict[str, Any]:
-        """For the status: the limit and what holds it, how others see how urgent it is, and why nothing better."""
+        """For the status: the limit and its holder, the means of OS priority, and the reason where these are not the best."""
         folder = self.folder_of(backplane)
         is_ranked = bool(self._nice.wanted) and (folder is not None or self._nice.is_in_force)
         return {
@@ -141,11 +141,11 @@ class Placement:
         }
 
     def told(self, backplane: str) -> dict[str, str | None]:
-        """For the backplane itself: what holds its limit, since only one of the two may; and its own group."""
+        """For the backplane itself: the holder of its limit, since only one of the two may; and its own group."""
         return {"by": self.in_force(backplane), "cgroup": self.folder_of(backplane)}
 
     def in_force(self, backplane: str) -> str | None:
-        """What holds its limit: "os (cgroup v1)", "os (cgroup v2)", "scheduler"; None: it has no limit."""
+        """Holder of its limit: "os (cgroup v1)", "os (cgroup v2)", "scheduler"; None: it has no limit."""
         if self._limits[backplane] is None:
             return None
         if backplane in self._exempt or backplane in self._refused or self.folder_of(backplane) is None:
@@ -157,7 +157,7 @@ class Placement:
         return with_own_group(held, may_nice=self._nice.is_in_force or not self._nice.wanted)
 
     def percent_of_kernel(self, backplane: str) -> int | None:
-        """Its limit, where the kernel holds it: there it is slowed down while it runs."""
+        """Its limit, if the kernel holds it and so slows the process down."""
         return None if self.in_force(backplane) in (None, "scheduler") else self._limits[backplane]
 
     def _change(self, backplane: str, percent: int | None, pgid: int) -> None:
@@ -179,7 +179,7 @@ class Placement:
         return [f"cpu_limit of {backplane}: {_held_alone(self._refused[backplane])}"]
 
     def _limit_because(self, backplane: str) -> list[str]:
-        """Why its limit is not held as it might be."""
+        """Reasons why its limit is held by the scheduler, or limits nothing."""
         if self._limits[backplane] is None:
             return []
         why = self._refused.get(backplane)

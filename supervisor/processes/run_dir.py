@@ -1,8 +1,8 @@
-"""Run directory: where a running system is found, and the lock that makes it one.
+"""Run directory: the place where a running system is found, and the lock that makes it the only one there.
 
-0700 and ours, or it is refused: the folder is all that keeps strangers from the sockets in it. Locked before any socket
-is bound, because a second bind would steal a live one (TRAPS 7). The lock dies with its holder, so what a killed
-supervisor left is told from what a living one uses, and is reclaimed. Only files of ours are ever removed.
+Mode 0700 and the user's own, or it is refused: the folder alone keeps strangers from the sockets in it. Locked before any
+socket is bound, because a second bind would steal a live one (TRAPS 7). The lock dies with its holder, so the remains of a
+killed supervisor can be told from the files of a living one, and are reclaimed. Only files of ours are ever removed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from appbackplane.transport.errors import FailedPrecondition
 from ..logs.folder import LINK
 from . import claim, leftovers
 
-#: Held by whoever has the folder, with its claim in it (claim.py).
+#: Locked by the holder of the folder; its claim is in it (claim.py).
 LOCK = "lock"
-#: For what a killed supervisor left to end by itself, which its guardian sees to in the same time.
+#: Time for processes of a killed supervisor to end by themselves; its guardian gives them the same time.
 PATIENCE_NS = 1_000_000_000
-#: From the lock to the claim is a matter of microseconds, on a machine that has a moment for it.
+#: Longest wait for a claim, which follows the lock within microseconds unless the machine is busy.
 _CLAIM_S = 1.0
 _LOOK_S = 0.005
-#: The pid of a process that cannot be seen from here, as the kernel says it of one in another pid namespace.
+#: Pid that the kernel gives for a process in another pid namespace, which cannot be seen from here.
 _UNSEEN = 0
 _BACKPLANE_SOCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*-(\d+)\.sock")
 
@@ -52,9 +52,9 @@ class RunDir:
         except OSError as error:
             raise _unwritable(path, error) from error
         before = claim.read(self._lock_fd)
-        #: Of supervisors that were killed; `reclaim` cleans up after them.
+        #: Killed supervisors; `reclaim` cleans up after them.
         self.left = before.lives() if before is not None else ()
-        #: Those that have it locked are named by this; what is not cleaned up yet is not forgotten, should we be killed.
+        #: Names us to processes that find the folder locked, and keeps the remains known, should we be killed.
         self._claim = claim.claim(system, self.left, file)
         try:
             claim.write(self._lock_fd, self._claim)
@@ -67,11 +67,11 @@ class RunDir:
 
     @property
     def mark(self) -> str:
-        """What all that descends from this supervisor carries."""
+        """Mark that all descendants of this supervisor carry."""
         return self._claim.mark
 
     def reclaim(self) -> list[str]:
-        """End the processes and remove the sockets that killed supervisors left. Returns what was found, a line each."""
+        """End the processes and remove the sockets that killed supervisors left. Returns a line for each finding."""
         found = []
         if self.left:
             pids = ", ".join(str(life.pid) for life in self.left)
@@ -84,18 +84,18 @@ class RunDir:
         return found
 
     def settle(self, cgroup: str | None) -> None:
-        """Nothing is left of those before. Should we be killed, the next supervisor removes this folder of cgroups."""
+        """The remains are gone. Should we be killed, the next supervisor removes this folder of cgroups."""
         self._claim = msgspec.structs.replace(self._claim, cgroup=cgroup, left=())
         claim.write(self._lock_fd, self._claim)
 
     def remove_socket(self, backplane: str, generation: int) -> None:
-        """Of a process that has died: nobody will ever listen there again."""
+        """Remove the socket of a dead process; its name is never used again."""
         backplane_socket(self.path, backplane, generation).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Remove everything that is ours, and the folder if nothing else is in it."""
+        """Remove all files of ours, and the folder if it is empty then; release the lock."""
         self._remove_sockets()
-        if not self._claim.left:  # else it tells the next supervisor what is still to be cleaned up
+        if not self._claim.left:  # else it tells the next supervisor of remains
             (self.path / LOCK).unlink(missing_ok=True)
         if (link := self.path / LINK).is_symlink():
             link.unlink()
@@ -104,7 +104,7 @@ class RunDir:
         os.close(self._lock_fd)
 
     def _remove_sockets(self) -> list[int]:
-        """Returns the generations that had one; 0 is ours."""
+        """Remove all sockets of ours. Returns the generations that had one; 0 is the supervisor's."""
         generations = []
         if (ours := supervisor_socket(self.path)).is_socket():
             ours.unlink()
@@ -118,7 +118,7 @@ class RunDir:
 
 
 def already_running(path: Path, pid: int | None = None) -> FailedPrecondition:
-    """Who has it, in one line; `pid` if its claim cannot be read."""
+    """Error that names the holder in one line; `pid` if its claim cannot be read."""
     held = _holder(path)
     if held is None:
         return FailedPrecondition(f"already running, pid {pid or 'unknown'} (run directory {path})")
@@ -136,7 +136,7 @@ def _unwritable(path: Path, error: OSError) -> FailedPrecondition:
 
 
 def _holder(path: Path) -> claim.Claim | None:
-    """Who has it locked: it writes its claim a moment after the lock, over that of whoever was killed before it."""
+    """Claim of the holder, once it is written: that comes a moment after the lock, over the claim of a killed supervisor."""
     end_s = time.monotonic() + _CLAIM_S
     while (found := holder(path)) is None and time.monotonic() <= end_s and (path / LOCK).exists():
         time.sleep(_LOOK_S)
@@ -144,7 +144,7 @@ def _holder(path: Path) -> claim.Claim | None:
 
 
 def holder(path: Path) -> claim.Claim | None:
-    """The supervisor that has it locked, although it may not listen yet; None: nobody."""
+    """Claim of the supervisor that holds the lock, although it may not listen yet; None: nobody."""
     try:
         with open(path / LOCK, "rb") as file:
             found = claim.read(file.fileno())
@@ -162,8 +162,8 @@ class Listener:
 
 
 def listener(path: Path) -> Listener | None:
-    """Who listens there; None: nobody. Raises PermissionError: that is not for us to know. Takes no lock: a supervisor that
-    starts just now would believe in another. Never blocks: where its queue is full the process is known by its claim.
+    """The process that listens there; None: nobody. Raises PermissionError if we may not know. Takes no lock: a supervisor that
+    starts just now would believe in another. Never blocks: where its queue is full, the claim identifies the process.
     """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
@@ -174,7 +174,7 @@ def listener(path: Path) -> Listener | None:
         except BlockingIOError:
             held = holder(path)
             return Listener(_UNSEEN if held is None else held.pid, path.stat().st_uid)
-        except (OSError, ValueError):  # nobody; or no path that could be one
+        except (OSError, ValueError):  # nobody listens; or no path that could be a socket
             return None
         pid, uid, _ = struct.unpack(
             "3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -183,7 +183,7 @@ def listener(path: Path) -> Listener | None:
 
 
 def running_pid(path: Path) -> int | None:
-    """Whose pid, of those that we may ask; None: nobody's."""
+    """Pid of the process that listens there; None: nobody, or we may not know."""
     try:
         found = listener(path)
     except PermissionError:
@@ -206,7 +206,7 @@ def _make_private(path: Path) -> None:
     above, entry = (
         path.parent.stat(),
         path.parent.lstat(),
-    )  # two, where it is a link: whose owner may let it lead elsewhere
+    )  # two, where it is a link, whose owner may redirect it
     is_owned = {above.st_uid, entry.st_uid} <= {0, os.getuid()}
     if not is_owned or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
         raise FailedPrecondition(
@@ -215,7 +215,7 @@ def _make_private(path: Path) -> None:
 
 
 def _lock(path: Path) -> int:
-    """The descriptor that holds the lock."""
+    """Lock the folder, and return the lock's descriptor."""
     while True:
         fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

@@ -1,7 +1,7 @@
-"""Signals: as bytes on a descriptor, so that the loop hears them among everything else and never in between.
+"""Signals: as bytes on a descriptor, so that the loop receives them with everything else and never in between.
 
 A handler that does not raise would let poll run on (TRAPS 11), and one that raises would interrupt anything: the
-wake-up descriptor does neither. SIGHUP means that the terminal has gone, unless whoever started us said to ignore it (nohup).
+wake-up descriptor does neither. SIGHUP means that the terminal has closed, unless our parent had it ignored (nohup).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-#: These order the system down.
+#: Signals that order a shutdown.
 ORDERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -23,7 +23,7 @@ class SignalPipe:
         self.fd = fd
 
     def read(self) -> list[signal.Signals]:
-        """In the order they came."""
+        """Unread signals, in the order they came."""
         try:
             return [signal.Signals(number) for number in os.read(self.fd, 512)]
         except BlockingIOError:
@@ -32,7 +32,7 @@ class SignalPipe:
 
 @contextmanager
 def as_events() -> Iterator[SignalPipe]:
-    """Main thread only. Puts back what was there before."""
+    """Main thread only. Restores the former handlers at the end."""
     read_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     numbers = [*ORDERS, signal.SIGCHLD]
     numbers = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
@@ -50,4 +50,4 @@ def as_events() -> Iterator[SignalPipe]:
 
 
 def _heard(number: int, frame: FrameType | None) -> None:
-    """The byte on the descriptor is all."""
+    """Do nothing: the byte on the descriptor is enough."""

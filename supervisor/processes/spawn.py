@@ -1,9 +1,9 @@
-"""Spawn: backplane processes begin here, and their ends are seen here.
+"""Spawn: starts backplane processes, and ends and reaps them.
 
-Exec only, from the main thread, no code between (TRAPS 20). A process group of its own, so that all of it can be
-killed; the supervisor's session, because nice does not count between sessions (DESIGN section 5). It learns of the
-supervisor's death by a pipe (guarding.py), and we of its death by a pidfd; when it is dead, what is left of its
-group is killed before its number can be given to somebody else. About a millisecond a process.
+Exec only, from the main thread, no code between (TRAPS 20). Each process has a group of its own, so that all of it can be
+killed. It stays in the supervisor's session, because nice does not count between sessions (DESIGN section 5). It learns of
+the supervisor's death by a pipe (guarding.py), and we of its death by a pidfd. After its death, the rest of its group is
+killed before the group's number can be used again. About a millisecond a process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..config import BackplaneConfig, Config
 from . import leftovers
 from .placement import Placement
 
-#: -P: the folder that `up` happened to be typed in does not decide what is imported; the TOML's own folder does.
+#: -P: imports come from the TOML's own folder, not from the one in which `up` happened to be typed.
 COMMAND: Sequence[str] = (sys.executable, "-P", "-m", "appbackplane.runtime.process")
 
 
@@ -52,7 +52,7 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
 
     def reap(self) -> int:
-        """After its pidfd was readable: end its group, and return its exit code; below 0 is a signal."""
+        """Call after its pidfd was readable: end its group, and return its exit code; below 0 is a signal."""
         self.kill()
         code = self._popen.wait()
         self.stdout.close()
@@ -74,11 +74,11 @@ class Spawner:
         lifeline_fd: int,
         token: Callable[[str, int], str],
     ) -> None:
-        """`mark`: by which all that descends from us is known (leftovers.py). `lifeline_fd`: ends with us (guarding.py).
+        """`mark`: identifies all our descendants (leftovers.py). `lifeline_fd`: closes at our end (guarding.py).
 
-        `token`: of a backplane and a generation; by it the control link is known (control/identities.py).
+        `token`: of a backplane and a generation; it identifies the control link (control/identities.py).
         """
-        #: What the next generation of each is told.
+        #: Configuration of the next generation of each backplane.
         self.config = config
         self._placement = placement
         self._environment = leftovers.environment(mark)
@@ -87,7 +87,7 @@ class Spawner:
         self._token = token
 
     def spawn(self, backplane: str, generation: int, ring: RingReader) -> Process:
-        """Start one generation, whose log is read from `ring`. Raises OSError when there can be no process."""
+        """Start one generation, whose log is read from `ring`. Raises OSError if no process can be started."""
         placement = self._placement
         placement.begin(backplane)
         config = process_config(
@@ -107,7 +107,7 @@ class Spawner:
         return Process(config, popen, lambda: placement.lift(backplane))
 
     def describe(self, backplane: str) -> Process:
-        """Start a process that constructs the next generation, prints what it would register, and ends. Raises OSError."""
+        """Start a process that constructs the next generation, prints its registration, and ends. Raises OSError."""
         config = process_config(self.config, backplane, lifeline_fd=self._lifeline_fd, describe=True)
         popen = start(config, pass_fds=(self._lifeline_fd,), environment=self._environment)
         return Process(config, popen, lambda: None)
@@ -116,7 +116,7 @@ class Spawner:
 def start(
     config: ProcessConfig, pass_fds: Sequence[int] = (), environment: Mapping[str, str] = MappingProxyType({})
 ) -> subprocess.Popen[bytes]:
-    """The process, with pipes for what it prints. Raises OSError."""
+    """A new process, with pipes for its output. Raises OSError."""
     # A memfd, not a pipe: a child that never reads cannot make us wait, however long its settings are.
     stdin = os.memfd_create("appbackplane-config", os.MFD_CLOEXEC)
     try:
@@ -124,7 +124,7 @@ def start(
             file.write(msgspec.json.encode(config))
         os.lseek(stdin, 0, os.SEEK_SET)
         return subprocess.Popen(
-            # The last word is for `ps`, until it has given itself a title, which has the room of these words.
+            # The last word is for `ps`, until the process sets a title, which has the room of these words.
             (*COMMAND, f"{config.system}/{config.backplane}"),
             stdin=stdin,
             stdout=subprocess.PIPE,
@@ -132,7 +132,7 @@ def start(
             bufsize=0,
             process_group=0,
             pass_fds=pass_fds,
-            # What it prints is shown when it is printed, and is not lost when it dies.
+            # Unbuffered, so that output is shown at once, and is not lost at a death.
             env={"PYTHONUNBUFFERED": "1", **os.environ, **environment},
         )
     finally:
@@ -152,7 +152,7 @@ def process_config(
     ring: RingReader | None = None,
     describe: bool = False,
 ) -> ProcessConfig:
-    """What one process is told at birth."""
+    """Configuration that one process is given at its spawn."""
     share: BackplaneConfig = config.backplane[backplane]
     return ProcessConfig(
         system=config.system.name,
