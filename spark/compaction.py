@@ -77,8 +77,7 @@ Run = Callable[[Sequence[Group], Path], Iterable[Written]]
 
 
 def compact(spark: SparkSession | None, run_dir: Path | str, to: Path | str) -> Compacted:
-    """Compact the segments of `run_dir` that `to` lacks, with Spark's tasks, or without Spark in this process, one group at a
-    time.
+    """Compact the segments of `run_dir` that `to` lacks, in Spark's tasks, or without Spark here, one group at a time.
 
     On a cluster all workers have to see both folders. Raises `CannotCompact`, `NothingRecorded`, OSError.
     """

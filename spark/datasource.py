@@ -58,8 +58,7 @@ class BadOption(InvalidArgument):
 def register(spark: SparkSession) -> None:
     """Make `format("backplane")` known to a session, and make the session active in this thread.
 
-    Each thread that writes in this format has to call this or `session()`: Spark looks the format up in the thread's active
-    session.
+    Each thread that writes in this format has to call this or `session()`: Spark looks formats up in the thread's session.
     """
     spark.dataSource.register(BackplaneDataSource)
     make_active(spark)

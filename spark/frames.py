@@ -37,10 +37,9 @@ def pieces_frame(
     until_ns: int | None = None,
     backplanes: Collection[str] | None = None,
 ) -> DataFrame:
-    """Pieces of a run directory, its `records`, or a compacted folder: actions that begin at `since_ns` or later, before
-    `until_ns`.
+    """Pieces of a run directory, its `records`, or a compacted folder: path, start, stop, since_ns, until_ns.
 
-    Times are Unix time. Columns: path, start, stop, since_ns, until_ns. Raises `NothingRecorded`.
+    Holds actions that begin at `since_ns` or later, and before `until_ns` (Unix time). Raises `NothingRecorded`.
     """
     found = pieces(Path(where).absolute(), since_ns=since_ns, until_ns=until_ns, backplanes=backplanes)
     return frame_of(spark, found, since_ns=since_ns, until_ns=until_ns)

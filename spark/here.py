@@ -1,5 +1,4 @@
-"""Here: the versions of Spark and Java on this machine, for `appbackplane doctor`. Does not import Spark, and writes nothing.
-"""
+"""Here: the versions of Spark and Java on this machine, for `appbackplane doctor`. Imports nothing of Spark, writes nothing."""
 
 from __future__ import annotations
 

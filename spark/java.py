@@ -125,7 +125,7 @@ def home_for(java: Offer, environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def _is_script(java: Path) -> bool:
-    """Whether this is a script by `home_for`: true in a program started by one of ours."""
+    """Whether this is a script by `home_for`, as in a program that has inherited our JAVA_HOME."""
     with suppress(OSError), java.open("rb") as file:
         return file.read(len(_MARK)) == _MARK.encode()
     return False

@@ -78,8 +78,7 @@ def wanted(text: str) -> str | dict[str, Position | str]:
 
 
 def shares(available: Mapping[str, int], rows_max: int) -> dict[str, int]:
-    """Split a micro-batch of `rows_max` rows fairly: how many rows to take of each line, so that a busy line delays no other.
-    """
+    """Split a micro-batch of `rows_max` rows fairly among lines, so that a busy line delays no other."""
     left = rows_max
     taken = dict.fromkeys(available, 0)
     hungry = [line for line in sorted(available) if available[line]]

@@ -44,15 +44,12 @@ def silent() -> Iterator[IO[bytes] | None]:
 
 
 def end_on_interrupt() -> None:
-    """End at once on Ctrl-C. The handler that Spark's start installs would use the JVM connection that this thread is using
-    already.
-    """
+    """End at once on Ctrl-C: the handler that Spark installs would use the JVM connection that this thread is using already."""
     signal.signal(signal.SIGINT, _interrupt)
 
 
 def _interrupt(_number: int, _frame: object) -> None:
-    # Also kept in a flag: the JVM receives Ctrl-C too and ends, and an exception raised in py4j's clean-up after that would be
-    # lost.
+    # Also kept in a flag: the JVM gets Ctrl-C too and ends, and an exception raised in py4j's clean-up after that is lost.
     _interrupted.set()
     raise KeyboardInterrupt
 

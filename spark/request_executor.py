@@ -56,10 +56,10 @@ class SparkExecutor:
         self._driver: threading.Thread | None = None
 
     def start(self, kernel: RequestKernel, desk: Port) -> None:
-        """Check everything that is known at once, then start Spark in a thread.
+        """Start Spark in a thread, after these checks.
 
         Raises `InvalidArgument` for settings, `NotInstalled`, `NoJava`, `NoMaster`, and `FailedPrecondition` for runnables
-        that other processes cannot import.
+        that workers cannot import.
         """
         self._settings = settings_of(desk.policy.spark)
         runnables = {name: spec.where for name, spec in desk.specs.items()}

@@ -2,8 +2,7 @@
 
 Quiet, small, Arrow everywhere, and this interpreter in its workers unless the user names another one (PYSPARK_PYTHON). A
 missing part (the extra, a Java, the master) is found before Spark is started, and reported in one line; waits on which Spark
-itself sets no limit have one here. Cost: a JVM of 1 GB beside this process, 3 s to start; it ends with this process in any
-case.
+itself sets no limit have one here. Cost: a JVM of 1 GB beside this process, 3 s to start; it always ends with this process.
 """
 
 from __future__ import annotations
@@ -100,9 +99,7 @@ def session_with(
     stderr: IO[bytes] | None = None,
     limit_s: float | None = None,
 ) -> SparkSession:
-    """`session`, with settings by their own names. `limit_s`: for the master to accept it, by default as long as a person
-    waits.
-    """
+    """`session`, with settings by their own names. `limit_s`: for the master; None: `START_LIMIT_S` or `MANAGED_LIMIT_S`."""
     check_installed()
     whose = parsed(master)
     check_answers(whose)
@@ -120,8 +117,7 @@ def session_with(
 
 
 def end(spark: SparkSession) -> None:
-    """Stop the session and its JVM, which `spark.stop()` would leave running until this process ends. Works for a dead JVM,
-    too.
+    """Stop the session and its JVM, which `spark.stop()` would leave until this process ends. The JVM may be dead already.
 
     A second session may be started then; other users of this one fail.
     """

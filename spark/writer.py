@@ -1,9 +1,9 @@
 """Writer: `df.write` and `df.writeStream` with format "backplane": rows to a topic or to a route of a running system.
 
 Tasks convert their rows and stage them in their commit message, bounded. `commit`, in one place beside the driver, delivers
-them under the batch's number (delivery.py), so a batch that Spark repeats is delivered once. Rows of a batch are counted in
-the order of partitions, so a repeated batch must have the same partitions, as it has from a source with positions. Options:
-path (system), topic or route, group, key, backplane, timeout. docs/concepts/stream.md
+them under the batch's number (delivery.py), so a batch that Spark repeats is delivered once. Rows are counted in the order of
+partitions, so a repeated batch must have the same partitions, as it has from a source with positions. Options: path (system),
+topic or route, group, key, backplane, timeout. docs/concepts/stream.md
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ class Target:
             delivery.close()
 
     def deliver(self, batch: int, messages: Sequence[WriterCommitMessage | None]) -> int:
-        """Deliver all rows of a batch; returns how many were new. Raises `InvalidArgument` for too many bytes,
-        `BackplaneError`.
-        """
+        """Deliver all rows of a batch; returns how many were new. Raises `InvalidArgument` if too large, `BackplaneError`."""
         staged = [each.packed for each in messages if isinstance(each, Staged)]
         check_together(sum(map(len, staged)))
         rows = [row for packed in staged for row in msgspec.msgpack.decode(packed)]
@@ -170,7 +168,7 @@ def check_together(bytes_count: int) -> None:
 
 
 def plain(value: Any, kind: pa.DataType) -> Any:
-    """Convert to a value that can travel: times become Unix ns, dates and decimals text. `kind` tells a map from a list of
+    """Convert to a type that can travel: times to Unix ns, dates and decimals to text. `kind` tells a map from a list of
     pairs.
     """
     if isinstance(value, datetime.datetime):

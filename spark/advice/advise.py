@@ -1,8 +1,7 @@
 """Advise: ask the rules about each backplane in turn, and combine their answers.
 
 Proposals are tried one after the other, each on top of those that already helped: more CPU may make more threads unnecessary,
-or make them useful in the first place. Finally each figure is predicted with the whole patch, because the user applies the
-whole patch.
+or make them useful in the first place. Finally each figure is predicted with the whole patch, as it is applied.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from .judge import Verdict, judge, judge_pair
 from .rules import RULES, Finding
 from .tables import merged, tables
 
-#: Largest calibration error with which a simulation is trusted. Above it, the simulation does not model this backplane, so no
-#: advice is given.
+#: Largest calibration error with which a simulation is trusted. Above it, no advice is given on this backplane.
 ERROR_MAX: Final = 0.4
 
 

@@ -81,9 +81,8 @@ class Facts:
 
     @cached_property
     def harmed(self) -> dict[Key, Waits]:
-        """Operations that waited too long on average, or of which over 1 % came too late to run.
-
-        Order: most late actions first, then longest total wait.
+        """Operations that wait too long on average, or come too late over once in 100: most late first, then longest total
+        wait.
         """
         found = {
             key: waits
@@ -95,7 +94,7 @@ class Facts:
 
     @cached_property
     def blocked_share(self) -> float:
-        """Share of all actions' run time in which they were blocked: neither computing nor waiting for the interpreter.
+        """Share of all actions' run time in which they were blocked: neither computing nor waiting for their turn to compute.
 
         Counts only operations that block by nature. Any other operation was kept from computing by other load on the machine,
         and would look the same in a sum.

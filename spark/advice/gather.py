@@ -101,9 +101,8 @@ def load_of(actions: Iterable[Actions], window_max: int = WINDOW_MAX) -> tuple[L
 
 
 def _in_order(columns: dict[str, np.ndarray], count_max: int) -> dict[str, np.ndarray]:
-    """Sort by arrival and keep at most `count_max` actions.
-
-    Begins at the first moment within the first tenth at which no action is queued, if there is one.
+    """Sort by arrival; keep at most `count_max`, from the first moment in the first tenth with an empty queue, if there is
+    one.
     """
     arrival = columns["start"] - columns["wait"]
     order = np.argsort(arrival, kind="stable")

@@ -1,8 +1,7 @@
 """Judge: simulate the proposals of a rule, and take the mildest change that helps enough.
 
 A change helps enough if the figure reaches the rule's goal, or gains most of the best proposal's gain: the rest costs more
-than it brings. No change is taken if the best gains too little or delays other operations too much: moved trouble is no
-advice.
+than it brings. If the best gains too little or delays other operations too much, none is taken: moved trouble is no advice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Survey: how many actions of a backplane arrived in each slice of time, and how long they waited.
+"""Survey: how many actions of a backplane arrived in each slice of time, and how long they waited, to choose a window.
 
-Shows in which window a closer analysis pays. The sums can be added up: each task makes them of its own pieces, and the caller
-adds them. With slices of one width, all partial surveys together are hardly larger than the result, whose size is bounded.
-Cost: 55 ns a record, 16 bytes a slice.
+The sums can be added up: each task makes them of its own pieces, and the caller adds them. With slices of one width, all
+partial surveys together are hardly larger than the result, whose size is bounded. Cost: 55 ns a record, 16 bytes a slice.
 """
 
 from __future__ import annotations
@@ -143,10 +142,7 @@ def surveyed(read: Iterable[tuple[Piece, Actions]], slice_ns: int = SLICE_NS) ->
 
 
 def latest(several: Iterable[Survey]) -> list[Survey]:
-    """Add surveys up, and keep for each backplane the one with its latest limits: earlier limits made another system of it.
-
-    Sorted by name.
-    """
+    """Add surveys up; return each backplane's for its latest limits (before, it was another system), sorted by name."""
     found: dict[tuple[str, str, bytes], Survey] = {}
     for survey in several:
         key = (survey.node, survey.backplane, _compared(survey.limits))

@@ -41,8 +41,7 @@ def are_replicas(numbered: dict[int, Gathered]) -> bool:
 
 
 def merged(items: Sequence[Item], table_of: dict[str, str]) -> list[Item]:
-    """Turn items of backplanes into items of tables. Of replicas with the same advice, the item with the worst figure remains.
-    """
+    """Turn items of backplanes into items of tables. Of equal advice for replicas, the item with the worst figure remains."""
     found: dict[tuple[str, str], Item] = {}
     for item in items:
         backplane = item.target.removeprefix("backplane.")

@@ -1,9 +1,9 @@
 """Inversions: actions that queued while less urgent work ran in the same backplane, or starved behind more urgent work.
 
 For each action: how long less urgent actions ran while it was queued, and how many of them began then. Actions boosted to its
-own urgency by priority inheritance are counted apart, because the boost is meant to cause that wait. With several threads
-these times add up. Each action is taken to queue before its start and run after it. An action that awaited a reply did both
-twice; its second part is counted as if it belonged to the first.
+own urgency by priority inheritance are counted apart: their time serves a caller that is as urgent. With several threads these
+times add up. Each action is taken to queue before its start and run after it. An action that awaited a reply did both twice;
+its second part is counted as if it belonged to the first.
 
 Records are in the order of the actions' ends. So each task reads a stretch of one backplane's records, and on both sides as
 many as may overlap with it. Cost: 1.9 million records/s on a core.

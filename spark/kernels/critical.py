@@ -31,9 +31,7 @@ class Span(NamedTuple):
 
     @property
     def arrival(self) -> int:
-        """Time at which it was requested. For an action that awaited replies this is a lower bound: `wait` includes its later
-        queues.
-        """
+        """Time at which it was requested; too early for an action that awaited replies, whose `wait` includes later queues."""
         return self.start - self.wait
 
 
@@ -47,10 +45,7 @@ class Share(NamedTuple):
 
 
 def critical_path(spans: Sequence[Span]) -> list[Share]:
-    """Split a trace's time among its actions; the shares add up to the whole.
-
-    The root is an action without a parent among `spans`; if there are several, the longest.
-    """
+    """Split a trace's time among its actions; the shares add up to it. Root: the longest action without a parent in `spans`."""
     known = {span.span for span in spans}
     roots = [span for span in spans if span.parent not in known or span.parent == span.span]
     if not roots:
@@ -61,8 +56,7 @@ def critical_path(spans: Sequence[Span]) -> list[Share]:
             children.setdefault(span.parent, []).append(span)
     root = max(roots, key=lambda span: span.end - span.arrival)
     shares: list[Share] = []
-    # Not by recursion: a chain of calls may be longer than the stack. (action, end of its caller's wait, time from which it
-    # may be charged)
+    # Not by recursion: a chain of calls may be longer than the stack. (action, end of its caller's wait, begin of its time)
     left = [(root, root.end, root.arrival)]
     while left:
         span, until, since = left.pop()

@@ -1,9 +1,9 @@
 """Durations: logarithmic histograms, sums and maxima for many groups at once, which can be added up.
 
 A bucket is the upper bits of the duration as a float32: its exponent and six bits of its mantissa, so 64 buckets to each
-doubling. A percentile is reported as the middle of its bucket, so it is at most `ERROR` too high or too low, for any duration
-up to 292 years. Below 128 ns it is exact; sums, means and maxima always are. Between two records it is interpolated in the way
-of numpy and SQL's quantile_cont. Cost: 3 ns a duration, 32 KB a group.
+doubling. A percentile is reported as the middle of its bucket, so its error is at most `ERROR`, for any duration up to 292
+years. Below 128 ns it is exact; sums, means and maxima always are. Between two records it is interpolated in the way of numpy
+and SQL's quantile_cont. Cost: 3 ns a duration, 32 KB a group.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _ONE: Final = (127 << _BITS) - 1
 WIDTH: Final = 4096
 #: Largest relative error of a percentile: half a bucket, plus rounding to float32 and to a whole ns.
 ERROR: Final = 0.0079
-#: Durations processed at a time: intermediate arrays stay in the second-level cache (65,536: 1.6 ns each; 8,192: 2.6; a
-#: million: 2.4).
+#: Durations at a time: intermediate arrays stay in the second-level cache (65,536: 1.6 ns each; 8,192: 2.6; a million: 2.4).
 BLOCK: Final = 1 << 16
 
 

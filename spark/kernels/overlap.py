@@ -1,8 +1,8 @@
 """Overlap: how long intervals lie within windows, and how many begin there, without comparing each interval with each window.
 
-The intervals are sorted by start and by end. Their total time before a moment t is the sum of (t − start) over the started
-ones less the sum of (t − end) over the ended ones: two look-ups. The time within a window is the difference between its two
-ends. Cost: n log n for all windows together.
+The intervals are sorted by start and by end. Their total time before t is the sum of (t − start) over the started ones less
+the sum of (t − end) over the ended ones: two look-ups. The time within a window is the difference between its two ends. Cost:
+n log n for all windows together.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ class Intervals:
     """A set of intervals, [start, end) in ns, to be queried with many windows."""
 
     def __init__(self, starts: np.ndarray, ends: np.ndarray) -> None:
-        # Relative to the earliest start. Sums may still wrap around at 64 bits; their differences, the only results, are
-        # right.
+        # Relative to the earliest start. Sums may wrap around at 64 bits; their differences, the only results, are right.
         self._zero = int(starts.min()) if len(starts) else 0
         self._starts, self._ends = np.sort(starts - self._zero), np.sort(ends - self._zero)
         self._start_sums = np.concatenate([[0], np.cumsum(self._starts)])

@@ -56,7 +56,7 @@ class Found:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, object]) -> Found:
-        """Inverse of `as_dict`."""
+        """Inverse of `as_dict`: counts from plain data."""
         return cls(**told)  # type: ignore[arg-type]
 
 

@@ -2,7 +2,7 @@
 
 Messages vary in length, so reading from the thousandth means passing the others, unless its place in the file is known. After
 damage the next message is found by its mark and its check. As with actions, an invalid message before a valid one is read once
-more, and an invalid message at the end of an unsealed segment is its present end. 0.4 million a second.
+more. At the end of an unsealed segment, invalid data is its present end. 0.4 million a second.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parquet: read files written by `pipeline compact` as the same `Actions` as the original segments.
 
-The columns are those of the data source. The file's metadata holds the segments' headers (`HEADERS`), so that a backplane's
-limits are known, and each segment's number of rows (`ROWS`), so that the columns that identify a row's segment need not be
-read. A file without `ROWS` is split row by row.
+The columns are those of the data source. The file's metadata holds the segments' headers (`HEADERS`), which give a backplane's
+limits, and the rows of each segment (`ROWS`), so that the columns that identify a row's segment need not be read. A file
+without `ROWS` is split row by row.
 """
 
 from __future__ import annotations

@@ -92,9 +92,7 @@ def read_all(
 
 
 def files(where: Path) -> list[Path]:
-    """List segments of actions and Parquet files by name. Names that begin with a dot or _ are skipped: not data, or not
-    finished.
-    """
+    """List segments of actions and Parquet files by name, without names that begin with a dot or _: these are unfinished."""
     folder = where / RECORDS if (where / RECORDS).is_dir() else where
     found: list[Path] = []
     for at, folders, names in os.walk(folder):

@@ -87,8 +87,7 @@ class SegmentFile:
         return 0
 
     def end_after(self, start: int) -> int:
-        """Like `end`, for known records before `start`: costs only the new ones. Damage of more than `CHUNK` records ends it.
-        """
+        """Like `end`, but reads only records from `start`. Damage of more than `CHUNK` records ends it."""
         self.header, self.sealed = self._look()
         if self.sealed >= 0:
             return self.sealed

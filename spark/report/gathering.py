@@ -235,8 +235,7 @@ def percentile(counts: np.ndarray, rank: float) -> float | None:
 
 
 def _series(total: Overview, slots: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], np.ndarray]:
-    """One value for each bin, by backplane and column. Slots behind the last bin (of an action that ends later) are left out.
-    """
+    """One value for each bin, by backplane and column. Slots behind the last bin (actions that end later) are left out."""
     begin_ns, table = total.table()
     found: dict[tuple[str, str], np.ndarray] = {}
     for slot in slots:

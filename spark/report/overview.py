@@ -139,7 +139,7 @@ class Overview(msgspec.Struct):
 
     @property
     def width_ns(self) -> int:
-        """Width of a bin."""
+        """Width of a bin of time."""
         return 1 << self.shift
 
     def _span(self) -> tuple[int, int]:

@@ -30,7 +30,7 @@ class Gathering(AccumulatorParam[list[bytes]]):
         return []
 
     def addInPlace(self, value1: list[bytes], value2: list[bytes]) -> list[bytes]:
-        """Append further results."""
+        """Append the results of further requests."""
         value1.extend(value2)
         return value1
 
@@ -44,8 +44,7 @@ class Arriving(AccumulatorParam[list[bytes]]):
         self._job_count = 0
 
     def expect(self, told: Callable[[Answers], None]) -> int:
-        """Register a job and return its number. `told` is called with each part, in a Spark thread, which it blocks meanwhile.
-        """
+        """Register a job and return its number. `told` is called with each part, in a Spark thread, which it blocks."""
         with self._lock:
             self._job_count += 1
             self._jobs[self._job_count] = told
@@ -61,7 +60,7 @@ class Arriving(AccumulatorParam[list[bytes]]):
         return []
 
     def addInPlace(self, value1: list[bytes], value2: list[bytes]) -> list[bytes]:
-        """Called by Spark with the results of a task; forwards them."""
+        """Called by Spark with the results of a task; forwards them to their jobs."""
         for packed in value2:
             try:
                 part = _decoder.decode(packed)

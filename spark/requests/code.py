@@ -28,8 +28,8 @@ _NEVER: Final = {"__pycache__", "node_modules"}
 
 
 def folders_of(places: Iterable[str]) -> tuple[str, ...]:
-    """Folders of the modules in "module:Class" that are not installed. Raises `FailedPrecondition` for one that cannot be
-    imported.
+    """Folders of modules ("module:Class") that are not installed. Raises `FailedPrecondition` for one that others cannot
+    import.
     """
     installed = tuple(
         Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -59,9 +59,7 @@ def send(folders: Iterable[str], context: SparkContext, name: str) -> None:
 
 
 def archive(folders: Iterable[str], to: Path) -> Path | None:
-    """Archive all Python files of these folders; None: there are none. Raises `FailedPrecondition` if they are too large to
-    send.
-    """
+    """Archive all Python files of these folders; None: there are none. Raises `FailedPrecondition` above the maxima."""
     files = [(path, path.relative_to(folder)) for folder in folders for path in _python_files(Path(folder))]
     if not files:
         return None

@@ -1,8 +1,8 @@
 """Crew: the workers of one session, each a thread that runs one Spark job at a time.
 
-Running a job blocks its thread; Spark schedules the jobs of several threads in order of arrival. A worker takes requests when
-its last job has ended, so an urgent request waits at most for the running jobs. If Spark dies before a job is submitted, its
-requests have certainly not begun, and are given back.
+Running a job blocks its thread; Spark runs the jobs of several threads concurrently, the earlier ones first. A worker takes
+requests when its last job has ended, so an urgent request waits at most for the running jobs. If Spark is gone before a job is
+submitted, its requests have certainly not begun, and are given back.
 """
 
 from __future__ import annotations

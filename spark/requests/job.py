@@ -153,8 +153,7 @@ class Batches:
 
 
 def _done(answer: Answer, element: Element, shift_ns: int) -> Done:
-    # Not before its worker took it by our clock, where known: the shift is too small by the time that the answer was on its
-    # way.
+    # Not before its worker took it by our clock, where known: the shift is an estimate that includes the answer's travel time.
     began_ns = max(element.started_ns, answer.begun_ns + shift_ns)
     times = answer.run_ns, answer.cpu_ns, began_ns
     if answer.result is None:
@@ -163,8 +162,7 @@ def _done(answer: Answer, element: Element, shift_ns: int) -> Done:
 
 
 def is_nobodys(problem: Exception) -> bool:
-    """Whether no request can be at fault: their exceptions are caught, so a `PythonException` means that Python itself failed.
-    """
+    """Whether no request can be at fault: their exceptions are caught, so a `PythonException` is Python's own failure."""
     from pyspark.errors import PythonException
 
     return isinstance(problem, PythonException)

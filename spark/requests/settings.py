@@ -26,7 +26,7 @@ _OWN = "spark."
 
 
 class SparkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of one executor."""
+    """Settings of one executor, checked on creation."""
 
     #: Master in Spark's notation: local[N], spark://HOST:PORT, k8s://…, yarn.
     master: str = LOCAL

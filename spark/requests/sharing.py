@@ -1,7 +1,6 @@
 """Sharing: several kernels of a process share its only Spark session.
 
-The first kernel starts the session, and the last one ends it. A session started by other code (a notebook, another component)
-is used and left alone.
+The first kernel starts the session, and the last one ends it. A session of other code (a notebook, a component) is left alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Sizing: how many requests a job takes, and into how many tasks it splits them. Pure.
 
-A task costs 10 ms and a job 30 ms, whatever they do, so small ones are waste. But requests in a job can no longer be overtaken
-by more urgent ones, and a slow request delays the others in its task. So a task is just long enough to keep its cost low, a
-job has as many tasks as keep all cores busy, and no more is taken. Run times and result sizes are learned from ended requests.
+A task costs 10 ms and a job 30 ms regardless of their size, so small ones are waste. But requests in a job can no longer be
+overtaken by more urgent ones, and a slow request delays the others in its task. So a task is just long enough to keep its cost
+low. A job has as many tasks as keep all cores busy, and no more is taken. Run times and result sizes are learned from ended
+requests.
 """
 
 from __future__ import annotations
@@ -39,9 +40,7 @@ class Sizing:
         self.result_bytes = 0.0
 
     def learn(self, count: int, run_ns: int, bytes_count: int) -> None:
-        """Add a measurement: total run time and result size of `count` requests. No lock: a race loses one of two equally good
-        figures.
-        """
+        """Add run time and result size of `count` requests. No lock: a race loses one of two equally good figures."""
         if count:
             self.request_ns = _learned(self.request_ns, run_ns / count)
             self.result_bytes = _learned(self.result_bytes, bytes_count / count)

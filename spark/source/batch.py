@@ -49,9 +49,7 @@ class RecordsReader(DataSourceReader):
         self._where, self._schema, self._selection = where, schema, selection
 
     def partitions(self) -> Sequence[InputPartition]:
-        """List the pieces with fixed ends, because Spark reuses them for all queries of the DataFrame. Raises
-        `NothingRecorded`.
-        """
+        """List pieces with fixed ends; Spark reuses them for all queries of the DataFrame. Raises `NothingRecorded`."""
         found = Found()
         several = pinned(pieces(self._where, **self._selection._asdict()), found)
         if any(piece.path.endswith(PARQUET_SUFFIX) for piece in several):
@@ -87,7 +85,7 @@ def rows_of(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some pieces. Unreadable data are reported in the log of the task, a line a file.
 
-    `lost` is called for a file that was removed; None: that is expected, and only logged.
+    `lost` is called for a file that was removed; None: only log it.
     """
     rows = Rows(schema)
     keep = selection.keep

@@ -42,7 +42,7 @@ class Line:
         return sorted(int(name) for name in names if name.isdigit())
 
     def path(self, number: int) -> Path:
-        """Path of a segment."""
+        """Path of a segment, which need not exist."""
         return self._folder / file_name(number, self.suffix)
 
     def created_ns(self, number: int) -> int:

@@ -57,7 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of one query. Lives beside the driver; only `read` runs in tasks."""
 
     def __init__(self, where: Path, schema: StructType, options: StreamOptions) -> None:
-        """Raises `BadSchema` and `BadOffsets`."""
+        """Raises `BadSchema`, and `BadOffsets` for an invalid startingOffsets."""
         (Rows if options.topic is None else TopicRows)(schema)
         self._where, self._schema, self._options = where, schema, options
         self._starting = wanted(options.starting)

@@ -67,9 +67,7 @@ class TopicReader(DataSourceReader):
         self._where, self._schema, self._topic, self._selection = where, schema, topic, selection
 
     def partitions(self) -> Sequence[InputPartition]:
-        """List the parts with fixed ends, because Spark reuses them for all queries of the DataFrame. Raises
-        `NothingRecorded`.
-        """
+        """List parts with fixed ends; Spark reuses them for all queries of the DataFrame. Raises `NothingRecorded`."""
         return parts_of(self._where, self._topic)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -79,10 +77,7 @@ class TopicReader(DataSourceReader):
 
 
 def parts_of(where: Path, topic: str) -> list[InputPartition]:
-    """All messages of a topic, one part a file, with fixed ends; one empty part if the topic has no message yet.
-
-    Raises `NothingRecorded` if the topic is not recorded.
-    """
+    """All messages of a topic, one part a file, with fixed ends; without messages, one empty part. Raises `NothingRecorded`."""
     if not topic_folders(where, topic):
         raise NothingRecorded(
             f'{where}: {topic!r} is not recorded; [topic."{topic}"] record = true in the system\'s file switches it on'

@@ -42,7 +42,7 @@ READ: Final = (-1, "", "")
 
 
 class _Groups:
-    """Sums by key."""
+    """Sums by window, component and operation."""
 
     def __init__(self) -> None:
         self._begin()

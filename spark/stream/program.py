@@ -185,9 +185,7 @@ def _listener(telling: Telling) -> Any:
 
 
 def in_our_words(why: Exception) -> Exception:
-    """The error that ended the query. For `DataLoss` the remedy is replaced: this program's user has --checkpoint, and no
-    options.
-    """
+    """The error that ended the query. `DataLoss` gets another remedy, since the user of this program has no options."""
     from ..session import in_a_line
     from ..source.stream import REMEDY, DataLoss
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 #: Rows of closed windows, each once; and of open windows, as far as they have come.
 TOPIC: Final = "telemetry.window"
 TOPIC_OPEN: Final = "telemetry.window.open"
-#: Records of a micro-batch: half a second of work. After a downtime several are needed, and no window closes until they are
-#: read.
+#: Records of a micro-batch: half a second of work. After a downtime, no window closes until all backlog is read.
 RECORDS_MAX: Final = 1_000_000
 #: Alerts must not delay windows: a call not answered within this is repeated with the next decision.
 CALL_LIMIT_S: Final = 1.0

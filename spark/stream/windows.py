@@ -69,8 +69,7 @@ class Windows:
         self.looked_ns = 0
 
     def step(self, partials: Iterable[tuple[Key, Sums]], now_ns: int, *, has_read_all: bool = True) -> Told:
-        """Take in partial sums, or none if nothing was read. `has_read_all`: whether they cover all that was recorded at the
-        start.
+        """Add partial sums, or none if nothing was read. `has_read_all`: they cover everything recorded when reading began.
 
         Each step must have begun to read after the previous one was taken.
         """
