@@ -158,7 +158,7 @@ def _by(groups: Sequence[Group], width: Callable[[], int]) -> Iterator[Sequence[
         groups = groups[count:]
 
 
-# -- what there is to do -----------------------------------------------------------------------------------------------
+# -- planning ---------------------------------------------------------------------------------------------------------
 
 #: Identifies a segment for ever: backplane, number, created_ns. Emptying a run directory resets numbers, but not times.
 _Key = tuple[str, int, int]

@@ -4,7 +4,7 @@ Implements the port of `runtime/requests/executor.py`; the kernel finds it by it
 Each worker runs one Spark job at a time, so `policy.workers` is the number of concurrent jobs. 2 to 4 keep any cluster busy,
 because each job spreads over its cores (requests/sizing.py). A session takes seconds to start, so it starts in a thread;
 requests wait in the ready pool meanwhile. If it fails or dies, it is started again: the requests that it was executing are
-lost, the others are not. Cost: a JVM of 1 GB beside this process and 10 ms a task; runnables below 0.1 ms belong into threads.
+lost, no others. Cost: a JVM of 1 GB beside this process and 10 ms a task; runnables below 0.1 ms belong in threads.
 """
 
 from __future__ import annotations

@@ -168,9 +168,7 @@ def check_together(bytes_count: int) -> None:
 
 
 def plain(value: Any, kind: pa.DataType) -> Any:
-    """Convert to a type that can travel: times to Unix ns, dates and decimals to text. `kind` tells a map from a list of
-    pairs.
-    """
+    """Convert to a type that can travel: times to Unix ns, dates and decimals to text. `kind` separates maps from lists."""
     if isinstance(value, datetime.datetime):
         passed = (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)) - _EPOCH
         return (passed.days * 86_400 + passed.seconds) * _NS + passed.microseconds * 1_000

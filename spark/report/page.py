@@ -15,7 +15,7 @@ from .contents import Advice, Backplane, Contents, Operation, Path
 from .plots import Strip, heat_map, parts, spent, spread, strips, text, waterfall
 from .words import called, count, date, digits, duration, moment, rate, share
 
-#: Rows of a table, and of a time line, at most: nobody reads more; the terminal and --json have the rest.
+#: Rows of a table, and of a time line, at most: nobody reads more; --json has the rest.
 ROWS_MAX, STRIPS_MAX = 40, 16
 _STYLE = File(__file__).with_name("page.css")
 _SAFE = "default-src 'none'; style-src 'unsafe-inline'"

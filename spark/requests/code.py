@@ -28,9 +28,7 @@ _NEVER: Final = {"__pycache__", "node_modules"}
 
 
 def folders_of(places: Iterable[str]) -> tuple[str, ...]:
-    """Folders of modules ("module:Class") that are not installed. Raises `FailedPrecondition` for one that others cannot
-    import.
-    """
+    """Folders of the modules in "module:Class" outside the installed packages. Raises `FailedPrecondition`."""
     installed = tuple(
         Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
     )

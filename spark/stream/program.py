@@ -170,7 +170,7 @@ def _listener(telling: Telling) -> Any:
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Listener(StreamingQueryListener):
-        """Hears when a trigger found nothing."""
+        """Reports each trigger that found nothing."""
 
         def onQueryStarted(self, event: Any) -> None: ...
 
