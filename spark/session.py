@@ -84,7 +84,7 @@ def session(
     """Return the session of this process, started if need be; `settings` (_ for dots) override `SETTINGS`.
 
     An existing session keeps its master and settings. `stderr`: target for messages of the JVM and its workers, by default
-    that of this process: they complain at the end of a process that does not wait for them.
+    that of this process. Redirect it in a program that exits without waiting for them, because they print errors then.
 
     Raises `NotInstalled`, `NoJava`, `NoMaster`, `NoSpark`, and `InvalidArgument` for an invalid name of a master.
     """
@@ -150,7 +150,7 @@ def end(spark: SparkSession) -> None:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Make it the active session of this thread, the only place where Spark looks up formats for `df.write` and `writeStream`.
+    """Make `spark` the active session of this thread: only there does Spark look up formats for `df.write` and `writeStream`.
 
     A session of Spark Connect has no local JVM and is left as it is.
     """
