@@ -1,6 +1,6 @@
-"""python -m appbackplane.spark: the programs that run on Spark, as `appbackplane report` and `pipeline` start them.
+"""python -m appbackplane.spark: the Spark programs, started by `appbackplane report` and `appbackplane pipeline`.
 
-They take a folder, not a system, and times in one form: what a person types is understood by the verb that starts them.
+They take a folder, not a system. Times come in one form: the starting command has already parsed the user's input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _time(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """ "1s", "500ms": as the verb writes it, a whole number; in ns. Raises `BadParameter`."""
+    """Parse "1s" or "500ms" (a whole number and a unit, as the starting command writes it) to ns. Raises `BadParameter`."""
     if value is None:
         return None
     found = re.fullmatch(r"([1-9]\d*)(ns|us|ms|s|m|h)", value)
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _common(function: Function) -> Function:
-    """What all of them take."""
+    """Add the argument and options that report, compact and stream share."""
     function = click.option("--master", default=LOCAL)(function)
     function = click.option("--json", "as_json", is_flag=True)(function)
     function = click.option("--debug", is_flag=True)(function)
@@ -124,14 +124,14 @@ def here() -> None:
 
 
 def _check() -> None:
-    """Before anything is imported that the extra brings. Raises `NotInstalled`."""
+    """Call before any import of a package that the extra brings. Raises `NotInstalled`."""
     from .session import check_installed
 
     check_installed()
 
 
 def _end(work: Callable[[], None], *, debug: bool = False) -> None:
-    """The end of the process, at once: Spark's JVM ends with it by itself, and nobody waits for that."""
+    """Run `work`, then end the process at once. Spark's JVM notices and ends by itself; waiting for it would cost time."""
     code = program.run(work, debug=debug)
     sys.stderr.flush()
     os._exit(code)

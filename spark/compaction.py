@@ -1,10 +1,10 @@
-"""Compaction: recorded segments become Parquet, partitioned by date and backplane, each record once, whenever it is killed.
+"""Compaction: convert recorded segments to Parquet, partitioned by date and backplane; each record once, even after a kill.
 
-What is done stands in a journal: a group of segments is planned there before anything of it is written, and done when its
-files are there. Whoever is killed between the two leaves a plan, which the next one carries out as it stands; its files
-have the same names then (records/compacted.py), and what has its name already is complete. Only what will not change is
-taken: segments that are sealed, and what a process that is gone has left. Of segments that retention removed before their
-turn came, nothing is known here; of those that it removes in between, it is told.
+A journal records progress: a group of segments is entered as a plan before any file is written, and as done when its files
+exist. A run killed in between leaves a plan, and the next run carries it out unchanged. Its files then get the same names
+(records/compacted.py), and a file under its final name is complete. Only segments that no longer change are read: sealed ones,
+and those whose writer process is gone. Segments that retention removes before they are planned are not noticed; segments that
+it removes after that are reported.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .records.segment_file import Gone, SegmentFile
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Of the target. What begins with _ is no data to Spark, DuckDB and ourselves.
+#: Files in the target folder. Spark, DuckDB and this package ignore names that begin with _.
 JOURNAL: Final = "_compacted.jsonl"
 LOCK: Final = "_lock"
-#: Records of a group at most, but one segment at least: files of some 50 MB, 4 s of work for a task.
+#: Records of a group at most (but at least one segment): files of some 50 MB, 4 s of work for a task.
 GROUP_RECORDS: Final = 1 << 21
-#: Groups that are planned at a time, for each that can be written at once: so much is written again after a kill.
+#: Groups planned at a time, for each that can be written in parallel. At most these are written again after a kill.
 GROUPS_AHEAD: Final = 4
 
 
@@ -44,7 +44,7 @@ class CannotCompact(FailedPrecondition):
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
-    """Of the journal: one of the two."""
+    """One line of the journal; exactly one field is set."""
 
     plan: Group | None = None
     done: Written | None = None
@@ -52,19 +52,19 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 @dataclass(slots=True)
 class Compacted:
-    """What one run has done."""
+    """Counts of one run, for the report."""
 
     rows: int = 0
     files: int = 0
-    #: Segments that were read, and those that are still written to, which the next run will find.
+    #: Segments read, and segments that are still written to, which a later run will compact.
     segments: int = 0
     growing: int = 0
     damaged: int = 0
-    #: Why, by path.
+    #: Reason by path.
     unreadable: dict[str, str] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Format the counts for people, one line each."""
         yield f"{self.rows} records of {self.segments} segments compacted into {self.files} files"
         if self.growing:
             yield f"{self.growing} segments are still written to: left for the next time"
@@ -77,15 +77,15 @@ Run = Callable[[Sequence[Group], Path], Iterable[Written]]
 
 
 def compact(spark: SparkSession | None, run_dir: Path | str, to: Path | str) -> Compacted:
-    """Write what of `run_dir` is not in `to` yet; with Spark's tasks, or else here, one group after the other.
+    """Compact the segments of `run_dir` that `to` lacks, in Spark's tasks, or without Spark here, one group at a time.
 
-    On a cluster both have to be folders that all workers see. Raises `CannotCompact`, `NothingRecorded`, OSError.
+    On a cluster all workers have to see both folders. Raises `CannotCompact`, `NothingRecorded`, OSError.
     """
     return compact_by(_here if spark is None else _in_tasks(spark), Path(run_dir), Path(to), lambda: _width(spark))
 
 
 def compact_by(run: Run, run_dir: Path, to: Path, width: Callable[[], int]) -> Compacted:
-    """The same, with whatever carries out plans, `width()` at once: a cluster grows and shrinks meanwhile."""
+    """Like `compact`, with `run` to carry out plans, `width()` of them at a time. A cluster grows and shrinks between calls."""
     to = to.absolute()
     paths = [path for path in files(run_dir) if path.suffix == ACTIONS_SUFFIX]
     if not paths:
@@ -114,7 +114,7 @@ def _carry_out(groups: Sequence[Group], run: Run, journal: _Journal, to: Path, r
 
 
 def _check_shared(written: Written, to: Path) -> None:
-    """That a task saw the folders that we see, or what it says must not count as done. Raises `CannotCompact`."""
+    """Check that the task saw the same folders as this process, before its result counts as done. Raises `CannotCompact`."""
     remedy = "on a cluster all workers see the folders under the same path"
     for path, why in written.unreadable.items():
         if why == str(Gone()) and Path(path).exists():
@@ -158,15 +158,14 @@ def _by(groups: Sequence[Group], width: Callable[[], int]) -> Iterator[Sequence[
         groups = groups[count:]
 
 
-# -- what there is to do -----------------------------------------------------------------------------------------------
+# -- planning ---------------------------------------------------------------------------------------------------------
 
-#: Names one segment for ever: backplane, number, created_ns. Where a run directory is emptied, numbers begin again; times
-#: do not.
+#: Identifies a segment for ever: backplane, number, created_ns. Emptying a run directory resets numbers, but not times.
 _Key = tuple[str, int, int]
 
 
 def _plans(paths: Sequence[Path], taken: dict[_Key, int], result: Compacted) -> list[Group]:
-    """What is ready and was not taken, in groups of one backplane's segments that follow each other."""
+    """Plan the finished segments that were not planned before, as groups of consecutive segments of one backplane."""
     planned: list[Group] = []
     for folder in sorted({path.parent for path in paths}):
         parts: list[tuple[str, Part]] = []
@@ -194,7 +193,7 @@ def _grouped(parts: Sequence[tuple[str, Part]]) -> Iterator[Group]:
 
 
 def _ready(paths: Sequence[Path], result: Compacted) -> Iterator[tuple[Path, SegmentHeader, int]]:
-    """Of one folder's segments those that nobody writes to, and where each ends."""
+    """Yield the segments of one folder that no process writes to, with the end of each."""
     opened: list[tuple[Path, SegmentHeader, int]] = []
     for path in paths:
         try:
@@ -220,28 +219,28 @@ def _ready(paths: Sequence[Path], result: Compacted) -> Iterator[tuple[Path, Seg
 
 
 class _Journal:
-    """What was planned and done, in the order in which it was."""
+    """Plans and completions in the target folder, in the order in which they were written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._plans: dict[str, Group] = {}
         self._done: set[str] = set()
-        #: Up to where each segment was planned.
+        #: Record up to which each segment was planned.
         self.taken: dict[_Key, int] = {}
         data = path.read_bytes() if path.exists() else b""
         for line in data.split(b"\n"):
             try:
                 self._note(msgspec.json.decode(line, type=_Line))
             except msgspec.MsgspecError:
-                continue  # the one at which somebody was killed: nothing of it had been begun, or it will be done again
+                continue  # a line torn by a kill: its group was not begun, or will be done again
         self._is_torn = bool(data) and not data.endswith(b"\n")
 
     def unfinished(self) -> list[Group]:
-        """What was planned and not done."""
+        """Groups that were planned but not done."""
         return [group for name, group in self._plans.items() if name not in self._done]
 
     def append(self, lines: Sequence[_Line]) -> None:
-        """Write lines, and see that they are on the disk."""
+        """Append lines and sync them to the disk."""
         data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
         with self._path.open("ab") as file:
             file.write(b"\n" * self._is_torn + data)
@@ -261,7 +260,7 @@ class _Journal:
 
 @contextmanager
 def _journal(run_dir: Path, to: Path) -> Iterator[_Journal]:
-    """The journal of a target that is ours alone meanwhile."""
+    """Open the journal of a target, with an exclusive lock on the target until the block ends. Raises `CannotCompact`."""
     if to.exists() and not to.is_dir():
         raise CannotCompact(f"{to} is a file; give a folder for the Parquet files")
     if to.resolve().is_relative_to(run_dir.resolve()):

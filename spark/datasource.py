@@ -1,7 +1,7 @@
-"""Data source "backplane": `spark.read.format("backplane").load(RUN_DIR)` and `spark.readStream…`, what a system recorded.
+"""Data source "backplane": `spark.read.format("backplane").load(RUN_DIR)` and `spark.readStream…` read a system's recordings.
 
-`register(spark)` makes it known. Options and columns: docs/concepts/records.md. Bad input is one line, raised where the
-caller asks, before a task is started. The parts are in `source/`; what writes is in `writer.py`.
+`register(spark)` makes it known. Options and columns: docs/concepts/records.md. Bad options raise a one-line error in the
+caller, before a task is started. The readers are in `source/`, the writers in `writer.py`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 NAME = "backplane"
 
-#: The largest number that a record can hold, in the year 2262.
+#: The largest time that a record can hold, in the year 2262.
 TIME_NS_MAX = (1 << 63) - 1
 
-#: What Spark adds to those of a stream that is written.
+#: Options that Spark itself adds to those of a streaming write.
 SPARKS_OWN = frozenset({"checkpointLocation"})
-#: Those that a reader understands; another one is an error, since it would do nothing.
+#: Options that a reader understands. Any other is an error, because it would have no effect.
 READ_OPTIONS = frozenset({"path", "topic", "backplane", "since_ns", "until_ns", "skipped"})
 STREAM_OPTIONS = frozenset({"path", "topic", "backplane", "startingOffsets", "maxRecordsPerTrigger", "failOnDataLoss"})
 
@@ -52,34 +52,34 @@ WRITE_OPTIONS = frozenset({"path", "topic", "route", "key", "group", "batch", "b
 
 
 class BadOption(InvalidArgument):
-    """An option that says nothing that can be done. One line."""
+    """An option that is unknown or has an unusable value. One line."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("backplane")` known to a session, and the session active in this thread.
+    """Make `format("backplane")` known to a session, and make the session active in this thread.
 
-    Each thread that writes in this format calls it, or `session()`: Spark looks for it in the active session of the thread.
+    Each thread that writes in this format has to call this or `session()`: Spark looks formats up in the thread's session.
     """
     spark.dataSource.register(BackplaneDataSource)
     make_active(spark)
 
 
 class BackplaneDataSource(DataSource):
-    """What Spark makes for each `load` or `save`."""
+    """Created by Spark for each `load` or `save`."""
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format`."""
+        """The name to pass to `format`."""
         return NAME
 
     def schema(self) -> str:
-        """All columns there are."""
+        """All columns, for records, a topic or skipped files, depending on the options."""
         if self._is_on("skipped"):
             return SKIPPED_SCHEMA
         return RECORDS_SCHEMA if self.options.get("topic") is None else TOPIC_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
+        """Batch reader, for `spark.read`. Raises `BadOption`."""
         self._check(READ_OPTIONS)
         topic = self.options.get("topic")
         if self._is_on("skipped"):
@@ -89,7 +89,7 @@ class BackplaneDataSource(DataSource):
         return TopicReader(self._where(), schema, topic, self._selection())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For `spark.readStream`."""
+        """Stream reader, for `spark.readStream`. Raises `BadOption`."""
         self._check(STREAM_OPTIONS)
         options = StreamOptions(
             starting=self.options.get("startingOffsets", EARLIEST),
@@ -101,12 +101,12 @@ class BackplaneDataSource(DataSource):
         return StreamReader(self._where(), schema, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For `df.write`."""
+        """Batch writer, for `df.write`. Raises `BadOption`."""
         self._check(WRITE_OPTIONS)
         return BatchWriter(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """For `df.writeStream`."""
+        """Stream writer, for `df.writeStream`. Raises `BadOption`."""
         self._check(WRITE_OPTIONS)
         return StreamWriter(self.options, schema)
 

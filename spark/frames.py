@@ -1,7 +1,7 @@
-"""Frames: pieces as a DataFrame, which is what a job begins with: Spark schedules them, a kernel reads them.
+"""Frames: pieces as a DataFrame, the input of every job. Spark schedules the pieces, and a kernel reads them.
 
-One row a piece, spread so that each core gets its share and none waits for the last. The time window goes along with each,
-so that whoever reads it (`actions_of`) leaves out exactly what is outside, and all jobs speak of the same records.
+One row a piece, spread so that cores get equal shares and do not wait for a slow last one. Each row carries the time window.
+The reader (`actions_of`) leaves out exactly the records outside it, so all jobs count the same records.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-#: Columns of a frame: a piece, and the time window.
+#: Columns of a frame: a piece and the time window.
 _FIELDS: Final = (
     ("path", "string"), ("start", "int64"), ("stop", "int64"), ("since_ns", "int64"), ("until_ns", "int64"),
 )  # fmt: skip
-#: Tasks a core, where there is much to do: with one, the slowest decides alone; with many, each costs its 10 ms.
+#: Tasks a core for large inputs: with one, the slowest decides alone; with many, each costs its 10 ms.
 TASKS_PER_CORE: Final = 3
-#: Pieces a core that are little: a second of work.
+#: Up to so many pieces a core, an input is small: a second of work.
 FEW_PIECES: Final = 32
 
 
@@ -37,8 +37,9 @@ def pieces_frame(
     until_ns: int | None = None,
     backplanes: Collection[str] | None = None,
 ) -> DataFrame:
-    """What there is to read in a run directory, its `records`, or a compacted folder: actions that began at `since_ns` or
-    later, and before `until_ns` (Unix time). Columns: path, start, stop, since_ns, until_ns. Raises `NothingRecorded`.
+    """Pieces of a run directory, its `records`, or a compacted folder: path, start, stop, since_ns, until_ns.
+
+    Holds actions that begin at `since_ns` or later, and before `until_ns` (Unix time). Raises `NothingRecorded`.
     """
     found = pieces(Path(where).absolute(), since_ns=since_ns, until_ns=until_ns, backplanes=backplanes)
     return frame_of(spark, found, since_ns=since_ns, until_ns=until_ns)
@@ -47,23 +48,23 @@ def pieces_frame(
 def frame_of(
     spark: SparkSession, found: Iterable[Piece], *, since_ns: int | None = None, until_ns: int | None = None
 ) -> DataFrame:
-    """Pieces as rows, each partition with about as many."""
+    """Pieces as rows, about equally many in each partition."""
     import pyarrow as pa
 
     listed = list(found)
     cores = spark.sparkContext.defaultParallelism
     window = {"since_ns": since_ns, "until_ns": until_ns}
-    # Dealt out like cards: neighbours are of the same time and the same size.
+    # Dealt out round-robin, because neighbouring pieces are of similar time and size.
     dealt = [piece._asdict() | window for first in range(cores) for piece in listed[first::cores]]
-    # Rows, so that each task is sent its own pieces alone; one constant would go whole to every task. Spark makes one partition
-    # a core of them. A repartition costs 0.3 s, which pays once each core has half a minute of work.
+    # Rows, so that each task is sent only its own pieces; a constant would be sent whole to every task. Spark makes one
+    # partition a core of them. A repartition costs 0.3 s, which pays once each core has half a minute of work.
     table = pa.Table.from_pylist(dealt, schema=pa.schema(_FIELDS))
     frame = spark.createDataFrame(table)
     return frame if len(listed) <= FEW_PIECES * cores else frame.repartition(TASKS_PER_CORE * cores)
 
 
 def pieces_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Piece, Keep | None]]:
-    """The pieces of a partition, in a kernel's `mapInArrow`, each with what keeps the records of the time window."""
+    """Pieces of a partition, in a kernel's `mapInArrow`, each with a filter for the time window (None: all)."""
     for batch in batches:
         for row in batch.to_pylist():
             yield Piece(row["path"], row["start"], row["stop"]), within(row["since_ns"], row["until_ns"])
@@ -72,14 +73,14 @@ def pieces_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Piece, Keep |
 def actions_of(
     batches: Iterable[pa.RecordBatch], fields: Sequence[str], found: Found | None = None
 ) -> Iterator[Actions]:
-    """The records of a partition, in a kernel's `mapInArrow`. What is left out is counted in `found`."""
+    """Records of a partition, in a kernel's `mapInArrow`. Records left out are counted in `found`."""
     found = Found() if found is None else found
     for piece, keep in pieces_of(batches):
         yield from read_all([piece], fields, found, keep)
 
 
 def within(since_ns: int | None, until_ns: int | None) -> Keep | None:
-    """Keeps what begins in a time window; None: all."""
+    """Filter for actions that begin in the time window; None: no limit is set."""
     if since_ns is None and until_ns is None:
         return None
     least = -(1 << 63) if since_ns is None else since_ns

@@ -1,4 +1,4 @@
-"""Here: what this machine has for Spark, as `appbackplane doctor` asks it. Imports nothing of Spark, and writes nothing."""
+"""Here: the versions of Spark and Java on this machine, for `appbackplane doctor`. Imports nothing of Spark, writes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .session import missing
 
 
 def told() -> str:
-    """JSON: the versions of Spark and of Java, or why there is none."""
+    """JSON with the versions of Spark and Java, or the reason why one is missing."""
     lacks = missing()
     spark = None if lacks else importlib.metadata.version("pyspark")
     try:

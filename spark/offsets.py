@@ -1,8 +1,9 @@
-"""Offsets: how far a stream has read, as Spark keeps it: {line: [segment, index, created_ns]}, the first record not read yet.
+"""Offsets: the position of a stream in Spark's checkpoint, {line: [segment, index, created_ns]}: the first record not yet
+read.
 
-A line is what one writer has written: a backplane, or for recorded topics BACKPLANE/TOPIC. Segments are counted anew in a
-run directory that was emptied, so a position says when its segment was created. Spark compares offsets as text, so the same
-offsets are always the same text. Pure.
+A line is the sequence of one writer's records: a backplane's, or for recorded topics BACKPLANE/TOPIC. Numbers of segments
+begin again when a run directory is emptied, so a position includes its segment's time of creation. Spark compares offsets as
+text, so equal offsets always have the same text. Pure.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ LATEST: Final = "latest"
 
 
 class Position(NamedTuple):
-    """A record by its index in its segment; all before it are behind us."""
+    """The next record to read, by segment and index in it; all records before it have been read."""
 
     segment: int
     record: int
-    #: When the segment was, Unix time; 0: nobody knows, as of a position that a person has named.
+    #: Unix time at which the segment was created; 0: unknown, as in a position that the user gave.
     created_ns: int = 0
 
     def __str__(self) -> str:
         return str(list(self[:2]))
 
 
-#: Where a line begins that nobody has seen before.
+#: Start of a line that was not seen before.
 BEGIN: Final = Position(1, 0)
 
 
@@ -38,23 +39,23 @@ _Said = Annotated[list[int], msgspec.Meta(min_length=2, max_length=3)]
 
 
 class BadOffsets(InvalidArgument):
-    """What was given as startingOffsets says nothing that can be done. One line."""
+    """The value of startingOffsets is not usable. One line."""
 
 
 def packed(positions: Mapping[str, Position]) -> dict[str, list[int]]:
-    """As Spark is told."""
+    """Convert positions to Spark's form, sorted by line."""
     return {line: list(at if at.created_ns else at[:2]) for line, at in sorted(positions.items())}
 
 
 def unpacked(offsets: Mapping[str, list[int]]) -> dict[str, Position]:
-    """What `packed` has made."""
+    """Inverse of `packed`: Spark's form as positions."""
     return {line: Position(*at) for line, at in offsets.items()}
 
 
 def wanted(text: str) -> str | dict[str, Position | str]:
-    """The option startingOffsets: "earliest", "latest", or JSON of line to [segment, index], "earliest" or "latest".
+    """Parse the option startingOffsets: "earliest", "latest", or JSON of line to [segment, index], "earliest" or "latest".
 
-    What a stream itself says of its offsets, with `created_ns`, is understood, too. Raises `BadOffsets`.
+    Offsets as a stream itself reports them, with `created_ns`, are accepted, too. Raises `BadOffsets`.
     """
     if text in (EARLIEST, LATEST):
         return text
@@ -77,7 +78,7 @@ def wanted(text: str) -> str | dict[str, Position | str]:
 
 
 def shares(available: Mapping[str, int], rows_max: int) -> dict[str, int]:
-    """How many rows of each line a micro-batch of `rows_max` takes: nobody waits behind a busier one."""
+    """Split a micro-batch of `rows_max` rows fairly among lines, so that a busy line delays no other."""
     left = rows_max
     taken = dict.fromkeys(available, 0)
     hungry = [line for line in sorted(available) if available[line]]

@@ -1,4 +1,4 @@
-"""Packing: `appbackplane pipeline compact`, once it is clear which folder is meant."""
+"""Packing: the program behind `appbackplane pipeline compact`, once its folder is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .session import SHORT_LIVED, session
 
 
 def pack(where: Path, to: Path, master: str, *, as_json: bool) -> None:
-    """Write what of `where` is not in `to` yet, and tell what that was."""
+    """Compact the segments of `where` that `to` lacks, and print a summary."""
     if not files(where):  # before Spark is started, which takes seconds
         raise nothing_in(where)
     with shown(2) as progress, silent() as said:

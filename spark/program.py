@@ -1,7 +1,7 @@
-"""Program: what becomes of an error, of output that nobody reads, and of Ctrl-C, in the programs of this folder.
+"""Program: handling of errors, closed output and Ctrl-C, common to the programs of this folder.
 
-As in all of `appbackplane`: an error is one line on standard error, and an exit code: 1 failed, 2 wrong usage. Spark's own
-errors are pages in two languages; their first sentence is told, and `--debug` shows the rest.
+As in all of `appbackplane`, an error is one line on standard error and an exit code: 1 failed, 2 wrong usage. Spark's own
+errors are pages in two languages; only their first sentence is printed, and `--debug` prints the rest.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ from appbackplane.runtime.observation.segments import BadSegment
 from appbackplane.transport.errors import BackplaneError, InvalidArgument
 
 FAILED, WRONG_USAGE = 1, 2
-#: As a shell tells it of a program that was ended by Ctrl-C.
+#: Exit code by which a shell reports a program ended by Ctrl-C.
 INTERRUPTED = 130
-#: A screen of 80 columns is 1,920 characters.
+#: Keeps an error on one screen: 80 columns by 24 lines are 1,920 characters.
 LINE_LENGTH_MAX = 1_600
 _STDOUT = 1
-#: Whether Ctrl-C was heard.
+#: Set once Ctrl-C was received.
 _interrupted = threading.Event()
 
 
 @contextmanager
 def silent() -> Iterator[IO[bytes] | None]:
-    """Where what Spark says goes, of a program that ends at once: nowhere, but for what keeps it from starting. Nor does py4j
-    say that it was interrupted.
-    """
+    """Yield a file for Spark's messages and silence py4j, or yield None with `--debug`. For programs that end at once."""
     if is_debug():
         yield None
         return
@@ -46,23 +44,23 @@ def silent() -> Iterator[IO[bytes] | None]:
 
 
 def end_on_interrupt() -> None:
-    """At once: Spark's own handler, which its start has set, talks to a JVM with which this thread is talking already."""
+    """End at once on Ctrl-C: the handler that Spark installs would use the JVM connection that this thread is using already."""
     signal.signal(signal.SIGINT, _interrupt)
 
 
 def _interrupt(_number: int, _frame: object) -> None:
-    # Remembered as well: raised while py4j tidies up after a JVM that has heard it too, and has gone, it would be lost.
+    # Also kept in a flag: the JVM gets Ctrl-C too and ends, and an exception raised in py4j's clean-up after that is lost.
     _interrupted.set()
     raise KeyboardInterrupt
 
 
 def is_debug() -> bool:
-    """Whether the person asked for tracebacks."""
+    """Whether `--debug` was given."""
     return bool(click.get_current_context().params.get("debug"))
 
 
 def run(work: Callable[[], None], *, debug: bool = False) -> int:
-    """Do the work and tell its exit code. Nothing is raised."""
+    """Run `work`, print any error, and return the exit code. Never raises."""
     try:
         try:
             work()
@@ -70,7 +68,7 @@ def run(work: Callable[[], None], *, debug: bool = False) -> int:
             sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # `| head`: nobody reads on, which is no error
+    except BrokenPipeError:  # the reader has closed the pipe (`| head`), which is no error
         _write_nothing_more()
         return 0
     except Exception as error:
@@ -87,7 +85,7 @@ def run(work: Callable[[], None], *, debug: bool = False) -> int:
 
 
 def told(error: Exception) -> tuple[int, str]:
-    """Exit code and line."""
+    """Exit code and error line for an exception."""
     if isinstance(error, BackplaneError):
         return WRONG_USAGE if isinstance(error, InvalidArgument) else FAILED, error.message
     if isinstance(error, click.ClickException):
@@ -107,7 +105,7 @@ def told(error: Exception) -> tuple[int, str]:
 
 
 def say(line: str) -> None:
-    """On standard error; what would move the cursor is shown, and not done."""
+    """Print to standard error, at most `LINE_LENGTH_MAX` characters; control characters are escaped."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     if len(shown) > LINE_LENGTH_MAX:
         shown = f"{shown[: LINE_LENGTH_MAX // 2]} ... {shown[-LINE_LENGTH_MAX // 2 :]}"
@@ -115,5 +113,5 @@ def say(line: str) -> None:
 
 
 def _write_nothing_more() -> None:
-    """What is left in buffers would be tried again at the end, and be said to have failed."""
+    """Discard buffered output: Python would try to write it again at exit, and report the failure again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)

@@ -1,7 +1,7 @@
-"""Progress: what a person sees on the terminal while Spark works; nothing at all where nobody looks.
+"""Progress: a progress bar while Spark works; nothing if standard error is not a terminal.
 
-On standard error, so that the answer can go into a file meanwhile, and gone when it is there. A thread looks ten times a
-second at what Spark says of its tasks; it changes nothing, and is no part of the work.
+On standard error, so that standard output can go to a file, and erased when the answer is there. A thread polls Spark's task
+counts ten times a second; it only reads.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Between two looks.
+#: Time between two polls of Spark.
 LOOK_S = 0.1
 
 
 class Progress:
-    """`step` tells what is being done; the bar tells how far."""
+    """`step` names the present step; the bar shows how far it is."""
 
     def __init__(self, bar: Any, steps: int) -> None:
-        """`bar`: rich's; None: nobody looks."""
+        """`bar`: a rich progress bar; None: show nothing."""
         self._bar = bar
         self._steps = steps
         self._done = 0.0
@@ -31,17 +31,17 @@ class Progress:
         self._spark: SparkSession | None = None
 
     def watch(self, spark: SparkSession) -> None:
-        """Spark is up: from now on its tasks are counted, too."""
+        """Call once Spark has started: from then on its tasks are counted, too."""
         self._spark = spark
 
     def step(self, text: str) -> None:
-        """What is done now; what was done before is finished."""
+        """Begin the next step, and count the previous one as finished."""
         if self._bar is not None:
             self._done += 1
             self._bar.update(self._task, description=text, completed=self._done)
 
     def look(self) -> None:
-        """How far the present step is, by its tasks."""
+        """Advance the bar within the present step, by its finished tasks."""
         tasks, done = self._tasks()
         if tasks:
             self._bar.update(self._task, completed=min(self._steps, self._done + done / tasks))
@@ -57,7 +57,7 @@ class Progress:
 
 @contextmanager
 def shown(steps: int) -> Iterator[Progress]:
-    """A bar with so many steps, the start of Spark among them."""
+    """Show a bar with so many steps; the start of Spark is the first."""
     if not sys.stderr.isatty():
         yield Progress(None, steps)
         return
@@ -84,5 +84,5 @@ def _look(progress: Progress, over: threading.Event) -> None:
     while not over.wait(LOOK_S):
         try:
             progress.look()
-        except (Py4JError, OSError):  # Spark has ended, or is about to: whoever works there says what is wrong
+        except (Py4JError, OSError):  # Spark has ended, or is about to: the main thread reports why
             return

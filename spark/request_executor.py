@@ -1,10 +1,10 @@
-"""SparkExecutor: the runnables of a request kernel, executed by a Spark cluster, for a fan-out that one machine cannot hold.
+"""SparkExecutor: execute the runnables of a request kernel on a Spark cluster, for a fan-out too large for one machine.
 
-Keeps the port of `runtime/requests/executor.py`; the kernel finds it by its entry point, and runtime never imports it. A worker
-has one job of Spark's at a time, so `policy.workers` is how many jobs there are at once: 2 to 4 keep any cluster busy, whose
-cores are the jobs' affair (requests/sizing.py). A session takes seconds to start, so that is done beside: what is posted
-meanwhile waits in the ready pool. One that cannot be had, or dies, is started again: what it was executing is lost, what was
-not taken is not. It costs a JVM of 1 GB beside this process and 10 ms a task: what takes below 0.1 ms is work for threads.
+Implements the port of `runtime/requests/executor.py`; the kernel finds it by its entry point, and runtime never imports it.
+Each worker runs one Spark job at a time, so `policy.workers` is the number of concurrent jobs. 2 to 4 keep any cluster busy,
+because each job spreads over its cores (requests/sizing.py). A session takes seconds to start, so it starts in a thread;
+requests wait in the ready pool meanwhile. If it fails or dies, it is started again: the requests that it was executing are
+lost, no others. Cost: a JVM of 1 GB beside this process and 10 ms a task; runnables below 0.1 ms belong in threads.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("appbackplane.spark")
 
-#: Between two tries to start Spark: a master that is being restarted is back in seconds, one that is not is asked each minute.
+#: Pauses between attempts to start Spark: a restarting master is back in seconds; one that stays down is retried each minute.
 AGAIN_S: Final = (1.0, 5.0, 15.0, 60.0)
-#: A session that is just being started has to be waited for: 3 to 7 s, on a machine that does much else four times that.
+#: Limit for `stop`: a session that is just starting has to be awaited: 3 to 7 s, four times that on a busy machine.
 STOP_LIMIT_S: Final = 45.0
 _numbers = itertools.count(1)
 
 
 class SparkExecutor:
-    """Implements `Executor`."""
+    """Implements the port `Executor` with Spark jobs."""
 
     def __init__(self) -> None:
         self._settings = SparkSettings()
@@ -50,14 +50,16 @@ class SparkExecutor:
         self._name = ""
         self._wanted = 0
         self._crew: Crew | None = None
-        #: Why there is no Spark now; "": there is, or it is about to be.
+        #: Why there is no Spark session; "": there is one, or it is starting.
         self._problem = ""
         self._is_stopping = threading.Event()
         self._driver: threading.Thread | None = None
 
     def start(self, kernel: RequestKernel, desk: Port) -> None:
-        """Begin. Raises what is known at once: `InvalidArgument` for settings, `NotInstalled`, `NoJava`, `NoMaster`,
-        `FailedPrecondition` for runnables that nobody else can import.
+        """Start Spark in a thread, after these checks.
+
+        Raises `InvalidArgument` for settings, `NotInstalled`, `NoJava`, `NoMaster`, and `FailedPrecondition` for runnables
+        that workers cannot import.
         """
         self._settings = settings_of(desk.policy.spark)
         runnables = {name: spec.where for name, spec in desk.specs.items()}
@@ -73,18 +75,18 @@ class SparkExecutor:
         self._driver.start()
 
     def kick(self, worker: str) -> None:
-        """There is something for this one."""
+        """Wake a worker: there are requests for it."""
         if (crew := self._crew) is not None:
             crew.kick(worker)
 
     def resize(self, workers: int) -> None:
-        """So many jobs at a time."""
+        """Set the number of concurrent jobs."""
         self._wanted = workers
         if (crew := self._crew) is not None:
             crew.resize(workers)
 
     def workers(self) -> list[dict[str, Any]]:
-        """Each with `name`, `state`, and `requests`: those of its job that have not ended. `problem`: why there is no Spark."""
+        """For each worker `name`, `state`, and `requests`: unfinished ones of its job. `problem`: why there is no Spark."""
         if (crew := self._crew) is not None:
             return crew.told()
         from .requests.crew import name_of
@@ -93,7 +95,7 @@ class SparkExecutor:
         return [{"name": name_of(number + 1), "requests": 0} | state for number in range(self._wanted)]
 
     def stop(self) -> None:
-        """Cancel what Spark executes: it is lost. Returns when Spark has ended, where it was started for this."""
+        """Cancel all jobs, whose requests are lost. Waits up to `STOP_LIMIT_S` for the end of Spark if it was started here."""
         self._is_stopping.set()
         if (crew := self._crew) is not None:
             crew.end()
@@ -103,7 +105,7 @@ class SparkExecutor:
                 log.error("Spark has not ended in %g s; it ends with this process", STOP_LIMIT_S)
 
     def _drive(self, desk: Port) -> None:
-        """The thread that has the session."""
+        """Main function of the thread that owns the session."""
         from .requests.sharing import acquire, release
 
         tries = 0
@@ -136,9 +138,9 @@ class SparkExecutor:
         log.info("requests are executed by Spark: %s, %d cores", context.master, context.defaultParallelism)
         self._crew = crew
         try:
-            crew.resize(self._wanted)  # it may have changed meanwhile
+            crew.resize(self._wanted)  # it may have changed while Spark started
             self._problem = ""
-            if not self._is_stopping.is_set():  # and so may that; from here on `stop` sees the crew
+            if not self._is_stopping.is_set():  # `stop` may have been called, too; from here on it sees the crew
                 crew.serve()
         finally:
             self._crew = None

@@ -1,9 +1,8 @@
-"""Session: Spark as this project wants it, on any master: quiet, small, Arrow everywhere, this interpreter in its workers
-unless the user names another one (PYSPARK_PYTHON).
+"""Session: start Spark with this project's settings, on any master.
 
-What is missing (the extra, a Java, the master) is found before Spark is started, and said in a line; what Spark itself does
-not say is bounded by a time. A session is a JVM of 1 GB beside this process, and 3 s of work; it ends with this process,
-however that ends.
+Quiet, small, Arrow everywhere, and this interpreter in its workers unless the user names another one (PYSPARK_PYTHON). A
+missing part (the extra, a Java, the master) is found before Spark is started, and reported in one line; waits on which Spark
+itself sets no limit have one here. Cost: a JVM of 1 GB beside this process, 3 s to start; it always ends with this process.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-#: Arrow checks each access to each value, which for rows of 23 columns takes as long as all the rest. What it is given here
-#: was checked when it was made. (`default`: whoever gives extra options has these, too.)
+#: Without these, Arrow checks each access to each value, which doubles the time for rows of 23 columns. Our data were checked
+#: when they were made. (`default`: applies in addition to the user's extra options.)
 _ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 #: Settings with their reasons. The two marked * made a micro-batch of our own source 66 instead of 148 ms.
 SETTINGS = {
-    "spark.ui.enabled": "false",  # a web server that nobody asked for; 0.3 s of the start
+    "spark.ui.enabled": "false",  # a web server without a user; 0.3 s of the start
     "spark.ui.showConsoleProgress": "false",  # its bar and ours would overwrite each other
     "spark.sql.catalogImplementation": "in-memory",  # no Derby database in the current folder
-    "spark.sql.shuffle.partitions": "2",  # what is shuffled here are sums, not rows
-    "spark.sql.adaptive.enabled": "false",  # to think again after each stage takes 20 ms, and what is shuffled is small
+    "spark.sql.shuffle.partitions": "2",  # only sums are shuffled here, not rows
+    "spark.sql.adaptive.enabled": "false",  # replanning after each stage takes 20 ms, and shuffles are small
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.defaultJavaOptions": _ARROW,
@@ -47,48 +46,47 @@ SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",  # *
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,  # *
 }
-#: Names the Python of the workers, as the variable PYSPARK_PYTHON does, and goes before it.
+#: Python of the workers, like the variable PYSPARK_PYTHON, over which it takes precedence.
 WORKERS_PYTHON = "spark.pyspark.python"
-#: For a session that lives for a minute: a JVM that compiles as little as may be is up in 2.4 instead of 3.1 s, and its first
-#: job done in 1.2 instead of 1.5. What lives longer, or has Spark itself compute, is slower with it.
+#: For a session of about a minute: with minimal compilation the JVM starts in 2.4 instead of 3.1 s, and ends its first job in
+#: 1.2 instead of 1.5. Longer sessions, and computations in Spark itself, are slower with it.
 SHORT_LIVED = {"spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-#: Its log says nothing below errors; `-Dappbackplane.log=warn` in the Java options says more.
+#: Logs errors only; `-Dappbackplane.log=warn` in the Java options adds warnings.
 _LOG = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-#: What the extra brings, and what all that is computed here needs.
+#: Packages of the extra that all computations need.
 _NEEDED = ("pyspark", "py4j", "pyarrow", "numpy", "pandas")
-#: A master that takes connections and is none is waited for so long; one that is takes a second. Spark's own limit is 60 s.
+#: Limit for a peer that accepts connections but is no master; a real one answers in a second. Spark's own limit is 60 s.
 START_LIMIT_S = 25.0
-#: Cluster managers make machines ready first.
+#: Limit for cluster managers, which prepare machines first.
 MANAGED_LIMIT_S = 180.0
-#: A worker that has cores to spare starts its first executor in 2 s.
+#: Limit for the first executor: a worker with a free core starts it in 2 s.
 EXECUTOR_LIMIT_S = 30.0
-#: No further executor has come for so long: then all have. Frames are cut for the cores that there are when they are made, and
-#: executors of machines that are equally fast register within tenths of a second.
+#: If no further executor has registered for so long, all have. Frames are split for the number of cores at their creation, and
+#: executors on equally fast machines register within tenths of a second.
 SETTLE_S = 1.0
 
-#: A JVM whose session is stopped takes 0.1 s to end; one that is stopped in the middle of a job, seconds.
+#: Limit for the JVM to end: 0.1 s after its session was stopped; seconds if stopped in the middle of a job.
 END_LIMIT_S = 10.0
 
 
 class NotInstalled(FailedPrecondition):
-    """The extra is missing, or a part of it."""
+    """The extra, or a package of it, is missing."""
 
 
 class NoSpark(Unavailable):
-    """It did not start."""
+    """Spark did not start; the line gives its first message."""
 
 
 def session(
     master: str = LOCAL, name: str = "appbackplane", *, stderr: IO[bytes] | None = None, **settings: str
 ) -> SparkSession:
-    """The session of this process, started if need be; `settings` with _ for the dots go before `SETTINGS`. A session that
-    somebody else has started keeps its master and all its settings.
+    """Return the session of this process, started if need be; `settings` (_ for dots) override `SETTINGS`.
 
-    `stderr`: where what its JVM and its workers say goes, if not where this process does: at the end of a process that does
-    not wait for them, they complain of that.
+    An existing session keeps its master and settings. `stderr`: target for messages of the JVM and its workers, by default
+    that of this process. Redirect it in a program that exits without waiting for them, because they print errors then.
 
-    Raises `NotInstalled`, `NoJava`, `NoMaster`, `NoSpark`, and `InvalidArgument` for what is no name of a master.
+    Raises `NotInstalled`, `NoJava`, `NoMaster`, `NoSpark`, and `InvalidArgument` for an invalid name of a master.
     """
     return session_with({key.replace("_", "."): value for key, value in settings.items()}, master, name, stderr=stderr)
 
@@ -101,7 +99,7 @@ def session_with(
     stderr: IO[bytes] | None = None,
     limit_s: float | None = None,
 ) -> SparkSession:
-    """`session`, with settings by their own names. `limit_s`: for a master to let it in, if not as long as a person waits."""
+    """`session`, with settings by their own names. `limit_s`: for the master; None: `START_LIMIT_S` or `MANAGED_LIMIT_S`."""
     check_installed()
     whose = parsed(master)
     check_answers(whose)
@@ -112,16 +110,16 @@ def session_with(
     wanted[_JAVA_OPTIONS] = f"{_LOG} {wanted.get(_JAVA_OPTIONS, '')}".strip()
     _set_environment(whose, wanted)
     spark = _started(whose, name, wanted, stderr, limit_s)
-    make_active(spark)  # it may have been started in another thread
+    make_active(spark)  # the thread that started it may be another one
     if whose.kind == "spark":
         _await_executors(spark, whose)
     return spark
 
 
 def end(spark: SparkSession) -> None:
-    """Stop it, and its JVM; `spark.stop()` leaves that to the end of this process. Also one whose JVM is gone already.
+    """Stop the session and its JVM, which `spark.stop()` would leave until this process ends. The JVM may be dead already.
 
-    A second session may be started then; whatever else used this one fails.
+    A second session may be started then; other users of this one fail.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -129,7 +127,7 @@ def end(spark: SparkSession) -> None:
     gateway: Any = SparkContext._gateway
     context: Any = spark.sparkContext
     server = context._accumulatorServer
-    with suppress(Py4JError, OSError):  # of a JVM that is gone; then the rest is left to us
+    with suppress(Py4JError, OSError):  # raised if the JVM is gone; then the rest is done here
         spark.stop()
     if context._accumulatorServer is not None:
         server.shutdown()
@@ -143,7 +141,7 @@ def end(spark: SparkSession) -> None:
         gateway.shutdown()
     process: subprocess.Popen[bytes] | None = gateway.proc
     if process is not None and process.stdin is not None:
-        process.stdin.close()  # at which it ends
+        process.stdin.close()  # the JVM ends at this
         try:
             process.wait(END_LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -152,8 +150,9 @@ def end(spark: SparkSession) -> None:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Make it the active session of this thread. Spark looks there, and nowhere else, for the format of `df.write` and
-    `writeStream`; each thread has its own. A session of Spark Connect has no JVM beside it, and is left as it is.
+    """Make `spark` the active session of this thread: only there does Spark look up formats for `df.write` and `writeStream`.
+
+    A session of Spark Connect has no local JVM and is left as it is.
     """
     from pyspark.sql import SparkSession
 
@@ -167,7 +166,7 @@ def make_active(spark: SparkSession) -> None:
 
 
 def _forget() -> None:
-    """What PySpark keeps of a JVM for all that comes after, which it does even when that is gone."""
+    """Clear PySpark's references to a JVM, which it would go on using even after the JVM has ended."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -178,7 +177,7 @@ def _forget() -> None:
 
 
 def running() -> SparkSession | None:
-    """That of this process, whoever has started it."""
+    """The live session of this process, if any, even if started by other code."""
     from pyspark.sql import SparkSession
 
     found: Any = getattr(SparkSession, "_instantiatedSession", None)
@@ -186,33 +185,33 @@ def running() -> SparkSession | None:
 
 
 def check_installed() -> None:
-    """Raises `NotInstalled`. Imports nothing."""
+    """Raises `NotInstalled` if a needed package is missing. Imports nothing."""
     if lacks := missing():
         raise NotInstalled(f"{lacks[0]} is not installed, which Spark needs: pip install 'appbackplane[spark]'")
 
 
 def missing() -> list[str]:
-    """What of the extra is not installed."""
+    """Needed packages that are not installed."""
     return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
 
 def _set_environment(master: Master, settings: Mapping[str, str]) -> None:
-    """Where workers have no Python at this path, the user names theirs: Spark itself asks the variable alone."""
+    """Set variables that Spark reads. PYSPARK_PYTHON may name another Python for workers that lack this interpreter's path."""
     if WORKERS_PYTHON in settings:
         os.environ["PYSPARK_PYTHON"] = settings[WORKERS_PYTHON]
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable  # what runs beside the driver is of this environment
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable  # programs beside the driver use this environment
     os.environ["JAVA_HOME"] = str(java.java_home())
     if master.is_here:
-        # Else Spark looks for an address by the machine's name, which may have none, or one that others can reach.
+        # Otherwise Spark resolves the machine's name, which may have no address, or one that others can reach.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def _started(
     master: Master, name: str, settings: dict[str, str], stderr: IO[bytes] | None, limit_s: float | None
 ) -> SparkSession:
-    """In a thread of its own where starting may take for ever: only the end of the JVM ends it then."""
+    """Start the session; in a thread if starting may block for ever, because then only the end of the JVM ends it."""
     from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.sql import SparkSession
 
@@ -230,7 +229,7 @@ def _started(
             made.append(SparkSession.builder.config(conf=conf).getOrCreate())
         except BaseException as error:
             if SparkContext._gateway is None:
-                # Interrupted while it starts, its JVM would not find where to tell its address, and stay for ever.
+                # A JVM that starts while this is interrupted cannot report its address, and would stay for ever.
                 _kill(set(psutil.Process().children()) - others)
             raised.append(error)
 
@@ -244,7 +243,7 @@ def _started(
         if maker.is_alive():
             _kill(set(psutil.Process().children()) - others)
             maker.join(END_LIMIT_S)
-            _forget()  # that JVM, or the next try would ask for it
+            _forget()  # or the next attempt would use that JVM
             raise no_master(master, [f"it has not let Spark in for {limit_s:g} s"])
     if raised:
         if isinstance(raised[0], Exception):
@@ -255,7 +254,7 @@ def _started(
 
 
 def _let_end_in_silence(spark: SparkSession) -> None:
-    """A JVM that ends is the end of a connection, for which PySpark's server of accumulators would print a traceback."""
+    """Suppress the traceback that PySpark's accumulator server prints when the JVM ends and so closes its connection."""
     server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is None:
         return
@@ -269,7 +268,7 @@ def _let_end_in_silence(spark: SparkSession) -> None:
 
 
 def _last_said(stderr: IO[bytes] | None) -> str:
-    """By a JVM that did not come up."""
+    """First line printed by a JVM that did not start."""
     if stderr is None or not stderr.seekable():
         return ""
     stderr.seek(0)
@@ -278,10 +277,10 @@ def _last_said(stderr: IO[bytes] | None) -> str:
 
 
 def _await_executors(spark: SparkSession, master: Master) -> None:
-    """Until all have come that are about to. Without one the first job would wait for ever, and say nothing."""
+    """Wait until all executors have registered. Without one, the first job would wait for ever, in silence."""
     context: Any = spark.sparkContext._jsc.sc()
     begun_s = changed_s = time.monotonic()
-    known = 1  # the driver is one
+    known = 1  # the driver is counted, too
     while known < 2 or time.monotonic() - changed_s < SETTLE_S:
         count = context.getExecutorMemoryStatus().size()
         if count != known:
@@ -300,12 +299,12 @@ def _kill(processes: Iterable[psutil.Process]) -> None:
 
 
 def in_a_line(error: BaseException) -> str:
-    """What went wrong in Spark, without the stack traces of two languages."""
+    """The cause of a Spark error in one line, without the stack traces of two languages."""
     java_error = getattr(error, "java_exception", None)
     text = str(error) if java_error is None else str(java_error.toString())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if own := [line for line in lines if line.startswith("appbackplane.") and ": " in line]:
-        return own[-1].partition(": ")[2][:400]  # such as a `DataLoss`: the last line of a traceback in Java's message
-    # An error of ours that was raised in a task comes at the end of its traceback.
+        return own[-1].partition(": ")[2][:400]  # such as a `DataLoss`: the last line of the traceback in Java's message
+    # Our own error, raised in a task, is at the end of its traceback.
     ours = [line for line in lines if "Error: " in line and not line.startswith(("at ", "File "))]
     return (ours[-1] if ours and java_error is not None else lines[0] if lines else type(error).__name__)[:400]

@@ -1,9 +1,9 @@
 """Writer: `df.write` and `df.writeStream` with format "backplane": rows to a topic or to a route of a running system.
 
-Tasks make rows of what Spark hands them and put them into their commit message, bounded; `commit`, which runs in one place
-beside the driver, delivers them under the batch's number (delivery.py), so that a batch that Spark repeats is delivered
-once. Rows of a batch are counted in the order of partitions, so a repeated batch must be cut as it was: what comes from a
-source with positions is. Options: path (system), topic or route, group, key, backplane, timeout. docs/concepts/stream.md
+Tasks convert their rows and stage them in their commit message, bounded. `commit`, in one place beside the driver, delivers
+them under the batch's number (delivery.py), so a batch that Spark repeats is delivered once. Rows are counted in the order of
+partitions, so a repeated batch must have the same partitions, as it has from a source with positions. Options: path (system),
+topic or route, group, key, backplane, timeout. docs/concepts/stream.md
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-#: What one task may stage: it travels to the driver by way of the JVM, whose memory holds all of a batch's at once.
+#: Bytes that one task may stage: they pass through the JVM, whose memory holds a whole batch at once.
 STAGED_BYTES_MAX: Final = 32 << 20
-#: What all tasks of a batch may stage together. It is unpacked in one process, which takes ten times the memory.
+#: Bytes that all tasks of a batch may stage. They are unpacked in one process, which takes ten times the memory.
 BATCH_BYTES_MAX: Final = 256 << 20
 _NS: Final = 1_000_000_000
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -37,14 +37,14 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """The rows of one task: msgpack."""
+    """The rows of one task, packed as msgpack."""
 
     packed: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where rows go, as the options say."""
+    """Destination of the rows, from the options."""
 
     system: str
     group: str
@@ -55,7 +55,7 @@ class Target:
     patience_s: float
 
     def check(self) -> None:
-        """That the system runs, before anything is computed for it. Raises `BackplaneError`."""
+        """Check that the system runs, before anything is computed for it. Raises `BackplaneError`."""
         delivery = Delivery(self.system, self.group)
         try:
             delivery.check()
@@ -63,7 +63,7 @@ class Target:
             delivery.close()
 
     def deliver(self, batch: int, messages: Sequence[WriterCommitMessage | None]) -> int:
-        """All rows of a batch; how many were new. Raises `InvalidArgument` for more than may be staged, `BackplaneError`."""
+        """Deliver all rows of a batch; returns how many were new. Raises `InvalidArgument` if too large, `BackplaneError`."""
         staged = [each.packed for each in messages if isinstance(each, Staged)]
         check_together(sum(map(len, staged)))
         rows = [row for packed in staged for row in msgspec.msgpack.decode(packed)]
@@ -78,43 +78,43 @@ class Target:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """For `df.write`: one batch, of a group that nobody else uses unless one is named."""
+    """Writer for `df.write`: one batch, in a group of its own unless the options name one."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        """Raises `InvalidArgument`, and what tells that the system does not run."""
+        """Raises `InvalidArgument`, and the errors of a system that does not run."""
         self._target = target_of(options, schema, f"write-{secrets.token_hex(8)}")
         self._batch = _number(options, "batch", 0)
         self._target.check()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Runs in a task."""
+        """Runs in a task: stages its rows."""
         return staged(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks are done."""
+        """Deliver the batch; called by Spark when all tasks have ended."""
         self._target.deliver(self._batch, messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """For `df.writeStream`: a batch for each micro-batch, of the group that is named."""
+    """Writer for `df.writeStream`: one batch for each micro-batch, in the group that the options name."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        """Raises `InvalidArgument`."""
+        """Raises `InvalidArgument`, also if the option group is missing."""
         if not options.get("group"):
             raise InvalidArgument('option group: a stream has a name of its own: .option("group", "alerts-of-today")')
         self._target = target_of(options, schema, "")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Runs in a task."""
+        """Runs in a task: stages its rows."""
         return staged(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """All tasks of a micro-batch are done."""
+        """Deliver a micro-batch; called by Spark when all tasks have ended."""
         self._target.deliver(batchId, messages)
 
 
 def target_of(options: Mapping[str, str], schema: StructType, group: str) -> Target:
-    """What the options say; `group`: unless they name one. Raises `InvalidArgument`."""
+    """Parse the options; `group` is the default of that option. Raises `InvalidArgument`."""
     system, topic, route, key = (options.get(name) for name in ("path", "topic", "route", "key"))
     if not system:
         raise InvalidArgument("say where to: .save(SYSTEM) or .start(SYSTEM), its name, run directory or TOML")
@@ -132,7 +132,7 @@ def target_of(options: Mapping[str, str], schema: StructType, group: str) -> Tar
         patience_s = float(options.get("timeout", PATIENCE_S))
     except ValueError as error:
         raise InvalidArgument(f"option group or timeout: {error}") from error
-    if not patience_s >= 0:  # not a number, either
+    if not patience_s >= 0:  # false for NaN, too
         raise InvalidArgument(f"option timeout: expected seconds, 0 or more, got {options['timeout']!r}")
     for field in schema.fields:
         kind = field.dataType.typeName()
@@ -142,7 +142,7 @@ def target_of(options: Mapping[str, str], schema: StructType, group: str) -> Tar
 
 
 def staged(batches: Iterable[pa.RecordBatch]) -> Staged:
-    """The rows of one task. Raises `InvalidArgument` for more than it may stage."""
+    """Pack the rows of one task. Raises `InvalidArgument` above `STAGED_BYTES_MAX`."""
     rows: list[dict[str, Any]] = []
     size = 0
     for batch in batches:
@@ -159,7 +159,7 @@ def staged(batches: Iterable[pa.RecordBatch]) -> Staged:
 
 
 def check_together(bytes_count: int) -> None:
-    """Raises `InvalidArgument` for more than all tasks of a batch may stage. None of its rows has been delivered then."""
+    """Raises `InvalidArgument` above `BATCH_BYTES_MAX`, before any row of the batch is delivered."""
     if bytes_count > BATCH_BYTES_MAX:
         raise InvalidArgument(
             f"a batch has {bytes_count >> 20} MiB of rows to deliver at once, more than {BATCH_BYTES_MAX >> 20} MiB: bound the "
@@ -168,7 +168,7 @@ def check_together(bytes_count: int) -> None:
 
 
 def plain(value: Any, kind: pa.DataType) -> Any:
-    """As it can travel: times are Unix time in ns, days and decimals text. `kind` tells a map from a list of pairs."""
+    """Convert to a type that can travel: times to Unix ns, dates and decimals to text. `kind` separates maps from lists."""
     if isinstance(value, datetime.datetime):
         passed = (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)) - _EPOCH
         return (passed.days * 86_400 + passed.seconds) * _NS + passed.microseconds * 1_000

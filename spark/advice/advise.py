@@ -1,8 +1,7 @@
-"""Advise: the rules, asked about each backplane in turn, and their answers put together.
+"""Advise: ask the rules about each backplane in turn, and combine their answers.
 
-What the rules propose is tried one after the other, each beside what helped before: more CPU may make more threads
-unnecessary, or only then worth having. In the end each figure is predicted with the whole patch, since that is what will be
-applied.
+Proposals are tried one after the other, each on top of those that already helped: more CPU may make more threads unnecessary,
+or make them useful in the first place. Finally each figure is predicted with the whole patch, as it is applied.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from .judge import Verdict, judge, judge_pair
 from .rules import RULES, Finding
 from .tables import merged, tables
 
-#: Where the simulation is further from what was recorded, it does not know this backplane, and is not to speak for it.
+#: Largest calibration error with which a simulation is trusted. Above it, no advice is given on this backplane.
 ERROR_MAX: Final = 0.4
 
 
@@ -36,9 +35,9 @@ def advise(
     found: Found | None = None,
     window_max: int = WINDOW_MAX,
 ) -> Advice:
-    """What should be changed, by what is recorded in `where`: a run directory, a folder of records, or pieces.
+    """Propose setting changes for the backplanes recorded in `where`: a run directory, a folder of records, or pieces.
 
-    `found` counts what had to be left out. Raises `NothingRecorded`.
+    `found` counts the records that had to be left out. Raises `NothingRecorded`.
     """
     if isinstance(where, Path | str):
         where = pieces(where, since_ns=since_ns, until_ns=until_ns, backplanes=backplanes)
@@ -47,7 +46,7 @@ def advise(
 
 
 def advise_all(gathered: Sequence[Gathered], backplanes: Collection[str] | None = None) -> Advice:
-    """What should be changed of several backplanes; None: of all of them. Those left out still show who is a replica."""
+    """Advise on the named backplanes; None: on all. The others are still used to recognise replicas."""
     items: list[Item] = []
     notes: list[str] = []
     for each in gathered:
@@ -59,7 +58,7 @@ def advise_all(gathered: Sequence[Gathered], backplanes: Collection[str] | None 
 
 
 def advise_of(gathered: Gathered) -> tuple[list[Item], list[str]]:
-    """What should be changed of one backplane, and what cannot be said."""
+    """Return the advice for one backplane, and notes on trouble for which there is no advice."""
     if len(gathered.load) < COUNT_MIN:
         return [], []
     facts = Facts(gathered)
@@ -84,7 +83,7 @@ def advise_of(gathered: Gathered) -> tuple[list[Item], list[str]]:
 
 
 def _of_others(facts: Facts) -> str:
-    """What is said of requests that others execute: no simulation knows their machines, and no setting gives them room."""
+    """Note on requests that an external executor runs: no simulation models its machines, and no setting gives them room."""
     gathered = facts.gathered
     key, waits = next(iter(facts.harmed.items()))
     return (
@@ -95,7 +94,7 @@ def _of_others(facts: Facts) -> str:
 
 
 def _taken(facts: Facts) -> list[tuple[Finding, Verdict]]:
-    """What the rules find and the simulation bears out, each beside those before it."""
+    """Findings that the simulation confirms, each tried on top of those before it."""
     setting = facts.setting
     taken: list[tuple[Finding, Verdict]] = []
     left = [finding for finding in (rule(facts) for rule in RULES) if finding is not None]

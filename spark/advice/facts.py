@@ -1,4 +1,4 @@
-"""Facts: what there is to say about a window of one backplane, before any rule looks at it. Computed once, for all rules."""
+"""Facts: figures about one window of a backplane, computed once and shared by all rules."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from .gather import Gathered
 
 Key = tuple[int, int]
 
-#: A wait that nobody complains of: people notice 100 ms, and a chain of five calls adds up.
+#: Mean waits up to this are no trouble: people notice 100 ms, and a chain of five calls adds up.
 WAIT_MIN_NS: Final = 20_000_000
-#: Nor of one that is no longer than what it waits for takes itself, twice.
+#: Nor are waits up to this many times the mean run time of the operation.
 WAIT_RUNS: Final = 2.0
-#: Fewer say nothing about a mean.
+#: With fewer actions a mean is not meaningful.
 COUNT_MIN: Final = 20
-#: An operation that computes for this part of its run where it does best, in one of ten, does not block by nature.
+#: An operation does not block by nature if in its best tenth of runs (`BEST`) CPU time is at least this share of run time.
 COMPUTES: Final = 0.5
 BEST: Final = 0.9
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Of one backplane."""
+    """Figures of one backplane; each property is computed on first use."""
 
     gathered: Gathered
 
     @cached_property
     def recorded(self) -> Prediction:
-        """What is to be explained."""
+        """Waits and throughput as recorded: the figures that advice has to explain."""
         return recorded(self.gathered.load, self.gathered.setting)
 
     @cached_property
     def calibrated(self) -> Calibrated:
-        """The load as it can be replayed: some seconds, which only those in trouble are worth."""
+        """The load, prepared for replay. Costs some seconds, so it is read only for backplanes in trouble."""
         return calibrate(self.gathered.load, self.gathered.setting)
 
     @property
     def setting(self) -> Setting:
-        """What it was allowed."""
+        """The settings under which the window was recorded."""
         return self.calibrated.setting
 
     def name_of(self, key: Key) -> str:
-        """An operation at a priority, for people."""
+        """Name of an operation at a priority, for messages."""
         return f"{self.gathered.operations[key[0]]} (priority {key[1]})"
 
     @cached_property
     def columns(self) -> dict[str, np.ndarray]:
-        """The load as arrays; `start` and `end` besides, of those that ran."""
+        """The load as arrays, with `start` and `end` added; these are valid only for actions that ran."""
         load = self.gathered.load
         names = ("arrival", "operation", "object", "priority", "run", "cpu", "awaited", "wait")
         columns = {name: np.asarray(getattr(load, name), dtype=np.int64) for name in names}
@@ -62,26 +62,28 @@ class Facts:
 
     @cached_property
     def lasted_ns(self) -> int:
-        """From the first arrival to the last end."""
+        """Time from the first arrival to the last end."""
         columns = self.columns
         return int(max(1, columns["end"].max() - columns["arrival"].min()))
 
     def mask(self, key: Key) -> np.ndarray:
-        """The actions of an operation at a priority."""
+        """Mask of the actions of an operation at a priority."""
         of_it: np.ndarray = (self.columns["operation"] == key[0]) & (self.columns["priority"] == key[1])
         return of_it
 
     def run_ns(self, key: Key) -> float:
-        """How long one takes, on average."""
+        """Mean run time of these actions."""
         return float(self.columns["run"][self.mask(key)].mean())
 
     def harmless_ns(self, key: Key) -> float:
-        """How long one may wait, on average, without anybody minding."""
+        """Largest mean wait of these actions that counts as no trouble."""
         return max(WAIT_MIN_NS, WAIT_RUNS * self.run_ns(key))
 
     @cached_property
     def harmed(self) -> dict[Key, Waits]:
-        """Those that waited too long, or came too late to run; the worst first, by all they waited, the late for longest."""
+        """Operations that wait too long on average, or come too late over once in 100: most late first, then longest total
+        wait.
+        """
         found = {
             key: waits
             for key, waits in self.recorded.waits.items()
@@ -92,10 +94,10 @@ class Facts:
 
     @cached_property
     def blocked_share(self) -> float:
-        """Of the time of all actions, the part in which they were blocked: did neither compute nor wait for their turn to.
+        """Share of all actions' run time in which they were blocked: neither computing nor waiting for their turn to compute.
 
-        Of operations that block by nature alone: one that can do its work without is kept from computing by something else
-        on the machine, and looks the same in a sum.
+        Counts only operations that block by nature. Any other operation was kept from computing by other load on the machine,
+        and would look the same in a sum.
         """
         columns, corrected = self.columns, self.calibrated.load
         blocked = np.asarray(corrected.run, dtype=np.int64) - np.asarray(corrected.cpu, dtype=np.int64)
@@ -108,7 +110,7 @@ class Facts:
 
     @cached_property
     def queued_spans(self) -> tuple[np.ndarray, np.ndarray]:
-        """(begin, end) of each stretch of time in which somebody waited."""
+        """(begins, ends) of the stretches of time in which at least one action waited."""
         waits = self.columns["wait"] > 0
         begins, ends = self.columns["arrival"][waits], self.columns["start"][waits]
         if not len(begins):
@@ -121,12 +123,12 @@ class Facts:
 
     @cached_property
     def queued_ns(self) -> int:
-        """For how long somebody waited."""
+        """Total time in which at least one action waited."""
         begins, ends = self.queued_spans
         return int((ends - begins).sum())
 
     def while_queued(self, column: str) -> float:
-        """The sum of `run` or `cpu` while somebody waited, taken as spread evenly over each action's run."""
+        """Sum of `run` or `cpu` over the queued spans, taking it as spread evenly over each action's run."""
         columns = self.columns
         ran = (columns["run"] > 0) & (columns["wait"] >= 0)
         start, end, amount = columns["start"][ran], columns["end"][ran], columns[column][ran].astype(np.float64)
@@ -136,7 +138,7 @@ class Facts:
 
 
 def _within(at: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """How much of disjoint spans, in order, lies before each moment."""
+    """Length of the given spans (disjoint, sorted) before each moment of `at`."""
     if not len(begins):
         return np.zeros(len(at))
     before = np.concatenate(([0], np.cumsum(ends - begins)))

@@ -1,8 +1,8 @@
-"""Gather: the records of one backplane, under its latest limits, as a load that can be replayed.
+"""Gather: read the records of one backplane, under its latest limits, as a load that can be replayed.
 
-All records are looked at once, for their times alone (survey.py): in which stretch, no longer than can be simulated in a
-moment, was waited most? Only that is read whole. It begins where nobody was queued, if there is such a place near: what is
-queued at its beginning came before it.
+A first pass over all records reads their times only (survey.py) and finds the stretch with the longest total wait, short
+enough to simulate in a moment. Only that stretch is read whole. If possible it begins at a moment with an empty queue, because
+actions queued at its beginning had arrived before it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ..records.found import Found
 from ..records.pieces import Piece, read_all
 from .survey import FIELDS, Survey, latest, surveyed
 
-#: Actions of a window: a simulation of them takes a third of a second, and a rule tries some ten.
+#: Actions of a window. Simulating so many takes a third of a second, and a rule tries some ten settings.
 WINDOW_MAX: Final = 50_000
-#: Of a status that says that it came too late (transport/status.py).
+#: Status code "deadline exceeded" (transport/status.py).
 _DEADLINE_EXCEEDED: Final = 4
 _FIELDS: Final = (
     "start", "wait", "run", "cpu", "took", "margin", "operation", "object", "priority", "effective", "lane", "outcome",
@@ -34,18 +34,18 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """A window of one backplane."""
+    """A window of one backplane's records, ready for replay."""
 
     node: str
     backplane: str
     setting: Setting
     load: Load
-    #: Of the numbers in the load.
+    #: Names of the operations; the load refers to them by index.
     operations: tuple[str, ...]
-    #: When the window begins, Unix time, and how many actions were recorded in all.
+    #: Unix time at which the window begins, and the number of all recorded actions.
     since_ns: int
     recorded_count: int
-    #: What has executed these actions, beside the backplane that has recorded them ("spark"); "": the backplane itself.
+    #: Name of the external executor that ran these actions ("spark"); "": the recording backplane ran them.
     executed_by: str = ""
 
 
@@ -56,14 +56,14 @@ def gather(
     until_ns: int | None = None,
     window_max: int = WINDOW_MAX,
 ) -> list[Gathered]:
-    """A window of each backplane, found by this process alone. What is left out is counted in `found`."""
+    """Gather a window for each backplane in this process, without Spark. Records left out are counted in `found`."""
     keep = within(since_ns, until_ns)
     read = ((piece, actions) for piece in several for actions in read_all([piece], FIELDS, found, keep))
     return windows(latest(surveyed(read)), window_max)
 
 
 def windows(surveys: Iterable[Survey], window_max: int = WINDOW_MAX) -> list[Gathered]:
-    """A window of each backplane, the one in which was waited most. Reads the pieces that it touches, and no others."""
+    """Return for each backplane its window with the longest total wait. Reads only the pieces that overlap it."""
     return [_gathered(survey, window_max) for survey in surveys]
 
 
@@ -73,7 +73,7 @@ def _gathered(survey: Survey, window_max: int) -> Gathered:
 
     def batches() -> Iterator[Actions]:
         places = [piece for piece, first, last in survey.places if first < end_ns and last >= begin_ns]
-        for actions in read_all(places, _FIELDS, Found()):  # what is damaged has been counted
+        for actions in read_all(places, _FIELDS, Found()):  # damaged records were counted by the survey
             header = actions.header
             if header is not None and (header.node, header.backplane) == whose and survey.is_under(header.limits):
                 arrival = actions["start"] - actions["wait"]
@@ -86,7 +86,7 @@ def _gathered(survey: Survey, window_max: int) -> Gathered:
 
 
 def load_of(actions: Iterable[Actions], window_max: int = WINDOW_MAX) -> tuple[Load, tuple[str, ...]]:
-    """Batches of one backplane as a load of so many actions at most, and the names of its operations."""
+    """Convert batches of one backplane to a load of at most `window_max` actions, and the names of its operations."""
     parts: dict[str, list[np.ndarray]] = {name: [] for name in _FIELDS}
     operations: dict[str, int] = {}
     objects: dict[str, int] = {}
@@ -101,7 +101,9 @@ def load_of(actions: Iterable[Actions], window_max: int = WINDOW_MAX) -> tuple[L
 
 
 def _in_order(columns: dict[str, np.ndarray], count_max: int) -> dict[str, np.ndarray]:
-    """By arrival; from the first place in the first tenth where nobody is queued, if there is one, so many at most."""
+    """Sort by arrival; keep at most `count_max`, from the first moment in the first tenth with an empty queue, if there is
+    one.
+    """
     arrival = columns["start"] - columns["wait"]
     order = np.argsort(arrival, kind="stable")
     arrival, wait = arrival[order], columns["wait"][order]
@@ -120,7 +122,7 @@ def _as_load(columns: dict[str, np.ndarray]) -> Load:
     end = start + took
     margin = columns["margin"].astype(np.int64)
     deadline = np.where(margin == NO_DEADLINE, NEVER, end + np.where(margin == NO_DEADLINE, 0, margin))
-    # What came too late would have run as long as others of its operation; nobody knows better.
+    # Late actions never ran; assume the mean run time of their operation.
     for operation in np.unique(columns["operation"][is_late]):
         of_it = columns["operation"] == operation
         if (of_it & has_run).any():
@@ -128,7 +130,7 @@ def _as_load(columns: dict[str, np.ndarray]) -> Load:
             cpu[of_it & is_late] = int(cpu[of_it & has_run].mean())
     took = np.where(is_late, run, np.maximum(took, run))
     priority = np.where(columns["boosted"] != 0, columns["effective"], columns["priority"])
-    counts = has_run | is_late  # the others were taken back or refused, and cost no worker anything
+    counts = has_run | is_late  # the rest was taken back or refused, and cost no worker any time
     return Load(
         arrival=arrival[counts].tolist(),
         operation=columns["operation"][counts].tolist(),
@@ -144,7 +146,7 @@ def _as_load(columns: dict[str, np.ndarray]) -> Load:
 
 
 def _renumbered(batch: Actions, field: str, numbers: dict[str, int]) -> np.ndarray:
-    """Numbers of the segment's names as numbers of ours."""
+    """Replace the segment's name numbers by the numbers of `numbers`, which is shared by all segments."""
     column = batch[field]
     table = np.zeros(len(batch.names) + 1, dtype=np.int64)
     for number in np.unique(column).tolist():

@@ -1,4 +1,4 @@
-"""Item: one line of advice, with all that a person or a program needs to judge it. Advice: all of them."""
+"""Item: one line of advice, with all that a person or a program needs to judge it. Advice: all items and notes."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from .patch import patch_of
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """`key` of `target` is to be `new` instead of `old`."""
+    """Advice to set `key` of table `target` to `new` instead of `old`."""
 
-    #: "backplane.shop": the table of the TOML.
+    #: Table of the TOML, such as "backplane.shop".
     target: str
     key: str
     old: Any
     new: Any
-    #: In a sentence or two, with figures and times.
+    #: One or two sentences, with figures and times.
     evidence: str
-    #: What gets better: "mean wait of shop.buy (priority 1)". ms, as recorded, and as simulated with the whole patch.
+    #: The figure that improves, such as "mean wait of shop.buy (priority 1)"; then its value in ms: as recorded, and as
+    #: simulated with the whole patch.
     figure: str
     now: float
     predicted: float
-    #: What the simulation says of the settings as they are: how far it is from `now` is how far it may be trusted.
+    #: Simulated value under the present settings; its distance from `now` shows how far to trust the prediction.
     simulated_now: float
-    #: The rule that found it.
+    #: Name of the rule that proposed the change.
     rule: str = ""
-    #: The same evidence as data.
+    #: The evidence in machine-readable form.
     data: dict[str, Any] = field(default_factory=dict)
 
     @property
     def error(self) -> float:
-        """How far the simulation was from what was recorded: 0.03 is 3 % too much."""
+        """Error of the simulation under the present settings, relative to the recording: 0.03 is 3 % too much."""
         return self.simulated_now / self.now - 1 if self.now else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """The item as plain data, for JSON."""
         return {
             "target": self.target, "key": self.key, "old": self.old, "new": self.new, "rule": self.rule,
             "evidence": self.evidence, "figure": self.figure, "unit": "ms", "now": self.now, "predicted": self.predicted,
@@ -46,10 +47,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What should be changed, if anything."""
+    """All proposed changes; empty if nothing is wrong."""
 
     items: tuple[Item, ...] = ()
-    #: Of whom something might be said and is not, and why; a line each.
+    #: One line for each backplane that is in trouble but gets no advice, with the reason.
     notes: tuple[str, ...] = ()
 
     @property
@@ -58,5 +59,5 @@ class Advice:
         return patch_of(self.items)
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """The advice as plain data, for JSON."""
         return {"items": [item.as_dict() for item in self.items], "notes": list(self.notes), "patch": self.patch}

@@ -1,7 +1,7 @@
-"""Judge: has the simulation try what a rule proposes, and takes the mildest change that helps enough.
+"""Judge: simulate the proposals of a rule, and take the mildest change that helps enough.
 
-Enough: the figure reaches the goal of the rule, or gains most of what it gains with the best of the proposals; the rest costs
-more than it brings. Nothing, if the best gains too little, or others pay too much: moving trouble elsewhere is no advice.
+A change helps enough if the figure reaches the rule's goal, or gains most of the best proposal's gain: the rest costs more
+than it brings. If the best gains too little or delays other operations too much, none is taken: moved trouble is no advice.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from appbackplane.runtime.replay import Prediction, Setting
 from .facts import WAIT_MIN_NS, Facts
 from .rules.finding import Finding
 
-#: What a figure must gain, as a share of it. Less is what the next hour's load changes by itself; and whoever has followed
-#: an advice has left so much at most, and is not given the next one.
+#: Share by which a figure must improve. The next hour's load alone changes it by less. After an advice is followed, at most so
+#: much is left to gain, so the same advice is not repeated.
 GAIN_MIN: Final = 0.4
-#: By how much others may be delayed more, on average: half as much again is what they would hardly notice beside the noise.
+#: Factor by which the mean delay of other operations may grow: half as much again is hardly noticed beside the noise.
 HARM_MAX: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to set, and what comes of it."""
+    """The chosen value, the setting that results from it, and the simulated outcome."""
 
     new: Any
     setting: Setting
@@ -31,7 +31,7 @@ class Verdict:
 
 
 def judge(finding: Finding, facts: Facts, setting: Setting) -> Verdict | None:
-    """The best of the proposals, beside what is proposed already (`setting`); None: none helps."""
+    """Choose among the proposals of `finding`, each applied on top of `setting`; None: none helps."""
     calibrated = facts.calibrated
     before = calibrated.simulated if setting == calibrated.setting else calibrated.predict(setting)
     was = before.delays[finding.figure]
@@ -56,7 +56,7 @@ def judge(finding: Finding, facts: Facts, setting: Setting) -> Verdict | None:
 
 
 def judge_pair(one: Finding, other: Finding, facts: Facts, setting: Setting) -> tuple[Verdict, Verdict] | None:
-    """Two of which none helps alone: who is both limited and short of threads gains nothing by one of them."""
+    """Judge two findings that help only together, such as a CPU limit and a shortage of threads; None: they do not help."""
     generous = setting.with_(**{one.key: one.candidates[-1]})
     second = judge(other, facts, generous)
     if second is None:
@@ -66,8 +66,9 @@ def judge_pair(one: Finding, other: Finding, facts: Facts, setting: Setting) -> 
 
 
 def is_fair(before: Prediction, after: Prediction, finding: Finding) -> bool:
-    """Whether others pay no more than may be asked of them. Some pay always: of work that is equally long, all the
-    waiting there is stays the same, whoever goes first.
+    """Whether the other operations are delayed no more than is acceptable.
+
+    Some are always delayed: among work of equal length the total wait is constant, whatever the order.
     """
     for key, was in before.delays.items():
         is_later = after.waits[key].late > before.waits[key].late

@@ -1,4 +1,4 @@
-"""Patch: advice as TOML, a table a backplane, above each key why it is there. Whoever merges it sees what it stands on."""
+"""Patch: advice as TOML, one table a backplane, with the evidence as comments above each key for the person who merges it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDTH = 110
 
 
 def patch_of(items: Iterable[Item]) -> str:
-    """The text; empty if there are none."""
+    """Format the items as TOML; empty if there are none."""
     tables: dict[str, list[Item]] = {}
     for item in items:
         tables.setdefault(item.target, []).append(item)
@@ -35,7 +35,7 @@ def _table(target: str, items: list[Item]) -> str:
 
 
 def shown_ms(ms: float) -> str:
-    """12.3 ms; 1.23 s."""
+    """Format ms with three digits: "12.3 ms"; "1.23 s"."""
     if ms >= 1000:
         return f"{ms / 1000:.3g} s"
     return f"{ms:.3g} ms" if ms >= 0.01 else "0 ms"

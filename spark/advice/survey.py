@@ -1,7 +1,7 @@
-"""Survey: how many actions of a backplane arrived in each slice of time, and how long they waited: where to look closer.
+"""Survey: how many actions of a backplane arrived in each slice of time, and how long they waited, to choose a window.
 
-Sums that can be added up: each task makes them of its own pieces, and whoever asked adds them. If all use slices of one width,
-all of them together are hardly larger than the result, whose size has a bound. Cost: 55 ns a record, 16 bytes a slice.
+The sums can be added up: each task makes them of its own pieces, and the caller adds them. With slices of one width, all
+partial surveys together are hardly larger than the result, whose size is bounded. Cost: 55 ns a record, 16 bytes a slice.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-#: What is asked of each record.
+#: The only fields of each record that are read.
 FIELDS: Final = ("start", "wait")
-#: The finest slices: a burst is longer, and a day has a million of them.
+#: Width of the finest slices: bursts last longer than this, and a day has a million of them.
 SLICE_NS: Final = 100_000_000
-#: Slices at most, 40 MB a backplane; with more they are made twice as long.
+#: Slices at most, 40 MB a backplane; beyond this, the width doubles.
 SLICES_MAX: Final = 1 << 18
 _SCHEMA: Final = "survey binary"
 
@@ -33,35 +33,35 @@ _Amount = TypeVar("_Amount", int, float)
 
 
 class Survey(msgspec.Struct):
-    """Of what one backplane did under one set of limits."""
+    """Sums over the actions of one backplane under one set of limits."""
 
     node: str
     backplane: str
     limits: dict[str, Any]
-    #: When the latest segment with these limits was begun, Unix time.
+    #: Unix time at which the latest segment with these limits was begun.
     limits_ns: int
     slice_ns: int = SLICE_NS
     counts: dict[int, int] = {}
     waited: dict[int, float] = {}
-    #: Each piece with its first and its last arrival: which are to be read again.
+    #: Each piece with its first and last arrival, to find the pieces that overlap a window.
     places: list[tuple[Piece, int, int]] = []
 
     @property
     def count(self) -> int:
-        """Actions in all."""
+        """Number of actions in all slices."""
         return sum(self.counts.values())
 
     def is_under(self, limits: dict[str, Any]) -> bool:
-        """Whether these are its limits, as far as they are compared."""
+        """Whether `limits` equal the limits of this survey, apart from fields that are not compared."""
         return _compared(limits) == _compared(self.limits)
 
     def see_limits(self, limits: dict[str, Any], limits_ns: int) -> None:
-        """It has had these, too, since `limits_ns`; the latest count."""
+        """Note limits that were in force from `limits_ns`; the latest are kept."""
         if limits_ns >= self.limits_ns:
             self.limits, self.limits_ns = limits, limits_ns
 
     def add_actions(self, piece: Piece, actions: Actions) -> None:
-        """Some records of a piece."""
+        """Add the arrivals and waits of some records of a piece."""
         arrival = actions["start"] - actions["wait"]
         slices, which = np.unique(arrival // self.slice_ns, return_inverse=True)
         counts, waited = np.bincount(which), np.bincount(which, weights=actions["wait"])
@@ -75,7 +75,7 @@ class Survey(msgspec.Struct):
         self.places.append((piece, first, last))
 
     def add(self, other: Survey) -> None:
-        """What another task has found of the same backplane under the same limits. It is changed by that."""
+        """Add another task's survey of the same backplane under the same limits. May coarsen `other`."""
         while self.slice_ns < other.slice_ns:
             self._coarsen()
         while other.slice_ns < self.slice_ns:
@@ -87,7 +87,7 @@ class Survey(msgspec.Struct):
         self.see_limits(other.limits, other.limits_ns)
 
     def window(self, window_max: int) -> tuple[int, int]:
-        """[begin, end) of the stretch with at most so many actions, or of the slice, in which was waited most."""
+        """[begin, end) of the window of at most `window_max` actions (or one slice) with the longest total wait."""
         numbers = sorted(self.counts)
         best, begins, count, waited = (-1.0, 0, 0), 0, 0, 0.0
         for at, number in enumerate(numbers):
@@ -111,7 +111,7 @@ class Survey(msgspec.Struct):
 
 
 def surveys(pieces: DataFrame, slice_ns: int) -> list[Survey]:
-    """Of each backplane under its latest limits, made by Spark's tasks. `slice_ns`: as `slice_for` says."""
+    """Survey each backplane under its latest limits with Spark's tasks. Get `slice_ns` from `slice_for`."""
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -127,7 +127,7 @@ def surveys(pieces: DataFrame, slice_ns: int) -> list[Survey]:
 
 
 def surveyed(read: Iterable[tuple[Piece, Actions]], slice_ns: int = SLICE_NS) -> list[Survey]:
-    """Of each backplane, one for each set of limits that it had; records that say no backplane are left out."""
+    """Survey each backplane, once for each set of limits that it had. Records without a backplane are left out."""
     found: dict[tuple[str, str, bytes], Survey] = {}
     for piece, actions in read:
         header = actions.header
@@ -142,7 +142,7 @@ def surveyed(read: Iterable[tuple[Piece, Actions]], slice_ns: int = SLICE_NS) ->
 
 
 def latest(several: Iterable[Survey]) -> list[Survey]:
-    """Added up, and of each backplane the one under its latest limits: before, it was another system. Sorted by name."""
+    """Add surveys up; return each backplane's for its latest limits (before, it was another system), sorted by name."""
     found: dict[tuple[str, str, bytes], Survey] = {}
     for survey in several:
         key = (survey.node, survey.backplane, _compared(survey.limits))
@@ -157,7 +157,7 @@ def latest(several: Iterable[Survey]) -> list[Survey]:
 
 
 def slice_for(first_ns: int, last_ns: int) -> int:
-    """The width of slices for records over this time, so that no task has to make its own coarser than those of others."""
+    """Width of slices for records over this time. With it no task has to coarsen its slices on its own."""
     slice_ns = SLICE_NS
     while (last_ns - first_ns) // slice_ns >= SLICES_MAX:
         slice_ns *= 2
@@ -165,7 +165,7 @@ def slice_for(first_ns: int, last_ns: int) -> int:
 
 
 def _compared(limits: dict[str, Any]) -> bytes:
-    """Equal for limits under which it is one system. Threads of others (`executed_by`) change with their cluster."""
+    """Canonical form of limits for comparison. Without `threads` for an external executor, since a cluster's size varies."""
     if "executed_by" in limits:
         limits = {name: limit for name, limit in limits.items() if name != "threads"}
     return msgspec.json.encode(limits, order="deterministic")
@@ -177,7 +177,7 @@ def _add(sums: dict[int, _Amount], more: dict[int, _Amount]) -> None:
 
 
 def _halved(slices: dict[int, _Amount]) -> dict[int, _Amount]:
-    """Two neighbours as one."""
+    """Merge each pair of neighbouring slices."""
     found: dict[int, _Amount] = {}
     for number, amount in slices.items():
         found[number >> 1] = found[number >> 1] + amount if number >> 1 in found else amount

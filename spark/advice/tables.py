@@ -1,7 +1,7 @@
-"""Tables: which table of the TOML a backplane was made of. Replicas, NAME-1, NAME-2, …, have one in common, `[backplane.NAME]`.
+"""Tables: map backplanes to their tables in the TOML. Replicas NAME-1, NAME-2, … share one table, `[backplane.NAME]`.
 
-The records know backplanes only. Those that are numbered from 1 without a gap, were allowed the same and did the same
-operations are taken for replicas; what helps the one that needs it most is said once, of their table.
+The records know backplanes only. Backplanes numbered from 1 without a gap, with equal settings and the same operations, are
+taken for replicas. The advice for the replica that needs it most is given once, for their table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NUMBERED = re.compile(r"(.+)-([1-9]\d*)")
 
 
 def tables(several: Iterable[Gathered]) -> dict[str, str]:
-    """The name of its table by that of each backplane."""
+    """Map each backplane's name to the name of its table."""
     by_name = {each.backplane: each for each in several}
     common: dict[str, dict[int, Gathered]] = {}
     for name, each in by_name.items():
@@ -31,7 +31,7 @@ def tables(several: Iterable[Gathered]) -> dict[str, str]:
 
 
 def are_replicas(numbered: dict[int, Gathered]) -> bool:
-    """Whether these, by their numbers, are made of one table, as far as one can see."""
+    """Whether these backplanes, by number, seem to come from one table."""
     if sorted(numbered) != list(range(1, len(numbered) + 1)) or len(numbered) < 2:
         return False
     one = numbered[1]
@@ -41,7 +41,7 @@ def are_replicas(numbered: dict[int, Gathered]) -> bool:
 
 
 def merged(items: Sequence[Item], table_of: dict[str, str]) -> list[Item]:
-    """Items of backplanes as items of tables: of replicas with the same advice, the one whose figure is the worst."""
+    """Turn items of backplanes into items of tables. Of equal advice for replicas, the item with the worst figure remains."""
     found: dict[tuple[str, str], Item] = {}
     for item in items:
         backplane = item.target.removeprefix("backplane.")

@@ -1,4 +1,4 @@
-"""Batches: columns as an Arrow batch of a schema that is told as Spark tells it ("count long, name string")."""
+"""Batches: build Arrow batches for a schema in Spark's notation ("count long, name string")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES: Final = {
 
 
 def batch_of(schema: str, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """`columns`, by name, each a sequence or an array of numpy; None is NULL."""
+    """Build a batch from `columns` by name, each a sequence or a numpy array; None becomes NULL."""
     fields = [(name, _TYPES[kind]) for name, kind in (part.split() for part in schema.split(","))]
     arrays = [pa.array(columns[name], kind) for name, kind in fields]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

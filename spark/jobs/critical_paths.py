@@ -1,7 +1,7 @@
-"""Critical paths: of the slowest traces, where their time went: in whose queue, in whose run, or between.
+"""Critical paths: for the slowest traces, attribute their time to queues, to runs, or to the time between.
 
-Two readings: the first finds the slowest traces, by the longest of their actions; the second takes out the actions of these,
-and only they travel, of each trace the longest, as columns: 80 B an action. Clocks of several machines are taken as they are.
+The records are read twice. The first pass finds the slowest traces, by the longest of their actions. The second extracts the
+longest actions of these traces; only these travel, as columns: 80 B an action. Clocks of different machines are not corrected.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ SCHEMA: Final = (
     "component string, operation string, traces long, actions long, queue_ns long, run_ns long, other_ns long, "
     "total_ns long, share double"
 )
-#: Of a trace: a coroutine that runs for days has millions of callees below it. A caller takes as long as what it awaits,
-#: so the longest are those on which a path can lie. 100 traces of so many: 100 MB in a task, at most.
+#: Actions kept of a trace: below a coroutine that runs for days there are millions of callees. A caller takes as long as the
+#: call it awaits, so a path can lie only on the longest actions. 100 traces of so many: 100 MB in a task, at most.
 SPANS_MAX: Final = 10_000
 
 Trace = tuple[int, int]
 
 
 def critical_paths(pieces: DataFrame, *, count: int = 100) -> DataFrame:
-    """Of the `count` slowest traces, by component and operation, that which took most of their time first:
+    """Attribute the time of the `count` slowest traces to components and operations, the largest part first:
 
-    `traces` on whose critical path it is, and `actions` of it there; of the time of these traces, what they spent in its
-    queues (`queue_ns`), running it (`run_ns`), and neither (`other_ns`: messages, and queues after a reply); `total_ns` of the
-    three, and as a `share` of all. A callee's time is the callee's, not its caller's, so shares add up to 1. Of a trace with
-    more than `SPANS_MAX` actions the longest count; the time of the others is their callers'.
+    `traces` on whose critical path the operation is, and `actions` of it there. The time on the path is split into its queues
+    (`queue_ns`), its run (`run_ns`), and the rest (`other_ns`: messages, and queues after a reply). `total_ns` is their sum,
+    `share` its part of all. A callee's time is not counted for its caller, so shares add up to 1. Of a trace with more than
+    `SPANS_MAX` actions the longest count; the time of the rest is attributed to their callers.
     """
 
     def find(batches: Iterator[Any]) -> Iterator[Any]:
@@ -80,7 +80,7 @@ def critical_paths(pieces: DataFrame, *, count: int = 100) -> DataFrame:
 
 
 class SlowestTraces:
-    """The traces with the longest actions, from their arrival to their end."""
+    """Keeps the traces with the longest actions, measured from arrival to end."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -88,12 +88,12 @@ class SlowestTraces:
         self._least = -1
 
     def add(self, actions: Actions) -> None:
-        """Look at records; needs `_LENGTH`."""
+        """Take records into account; needs the fields of `_LENGTH`."""
         length = actions["wait"] + actions["took"]
         mask = length > self._least
         if not mask.any():
             return
-        # The longest of each trace comes last, and stays.
+        # In ascending order, so that the longest action of each trace is processed last.
         order = np.flatnonzero(mask)[np.argsort(length[mask], kind="stable")]
         found = zip(*(actions[name][order].tolist() for name in _LENGTH[2:]), strict=True)
         for trace, took in zip(found, length[order].tolist(), strict=True):
@@ -101,27 +101,27 @@ class SlowestTraces:
         kept = heapq.nlargest(self._count, self._lengths.items(), key=lambda item: (item[1], item[0]))
         self._lengths = dict(kept)
         if len(kept) == self._count:
-            # Of those as long as the last one some may be cut: equals are as slow as each other.
+            # Among traces of equal length the cut is arbitrary: they are equally slow.
             self._least = kept[-1][1]
 
     def partial(self) -> Any:
-        """As rows of `_SLOWEST`."""
+        """The traces kept so far, as rows of `_SLOWEST`."""
         highs, lows = ([trace[n] for trace in self._lengths] for n in (0, 1))
         return batch_of(_SLOWEST, {"trace_high": highs, "trace_low": lows, "length": list(self._lengths.values())})
 
 
 class LongestSpans:
-    """Of each trace the actions that took longest, waiting included: `most` of them."""
+    """Keeps the `most` longest actions of each trace, waiting included."""
 
     def __init__(self, most: int = SPANS_MAX) -> None:
         self._most = most
         self._batches: list[pa.RecordBatch] = [batch_of(_SPANS, {name: [] for name in (*_SPAN, *_NAMES)})]
         self._count = 0
-        #: When the next look is taken at what is too much: once it may be half of all.
+        #: Number of rows at which the surplus is dropped next: it may be half of all by then.
         self._look_at = 2 * most
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Of `_SPANS`."""
+        """Take rows of `_SPANS` into account."""
         self._batches.append(batch)
         self._count += len(batch)
         if self._count > self._look_at:
@@ -130,7 +130,7 @@ class LongestSpans:
             self._look_at = 2 * max(self._most, len(kept))
 
     def table(self) -> pa.Table:
-        """Those kept, trace by trace."""
+        """The actions kept, grouped by trace."""
         table = pa.Table.from_batches(self._batches)
         high, low, span, wait, took = (
             table[name].to_numpy() for name in ("trace_high", "trace_low", "span", "wait", "took")
@@ -141,7 +141,7 @@ class LongestSpans:
         return table.take(order[ranks < self._most]).combine_chunks()
 
     def traces(self) -> Iterator[list[Span]]:
-        """One trace after the other: only of one at a time there are objects, 700 B each."""
+        """Yield one trace at a time, so that only one exists as Python objects (700 B an action)."""
         table = self.table()
         begins = _begins(table["trace_high"].to_numpy(), table["trace_low"].to_numpy())
         for begin, end in pairwise([*begins.tolist(), len(table)]):
@@ -151,14 +151,14 @@ class LongestSpans:
 
 
 def _begins(high: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """Where each trace begins, of sorted ones."""
+    """Index at which each trace begins in sorted columns."""
     is_first = np.ones(len(high), dtype=bool)
     is_first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
     return np.flatnonzero(is_first)
 
 
 def of_traces(actions: Actions, traces: set[Trace]) -> Actions:
-    """The actions that belong to these traces."""
+    """Select the actions that belong to these traces."""
     lows = np.array(sorted({low for _, low in traces}), dtype=np.int64)
     chosen = actions.where(np.isin(actions["trace_low"], lows))
     found = zip(chosen["trace_high"].tolist(), chosen["trace_low"].tolist(), strict=True)
@@ -166,7 +166,7 @@ def of_traces(actions: Actions, traces: set[Trace]) -> Actions:
 
 
 def shares_of(traces: Iterable[list[Span]]) -> dict[str, list[Any]]:
-    """Columns of `SCHEMA`."""
+    """Add up the critical paths of all traces, as columns of `SCHEMA`."""
     sums: dict[tuple[str, str], list[int]] = {}
     for spans in traces:
         path = critical_path(spans)

@@ -1,7 +1,7 @@
-"""Deadlines: which operations miss theirs, by how much, and whether waiting was what made them late.
+"""Deadlines: which operations miss theirs, by how much, and whether queueing is the cause.
 
-An action has missed its deadline if it ended after it, or was given up for it (DEADLINE_EXCEEDED). Waiting is to blame where
-it would have ended in time had it never been queued; what remains late without that is too slow, or was asked too late.
+An action missed its deadline if it ended after it, or was given up for it (DEADLINE_EXCEEDED). Queueing is the cause if the
+action would have ended in time without it. Any other late action is too slow, or was called too late.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ SCHEMA: Final = (
 def deadlines(pieces: DataFrame) -> DataFrame:
     """By component, operation and priority, those with most misses first; operations without deadlines have no row:
 
-    `with_deadline`: actions that had one; `missed`: ended after it; `given_up`: of these, with DEADLINE_EXCEEDED; `by_waiting`:
-    missed ones that would not be, had they not been queued; `missed_share`: missed of those with a deadline; `late_…_ns`: by
-    how much, of those missed (percentiles to 0.8 %).
+    `with_deadline`: actions that had one; `missed`: ended after it; `given_up`: of these, with DEADLINE_EXCEEDED;
+    `by_waiting`: missed only because of their time in the queue; `missed_share`: missed of those with a deadline; `late_…_ns`:
+    lateness of the missed ones (percentiles to 0.8 %).
     """
     return pieces.mapInArrow(_tally, _PARTIAL).repartition(1).mapInArrow(_added_up, SCHEMA)
 
 
 class Misses:
-    """What is added up."""
+    """Counts of misses by group; partial sums of several tasks can be added up."""
 
     def __init__(self) -> None:
         self.groups = Groups()
@@ -54,7 +54,7 @@ class Misses:
         self.counts = np.zeros((0, len(_COUNTS)), dtype=np.int64)
 
     def add(self, actions: Actions) -> None:
-        """Count records; needs `FIELDS`."""
+        """Count records; needs the columns in `FIELDS`."""
         actions = actions.where(actions["margin"] != NO_DEADLINE)
         self.groups.naming(actions.routes)
         wait, margin, outcome, priority, route = (actions[name] for name in FIELDS)
@@ -68,7 +68,7 @@ class Misses:
         self.late.add(groups[is_missed], late[is_missed])
 
     def add_partial(self, batch: Any) -> None:
-        """Count what another task has made, rows of `_PARTIAL`."""
+        """Add the partial sums of another task, rows of `_PARTIAL`."""
         for row in batch.to_pylist():
             group = self.groups.number_of((row["component"], row["operation"], row["priority"]))
             self._grow()
@@ -76,12 +76,12 @@ class Misses:
             self.late.add_packed(group, row["late"])
 
     def partial(self) -> Any:
-        """As rows of `_PARTIAL`."""
+        """The sums so far, as rows of `_PARTIAL`."""
         order = list(range(len(self.groups)))
         return batch_of(_PARTIAL, self._told(order) | {"late": [self.late.pack(group) for group in order]})
 
     def result(self) -> Any:
-        """As rows of `SCHEMA`."""
+        """The answer, as rows of `SCHEMA`."""
         order = sorted(range(len(self.groups)), key=lambda n: (-self.counts[n, 1], self.groups.keys[n]))
         columns = self._told(order)
         percentiles = self.late.percentiles(list(_RANKS.values()))[order]

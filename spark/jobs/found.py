@@ -1,4 +1,4 @@
-"""Found: what there is, by backplane, and what could not be read: whether the other answers rest on all that happened.
+"""Found: count the records of each backplane and the unreadable ones, to judge how complete the other answers are.
 
 Each record is read and checked, 18 million/s on a core.
 """
@@ -22,9 +22,9 @@ _ROW: Final = (
 
 
 def found(pieces: DataFrame) -> DataFrame:
-    """Two kinds of rows. By node and backplane: `records`, `first_ns` and `last_ns` (Unix time of the start of the first and
-    the last) and `generations` (how many); `path` is NULL. And, by `path`, what was left out: records `damaged`, `torn` (a last
-    one that was not written to its end), or the `problem` for which the file could not be read; the rest is NULL.
+    """Two kinds of rows. By node and backplane: `records`, `first_ns` and `last_ns` (Unix time of the first and last start),
+    and `generations` (how many); `path` is NULL. By `path`, the data left out: records `damaged`, `torn` (the last one, if not
+    completely written), or the `problem` for which the file could not be read; the rest is NULL.
     """
     from pyspark.sql import functions as f
 

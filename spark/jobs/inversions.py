@@ -1,12 +1,12 @@
-"""Inversions: what waited while less urgent work ran in the same backplane, and what starved while more urgent work passed.
+"""Inversions: actions that queued while less urgent work ran in the same backplane, or starved behind more urgent work.
 
-For each action the time that less urgent ones ran while it was queued, and how many of them began then; those that had been
-boosted to its own urgency, because somebody as urgent waited for them (inheritance), are counted apart: that time is what
-the boost is for. With several threads these times add up. An action is taken to have queued before its start and run after
-it; one that awaited a reply did both a second time, which is seen here as if it had been the first.
+For each action: how long less urgent actions ran while it was queued, and how many of them began then. Actions boosted to its
+own urgency by priority inheritance are counted apart: their time serves a caller that is as urgent. With several threads these
+times add up. Each action is taken to queue before its start and run after it. An action that awaited a reply did both twice;
+its second part is counted as if it belonged to the first.
 
-Records lie in the order in which actions ended, so each task reads a stretch of one backplane's records and as much on both
-sides as there may be in between. Cost: 1.9 million records/s on a core.
+Records are in the order of the actions' ends. So each task reads a stretch of one backplane's records, and on both sides as
+many as may overlap with it. Cost: 1.9 million records/s on a core.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ SCHEMA: Final = (
     + "".join(f"wait_{rank}_ns double, " for rank in _RANKS)
     + "wait_max_ns long"
 )
-#: Records of a task, and on both sides of them: 150 MB; what runs so long that 200,000 others end meanwhile is seen by those
-#: before it only for as long as that.
+#: Records of a task, and extra records on both sides of them: 150 MB. If more than 200,000 other actions end during one run,
+#: actions that ended long before its end do not see it.
 STRETCH_RECORDS: Final = 1 << 21
 AROUND_RECORDS: Final = 200_000
-#: Of a segment that grows.
+#: Assumed for a segment that still grows.
 _RECORDS_UNKNOWN: Final = 80_000
 STARVED_NS: Final = 10**9
 
-#: Whose records: pieces before, pieces that are counted, pieces behind.
+#: Pieces of one backplane: before the stretch, in it (counted), and behind it.
 Stretch = tuple[Sequence[Piece], Sequence[Piece], Sequence[Piece]]
 
 
 def inversions(pieces: DataFrame, *, starved_ns: int = STARVED_NS) -> DataFrame:
-    """By node, backplane and priority (as asked for), sorted by these:
+    """By node, backplane and priority (as requested), sorted by these:
 
-    `count` of actions; `starved`: queued for `starved_ns` or more; `inverted`: of which less urgent work ran while they were
-    queued; `inversion_ns`: for how long, all added up, and `inversion_max_ns`, the longest of one; `boosted_ns`: the same of
-    less urgent work that was boosted to this priority or above; `overtaken`: less urgent ones that began meanwhile;
-    `passed_by`: more urgent ones that did; `wait_p50_ns`, `wait_p99_ns` (to 0.8 %) and `wait_max_ns`.
+    `count` of actions; `starved`: queued for `starved_ns` or more; `inverted`: queued while less urgent work ran;
+    `inversion_ns`: total time of that, and `inversion_max_ns`, the longest of one action; `boosted_ns`: the same for less
+    urgent work boosted to this priority or above; `overtaken`: less urgent actions that began meanwhile; `passed_by`: more
+    urgent ones that did; `wait_p50_ns`, `wait_p99_ns` (to 0.8 %) and `wait_max_ns`.
     """
     spark = pieces.sparkSession
     rows = pieces.collect()
@@ -83,7 +83,7 @@ def inversions(pieces: DataFrame, *, starved_ns: int = STARVED_NS) -> DataFrame:
 
 
 def stretches_of(pieces: Sequence[Piece]) -> list[Stretch]:
-    """Pieces of each backplane in their order, cut into stretches, each with what lies on both sides."""
+    """Cut each backplane's pieces into stretches in order, each with the pieces around it."""
     by_backplane: dict[str, list[Piece]] = {}
     for piece in sorted(pieces):
         folder = Path(piece.path).parent
@@ -102,7 +102,7 @@ def stretches_of(pieces: Sequence[Piece]) -> list[Stretch]:
 
 
 def _reach(pieces: Sequence[Piece], records: int) -> int:
-    """How many pieces have so many records."""
+    """Number of leading pieces that together hold `records` records."""
     for number, piece in enumerate(pieces):
         if records <= 0:
             return number
@@ -111,7 +111,7 @@ def _reach(pieces: Sequence[Piece], records: int) -> int:
 
 
 def _read(stretch: Stretch, keep: Any) -> tuple[dict[str, np.ndarray], np.ndarray, tuple[str, str] | None]:
-    """The columns of all pieces, which records are counted, and whose they are."""
+    """Columns of all pieces; mask of the records to count; (node, backplane), or None if nothing was read."""
     parts: list[Actions] = []
     counted: list[np.ndarray] = []
     for number, several in enumerate(stretch):
@@ -126,7 +126,7 @@ def _read(stretch: Stretch, keep: Any) -> tuple[dict[str, np.ndarray], np.ndarra
 
 
 class Waits:
-    """What is added up, by node, backplane and priority."""
+    """Sums by node, backplane and priority; partial sums of several tasks can be added up."""
 
     def __init__(self) -> None:
         self._keys: list[tuple[str, str, int]] = []
@@ -136,7 +136,7 @@ class Waits:
     def add(
         self, whose: tuple[str, str], columns: dict[str, np.ndarray], is_counted: np.ndarray, starved_ns: int
     ) -> None:
-        """Count one backplane's actions; `columns`: `FIELDS`."""
+        """Count actions of one backplane; `columns` holds `FIELDS`."""
         for priority, sums, wait in waits_of(columns, is_counted, starved_ns):
             group = self._group((*whose, priority), sums)
             for at in range(0, len(wait), BLOCK):
@@ -144,19 +144,19 @@ class Waits:
                 self._waits.add(np.full(len(part), group, dtype=np.intp), part)
 
     def add_partial(self, batch: Any) -> None:
-        """Count what another task has made, rows of `_PARTIAL`."""
+        """Add the partial sums of another task, rows of `_PARTIAL`."""
         for row in batch.to_pylist():
             sums = {name: row[name] for name in (*_SUMS, "inversion_max_ns")}
             group = self._group((row["node"], row["backplane"], row["priority"]), sums)
             self._waits.add_packed(group, row["wait"])
 
     def partial(self) -> Any:
-        """As rows of `_PARTIAL`."""
+        """The sums so far, as rows of `_PARTIAL`."""
         order = range(len(self._keys))
         return batch_of(_PARTIAL, self._told(order) | {"wait": [self._waits.pack(group) for group in order]})
 
     def result(self) -> Any:
-        """As rows of `SCHEMA`."""
+        """The answer, as rows of `SCHEMA`."""
         order = sorted(range(len(self._keys)), key=self._keys.__getitem__)
         percentiles = self._waits.percentiles(list(_RANKS.values()))[order]
         columns = self._told(order) | {"wait_max_ns": self._waits.maxima[order]}
@@ -183,7 +183,7 @@ class Waits:
 def waits_of(
     columns: dict[str, np.ndarray], is_counted: np.ndarray, starved_ns: int
 ) -> Iterator[tuple[int, dict[str, int], np.ndarray]]:
-    """(priority, sums, waits) of each priority of one backplane."""
+    """Yield (priority, sums, waits) for each priority of one backplane."""
     start, wait, run, priority, effective = (columns[name] for name in FIELDS)
     end = start + run
     for mine in np.unique(priority[is_counted]).tolist():

@@ -1,8 +1,8 @@
-"""Operation statistics: how often each operation ran, at each priority, how long it waited and ran, and how it ended.
+"""Operation statistics: how often each operation ran at each priority, how long it waited and ran, and how it ended.
 
-Percentiles come from histograms (`../kernels/histogram.py`): at most `ERROR`, 0.8 %, from the true ones. Everything else is
-exact. Cost: 20 million records in 0.5 s on two cores from Parquet (scripts/bench spark_stats); what travels between
-tasks is some 20 KB for each operation and priority.
+Percentiles come from histograms (`../kernels/histogram.py`) and differ by at most `ERROR`, 0.8 %, from the true ones; all
+other figures are exact. Cost: 20 million records in 0.5 s on two cores from Parquet (scripts/bench spark_stats). Some 20 KB
+travel between tasks for each operation and priority.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ SCHEMA: Final = f"{_KEY}, count long, errors long, cpu_ns long, " + ", ".join(
 
 
 def operation_statistics(pieces: DataFrame) -> DataFrame:
-    """By component, operation and priority (as asked for), sorted by these:
+    """By component, operation and priority (as requested), sorted by these:
 
-    `count`; `errors`: of these, whose outcome is not OK; `cpu_ns`: CPU time of all; of `wait` (all time in queues) and `run`
-    (all steps): mean, p50, p90, p99 and max, in ns. `pieces`: of `pieces_frame`.
+    `count`; `errors`: of these, with an outcome other than OK; `cpu_ns`: total CPU time. For `wait` (all time in queues) and
+    `run` (all steps): mean, p50, p90, p99 and max, in ns. `pieces`: from `pieces_frame`.
     """
     return pieces.mapInArrow(_tally, _PARTIAL).repartition(1).mapInArrow(_added_up, SCHEMA)
 
 
 class Statistics:
-    """What is added up: by groups, in this order of time. Of one task, or of all."""
+    """Sums by group; partial sums of several tasks can be added up."""
 
     def __init__(self) -> None:
         self.groups = Groups()
@@ -51,7 +51,7 @@ class Statistics:
         self.cpu_ns = np.zeros(0, dtype=np.int64)
 
     def add(self, actions: Actions) -> None:  # hot: scripts/bench spark_stats
-        """Count records; needs `FIELDS`."""
+        """Count records; needs the columns in `FIELDS`."""
         self.groups.naming(actions.routes)
         columns = [actions[name] for name in FIELDS]
         for at in range(0, len(actions), BLOCK):
@@ -64,7 +64,7 @@ class Statistics:
             np.add.at(self.errors, groups[outcome != 0], 1)
 
     def add_partial(self, batch: Any) -> None:
-        """Count what another task has made, rows of `_PARTIAL`."""
+        """Add the partial sums of another task, rows of `_PARTIAL`."""
         for row in batch.to_pylist():
             group = self.groups.number_of((row["component"], row["operation"], row["priority"]))
             self._grow()
@@ -74,7 +74,7 @@ class Statistics:
             self.cpu_ns[group] += row["cpu_ns"]
 
     def partial(self) -> Any:
-        """As rows of `_PARTIAL`."""
+        """The sums so far, as rows of `_PARTIAL`."""
         packed = {
             name: [durations.pack(group) for group in range(len(self.groups))]
             for name, durations in self.durations.items()
@@ -82,7 +82,7 @@ class Statistics:
         return batch_of(_PARTIAL, self._keys() | self._sums(list(range(len(self.groups)))) | packed)
 
     def result(self) -> Any:
-        """As rows of `SCHEMA`."""
+        """The answer, as rows of `SCHEMA`."""
         order = sorted(range(len(self.groups)), key=self.groups.keys.__getitem__)
         columns = {name: [values[n] for n in order] for name, values in self._keys().items()} | self._sums(order)
         columns["count"] = self.durations["run"].numbers()[order]

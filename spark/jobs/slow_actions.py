@@ -1,6 +1,6 @@
-"""Slow actions: the slowest that there were, each with what is known about it and what its operation usually takes.
+"""Slow actions: the slowest actions, with all that is recorded about each and the typical duration of its operation.
 
-Each task keeps its slowest, so that only they travel. Names are looked up for these alone.
+Each task keeps only its own slowest, so that few rows travel. Names are looked up for these alone.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _ACTION: Final = (
     + ", ".join(f"{name} int" for name in NUMBERS)
     + ", trace string, span string"
 )
-#: Either an action, or an operation's durations.
+#: Each row is either an action, or an operation's durations.
 _PARTIAL: Final = f"{_ACTION}, durations binary"
 SCHEMA: Final = f"{_ACTION}, typical_ns double, times_typical double, cpu_share double"
 _COLUMNS: Final = [part.split()[0] for part in _PARTIAL.split(", ")]
 
 
 def slow_actions(pieces: DataFrame, *, count: int = 50, by: str = "run") -> DataFrame:
-    """The `count` slowest by `run` (all steps together), `took` (what was awaited included) or `wait`, the slowest first:
+    """The `count` slowest by `run` (all steps together), `took` (awaited calls included) or `wait`, the slowest first:
 
-    node, backplane, component, object, operation; `start_ns` (Unix time), `wait_ns`, `run_ns`, `cpu_ns`, `took_ns`, `margin_ns`
-    (what was left of the deadline; NULL: none); `priority` asked for and `effective` at the end, `outcome` (0: OK); `trace`
-    and `span` in hex, as in the log; `typical_ns`: the median of its operation (to 0.8 %), `times_typical`: how many of these
-    it took; `cpu_share`: CPU time of its run time, which is small for who waited for something else.
+    node, backplane, component, object, operation; `start_ns` (Unix time), `wait_ns`, `run_ns`, `cpu_ns`, `took_ns`,
+    `margin_ns` (time left to the deadline; NULL: no deadline); `priority` as requested and `effective` at the end, `outcome`
+    (0: OK); `trace` and `span` in hex, as in the log; `typical_ns`: median of its operation (to 0.8 %), `times_typical`: the
+    action's multiple of it; `cpu_share`: CPU time as a share of run time, small for an action that was blocked.
     """
     if by not in ("run", "took", "wait"):
         raise ValueError(f"by={by!r}: one of run, took and wait")
@@ -65,7 +65,7 @@ def slow_actions(pieces: DataFrame, *, count: int = 50, by: str = "run") -> Data
 
 
 class Slowest:
-    """What is kept: the slowest as rows, and how long actions of each operation take."""
+    """Keeps the slowest actions as rows, and the durations of all actions by operation."""
 
     def __init__(self, count: int, by: str) -> None:
         self._count, self._by = count, by
@@ -74,7 +74,7 @@ class Slowest:
         self._least = -1
 
     def add(self, actions: Actions) -> None:
-        """Look at records; needs `FIELDS`."""
+        """Take records into account; needs the columns in `FIELDS`."""
         slowness = actions[self._by]
         self._groups.naming(actions.routes)
         for at in range(0, len(actions), BLOCK):
@@ -94,7 +94,7 @@ class Slowest:
         self._keep(rows_of(chosen))
 
     def add_partial(self, batch: Any) -> None:
-        """What another task has kept, rows of `_PARTIAL`."""
+        """Add the rows of another task, in the form of `_PARTIAL`."""
         rows = batch.to_pylist()
         for row in rows:
             if row["durations"] is not None:
@@ -104,7 +104,7 @@ class Slowest:
         self._keep([row for row in rows if row["durations"] is None])
 
     def partial(self) -> Any:
-        """As rows of `_PARTIAL`."""
+        """The state so far, as rows of `_PARTIAL`."""
         rows = self._rows + [
             {"component": component, "operation": operation, "durations": self._durations.pack(group)}
             for group, (component, operation, _) in enumerate(self._groups.keys)
@@ -112,7 +112,7 @@ class Slowest:
         return batch_of(_PARTIAL, {name: [row.get(name) for row in rows] for name in _COLUMNS})
 
     def result(self) -> Any:
-        """As rows of `SCHEMA`."""
+        """The answer, as rows of `SCHEMA`."""
         median = self._durations.percentiles([0.5])[:, 0]
         rows = sorted(self._rows, key=lambda row: (-row[f"{self._by}_ns"], row["start_ns"], row["span"]))
         columns: dict[str, Any] = {name: [row[name] for row in rows] for name in _COLUMNS if name != "durations"}
@@ -131,7 +131,7 @@ class Slowest:
 
 
 def rows_of(actions: Actions) -> list[dict[str, Any]]:
-    """A few records with their names, as rows of `_ACTION`."""
+    """Convert a few records to rows of `_ACTION`, with names looked up."""
     columns: dict[str, Any] = {f"{name}_ns": actions[name].tolist() for name in TIMES}
     columns |= {name: actions[name].tolist() for name in NUMBERS}
     columns["margin_ns"] = [None if margin == NO_DEADLINE else margin for margin in columns["margin_ns"]]

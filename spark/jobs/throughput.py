@@ -1,8 +1,8 @@
-"""Throughput: what each backplane did in each slot of time, and how much of what it is allowed that was.
+"""Throughput: the work of each backplane in each slot of time, and its share of the backplane's limits.
 
-The run time of an action is shared out evenly over the time from its start to its end, its CPU time likewise, and its wait
-over the time before its start; so what runs for a minute is seen in each second of it. Limits are those of the header
-under which the action was recorded. Cost: 6.7 million records/s on a core.
+Run and CPU time of an action are spread evenly from its start to its end, and its wait evenly over the time before its start.
+So an action that runs for a minute shows in each second of it. Limits come from the header under which the action was
+recorded. Cost: 6.7 million records/s on a core.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SECOND_NS: Final = 10**9
 def throughput(pieces: DataFrame, *, step_ns: int = 60 * SECOND_NS, within: tuple[int, int] | None = None) -> DataFrame:
     """By node, backplane and slot of `step_ns`, sorted by these:
 
-    `time_ns`: Unix time at which the slot begins; `ended`: actions that ended in it; `per_s`; `errors`: of these, whose
-    outcome is not OK; `busy`: run time as a share of the threads' time (above 1 while a relief worker steps in); `cpu`: cores
-    used; `waiting`: actions that were queued, on average over the slot; `threads`, `cpu_limit` (cores; NULL: none) and
-    `cpu_share`, the part of that limit that was used (NULL without one). Slots in which nothing happened have no row. `within`:
-    only slots from one Unix time to before another: an action of an hour has millions of slots of a millisecond.
+    `time_ns`: Unix time at which the slot begins; `ended`: actions that ended in it; `per_s`; `errors`: of these, with an
+    outcome other than OK; `busy`: run time as a share of the threads' time (above 1 while a relief worker steps in); `cpu`:
+    cores used; `waiting`: queued actions, averaged over the slot; `threads`, `cpu_limit` (cores; NULL: none) and `cpu_share`,
+    the used part of that limit (NULL without one). Slots without actions have no row. `within`: only slots from one Unix time
+    to before another, because an action of an hour has millions of slots of a millisecond.
     """
     from pyspark.sql import functions as f
 
@@ -68,7 +68,7 @@ def throughput(pieces: DataFrame, *, step_ns: int = 60 * SECOND_NS, within: tupl
 
 
 def slots_of(actions: Actions, step_ns: int, within: tuple[int, int] | None = None) -> dict[str, Any]:
-    """What some records add to each slot: rows of the partial sums. Run, CPU and waiting time in ns."""
+    """Contribution of some records to each slot, as rows of partial sums. Run, CPU and waiting time in ns."""
 
     def shared_out(begin: np.ndarray, end: np.ndarray, amount: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return spread(*((begin, end, amount) if within is None else clipped(begin, end, amount, within)), step_ns)

@@ -1,9 +1,9 @@
-"""Critical path: of a tree of calls, which action the caller at the top was waiting for, moment by moment, and why.
+"""Critical path: for each moment of a call tree, the action that the top caller was waiting for, and the reason.
 
-Walked backwards from the end of the first action: as long as a callee was at work that ended last, the time is the callee's,
-and within it the same again; else it is the action's own. Of its own time, what is run time is `run`; the rest it spent
-between queues and messages, `other`. Before a callee ran it was queued, which is its `queue`. Callees that ended while another
-was at work, and what was only cast, took nobody's time. Source: critical path analysis as of Uber's CRISP.
+Walked backwards from the end of the root action. While a callee was at work, the time belongs to the callee that ended last,
+and within it the same rule applies again; otherwise it is the action's own. Own time counts as `run` up to the action's run
+time; the remainder, spent in messages and later queues, is `other`. The time before a callee ran is its `queue`. Callees that
+ended while another was at work, and casts, took no time of the path. Source: critical path analysis as in Uber's CRISP.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """One action of a trace. Times in ns."""
+    """One action of a trace; all times in ns."""
 
     span: int
     parent: int
@@ -21,22 +21,22 @@ class Span(NamedTuple):
     wait: int
     run: int
     took: int
-    #: What it is called in the answer.
+    #: Name in the result: (component, operation).
     name: tuple[str, str] = ("", "")
 
     @property
     def end(self) -> int:
-        """When it had ended."""
+        """Time at which it ended."""
         return self.start + self.took
 
     @property
     def arrival(self) -> int:
-        """When it was asked for; of one that awaited replies, at the earliest."""
+        """Time at which it was requested; too early for an action that awaited replies, whose `wait` includes later queues."""
         return self.start - self.wait
 
 
 class Share(NamedTuple):
-    """What of the critical path is one action's."""
+    """The part of the critical path that belongs to one action, ns."""
 
     name: tuple[str, str]
     queue: int
@@ -45,7 +45,7 @@ class Share(NamedTuple):
 
 
 def critical_path(spans: Sequence[Span]) -> list[Share]:
-    """Of a trace whose first action is the one without a parent that is known here; the shares add up to its whole time."""
+    """Split a trace's time among its actions; the shares add up to it. Root: the longest action without a parent in `spans`."""
     known = {span.span for span in spans}
     roots = [span for span in spans if span.parent not in known or span.parent == span.span]
     if not roots:
@@ -56,8 +56,7 @@ def critical_path(spans: Sequence[Span]) -> list[Share]:
             children.setdefault(span.parent, []).append(span)
     root = max(roots, key=lambda span: span.end - span.arrival)
     shares: list[Share] = []
-    # Not by recursion: a chain of calls may be longer than the stack. (action, when its caller stopped waiting for it, from
-    # when on it may be charged)
+    # Not by recursion: a chain of calls may be longer than the stack. (action, end of its caller's wait, begin of its time)
     left = [(root, root.end, root.arrival)]
     while left:
         span, until, since = left.pop()

@@ -1,7 +1,7 @@
 """Groups: dense numbers, from 0, for the combinations of route (component and operation) and priority that occur.
 
-Routes are numbers, too, but each file has its own; so a table leads from a file's numbers to ours, and is made again when
-they change. Cost: 1 ns a record; a combination that was not seen before costs some microseconds, once.
+Each file numbers its routes on its own, so a table maps a file's numbers to group numbers, and is rebuilt when the file
+changes. Cost: 1 ns a record; a new combination costs some microseconds, once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PRIORITIES: Final = 256
 
 
 class Groups:
-    """`naming` says what the numbers of the records to come mean, `of` numbers records, `keys` tells what that means."""
+    """Call `naming` with the route names of the next records, then `of` for their groups. `keys` lists the groups' meanings."""
 
     __slots__ = ("_numbers", "_routes", "_table", "keys")
 
@@ -31,13 +31,13 @@ class Groups:
         return len(self.keys)
 
     def naming(self, routes: Sequence[tuple[str, str]]) -> None:
-        """(component, operation) by the numbers that records have as their route."""
+        """Set the routes of the next records: (component, operation), indexed by the records' route number."""
         if routes != self._routes:
             self._table = np.full(len(routes) * _PRIORITIES, -1, dtype=np.intp)
         self._routes = routes
 
     def of(self, routes: np.ndarray, priorities: np.ndarray) -> np.ndarray:  # hot: scripts/bench spark_stats
-        """The group of each record, intp. Columns of any integer type."""
+        """The group of each record, intp. Columns may have any integer type."""
         keys = routes.astype(np.int32)
         keys *= _PRIORITIES
         keys += priorities
@@ -50,7 +50,7 @@ class Groups:
         return found
 
     def number_of(self, key: tuple[str, str, int]) -> int:
-        """The group of a combination, which is a new one if it was not seen before."""
+        """The group of a combination; a new one is added if needed."""
         number = self._numbers.setdefault(key, len(self.keys))
         if number == len(self.keys):
             self.keys.append(key)

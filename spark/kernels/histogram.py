@@ -1,9 +1,9 @@
-"""Durations: counts in logarithmic buckets, sums and maxima of many groups at once, that can be added up.
+"""Durations: logarithmic histograms, sums and maxima for many groups at once, which can be added up.
 
-A bucket is what the upper bits of a float32 tell of a duration: its exponent and six bits of its mantissa, so 64 buckets to
-each doubling. A percentile is told as the middle of the bucket in which it lies, so it is at most `ERROR` too high or too
-low, for any duration up to 292 years; below 128 ns it is exact, and so are sums, means and maxima. Between two records it is
-interpolated as numpy, and SQL's quantile_cont, do it. Cost: 3 ns a duration, 32 KB a group.
+A bucket is the upper bits of the duration as a float32: its exponent and six bits of its mantissa, so 64 buckets to each
+doubling. A percentile is reported as the middle of its bucket, so its error is at most `ERROR`, for any duration up to 292
+years. Below 128 ns it is exact; sums, means and maxima always are. Between two records it is interpolated in the way of numpy
+and SQL's quantile_cont. Cost: 3 ns a duration, 32 KB a group.
 """
 
 from __future__ import annotations
@@ -16,20 +16,18 @@ import numpy as np
 #: Buckets to a doubling, as a power of two.
 _BITS: Final = 6
 _SHIFT: Final = 23 - _BITS
-#: What the bits of 1.0 are, shifted: so that 1 ns falls into bucket 1, and less into bucket 0.
+#: The bits of 1.0, shifted, so that 1 ns falls into bucket 1, and less into bucket 0.
 _ONE: Final = (127 << _BITS) - 1
-#: Buckets of a group: 63 doublings of 64, and what is no duration. A power of two.
+#: Buckets of a group: 63 doublings of 64, and some for invalid durations. A power of two.
 WIDTH: Final = 4096
-#: At most so far is a percentile from the true one, as a part of it: half a bucket, and what rounding to float32 and to
-#: a whole ns adds.
+#: Largest relative error of a percentile: half a bucket, plus rounding to float32 and to a whole ns.
 ERROR: Final = 0.0079
-#: Durations worked on at a time: what is written on the way stays in the second-level cache (65,536: 1.6 ns each;
-#: 8,192: 2.6; a million: 2.4).
+#: Durations at a time: intermediate arrays stay in the second-level cache (65,536: 1.6 ns each; 8,192: 2.6; a million: 2.4).
 BLOCK: Final = 1 << 16
 
 
 def buckets_of(ns: np.ndarray) -> np.ndarray:
-    """The bucket of each duration, int32."""
+    """Bucket index of each duration, int32."""
     bits = ns.astype(np.float32).view(np.int32)
     bits >>= _SHIFT
     bits -= _ONE
@@ -43,7 +41,7 @@ def _lower(buckets: np.ndarray) -> np.ndarray:
 
 
 def _middles() -> np.ndarray:
-    """What is told of a bucket: its middle; of those that hold one whole number only, that."""
+    """Value reported for each bucket: its middle, or its only whole number."""
     lower, upper = _lower(np.arange(WIDTH)), _lower(np.arange(1, WIDTH + 1))
     first, last = np.ceil(lower), np.ceil(upper) - 1
     middle: np.ndarray = np.where(last - first <= 0, first, (first + last) / 2)
@@ -55,14 +53,14 @@ _MIDDLE: Final = _middles()
 
 
 class Durations:
-    """Of groups that are numbered from 0: how many of each length, their sum, and the longest."""
+    """For each group (numbered from 0): a histogram of durations, their sum, and the longest."""
 
     __slots__ = ("counts", "maxima", "totals")
 
     def __init__(self, groups: int = 0) -> None:
-        #: (groups, WIDTH). Memory that holds zeros only is none yet.
+        #: (groups, WIDTH). Pages of zeros take no memory until written.
         self.counts = np.zeros((groups, WIDTH), dtype=np.int64)
-        #: Of 292 years in all, for each group.
+        #: Sums may reach 292 years for each group.
         self.totals = np.zeros(groups, dtype=np.int64)
         self.maxima = np.zeros(groups, dtype=np.int64)
 
@@ -70,7 +68,7 @@ class Durations:
         return len(self.totals)
 
     def grow(self, groups: int) -> None:
-        """Have room for so many groups; at least twice as many as before, so that it is seldom done."""
+        """Make room for so many groups; at least doubles the room, so that it is seldom needed."""
         if groups > len(self):
             bigger = Durations(max(groups, 2 * len(self), 16))
             bigger.counts[: len(self)] = self.counts
@@ -79,7 +77,7 @@ class Durations:
             self.counts, self.totals, self.maxima = bigger.counts, bigger.totals, bigger.maxima
 
     def add(self, groups: np.ndarray, ns: np.ndarray) -> None:  # hot: scripts/bench spark_stats
-        """Count durations (int64), each in its group (intp). At most a few `BLOCK` at a time, or the cache is left."""
+        """Count durations (int64), each in its group (intp). Pass at most a few `BLOCK` at a time, to stay in the cache."""
         index = groups * WIDTH
         index += buckets_of(ns)
         # ufunc.at with one index of the native size and the same type on both sides is a plain loop since numpy 1.25:
@@ -89,7 +87,7 @@ class Durations:
         np.maximum.at(self.maxima, groups, ns)
 
     def add_packed(self, group: int, packed: bytes) -> None:
-        """Count what another has packed of one of its groups."""
+        """Add one group's counts from another task, in the form of `pack`."""
         told = np.frombuffer(packed, dtype="<i8")
         first, total, longest = told[:3].tolist()
         self.counts[group, first : first + len(told) - 3] += told[3:]
@@ -97,7 +95,7 @@ class Durations:
         self.maxima[group] = max(int(self.maxima[group]), longest)
 
     def pack(self, group: int) -> bytes:
-        """All of one group, without the zeros on both sides: some 10 KB for durations between 1 us and 1 s."""
+        """Serialize one group without leading and trailing zeros: some 10 KB for durations between 1 us and 1 s."""
         counts = self.counts[group]
         found = np.flatnonzero(counts)
         first, end = (int(found[0]), int(found[-1]) + 1) if len(found) else (0, 0)
@@ -106,17 +104,17 @@ class Durations:
         return packed
 
     def numbers(self) -> np.ndarray:
-        """How many durations of each group."""
+        """Number of durations in each group."""
         found: np.ndarray = self.counts.sum(axis=1)
         return found
 
     def means(self) -> np.ndarray:
-        """Exact; 0 for a group of none."""
+        """Exact mean of each group; 0 if the group is empty."""
         found: np.ndarray = self.totals / np.maximum(self.numbers(), 1)
         return found
 
     def percentiles(self, ranks: Sequence[float]) -> np.ndarray:
-        """(groups, ranks): the durations below which each share (0..1) of a group lies, to `ERROR`; 0 for a group of none."""
+        """(groups, ranks): percentiles of each group for ranks in 0..1, accurate to `ERROR`; 0 for an empty group."""
         result = np.zeros((len(self), len(ranks)))
         for group in range(len(self)):
             result[group] = percentiles_of(self.counts[group], ranks, float(self.maxima[group]))
@@ -124,13 +122,13 @@ class Durations:
 
 
 def percentiles_of(counts: np.ndarray, ranks: Sequence[float], longest: float = np.inf) -> np.ndarray:
-    """The same of one group's counts."""
+    """Percentiles of one group's counts, not above `longest`."""
     below = np.cumsum(counts)
     if not len(below) or not below[-1]:
         return np.zeros(len(ranks))
     at = np.asarray(ranks, dtype=np.float64) * (below[-1] - 1)
     under = np.floor(at)
-    # Each of the two neighbours is known to half a bucket, and so is what lies between them.
+    # Both neighbours are accurate to half a bucket, and so is any value between them.
     low = np.minimum(_MIDDLE[np.searchsorted(below, under, side="right")], longest)
     high = np.minimum(_MIDDLE[np.searchsorted(below, np.ceil(at), side="right")], longest)
     found: np.ndarray = low + (high - low) * (at - under)

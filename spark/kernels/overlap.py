@@ -1,8 +1,8 @@
-"""Overlap: how much of some intervals lies within others, and how many begin there, without comparing each with each.
+"""Overlap: how long intervals lie within windows, and how many begin there, without comparing each interval with each window.
 
-Of n intervals that are sorted by start and by end, the time that those before a moment t have run, all added up, is the sum of
-(t − start) over what has begun less the sum of (t − end) over what has ended: two look-ups. What ran within a window is the
-difference of its two ends. Cost: n log n for all windows together.
+The intervals are sorted by start and by end. Their total time before t is the sum of (t − start) over the started ones less
+the sum of (t − end) over the ended ones: two look-ups. The time within a window is the difference between its two ends. Cost:
+n log n for all windows together.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import numpy as np
 
 
 class Intervals:
-    """Many intervals, [start, end) in ns, for questions about windows."""
+    """A set of intervals, [start, end) in ns, to be queried with many windows."""
 
     def __init__(self, starts: np.ndarray, ends: np.ndarray) -> None:
-        # Counted from the first. Sums may still wrap around at 64 bits; their differences, which are what is told, are right.
+        # Relative to the earliest start. Sums may wrap around at 64 bits; their differences, the only results, are right.
         self._zero = int(starts.min()) if len(starts) else 0
         self._starts, self._ends = np.sort(starts - self._zero), np.sort(ends - self._zero)
         self._start_sums = np.concatenate([[0], np.cumsum(self._starts)])
@@ -24,12 +24,12 @@ class Intervals:
         return len(self._starts)
 
     def within(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """For each window [begin, end): how long the intervals lasted within it, all added up."""
+        """For each window [begin, end): total time of the intervals within it."""
         found: np.ndarray = self._until(end - self._zero) - self._until(begin - self._zero)
         return found
 
     def begun(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """For each window: how many intervals begin within (begin, end)."""
+        """For each window: number of intervals that begin within (begin, end)."""
         after = np.searchsorted(self._starts, begin - self._zero, side="right")
         before = np.searchsorted(self._starts, end - self._zero, side="left")
         found: np.ndarray = np.maximum(before - after, 0)

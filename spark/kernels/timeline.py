@@ -1,7 +1,7 @@
-"""Timeline: how much of something that lasts falls into each slot of time. Slots are of one length and numbered from 1970.
+"""Timeline: spread amounts over slots of time. Slots have one length and are numbered from 1970.
 
-What lies in one slot is added at once; what spans several is cut at their borders, by as many additions as it has slots.
-Memory: 100 MB, or what the slots of the longest one need.
+Intervals within one slot are added at once; longer ones are cut at the slots' borders, one addition for each slot. Memory: 100
+MB, or as much as the slots of the longest interval need.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
-#: Parts that are in memory at a time.
+#: Parts of cut intervals in memory at a time.
 _PARTS_MAX: Final = 1 << 20
 
 
 def spread(begin: np.ndarray, end: np.ndarray, amount: np.ndarray, step_ns: int) -> tuple[np.ndarray, np.ndarray]:
-    """(slots, amounts): `amount` shared out evenly over the time from `begin` to `end` (ns), added up by slot."""
+    """(slots, amounts): each `amount` spread evenly from its `begin` to its `end` (ns), added up by slot."""
     first, last = begin // step_ns, np.maximum(begin, end - 1) // step_ns
     is_one = first == last
     slots, amounts = first[is_one], amount[is_one].astype(np.float64)
@@ -31,7 +31,7 @@ def spread(begin: np.ndarray, end: np.ndarray, amount: np.ndarray, step_ns: int)
 def clipped(
     begin: np.ndarray, end: np.ndarray, amount: np.ndarray, within: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What of each lies in a window, [from, until), and the part of the amount that does."""
+    """Clip intervals to the window [from, until), and reduce their amounts in proportion."""
     chosen = (begin < within[1]) & (np.maximum(begin + 1, end) > within[0])
     begin, end, amount = begin[chosen], end[chosen], amount[chosen]
     low, high = np.maximum(begin, within[0]), np.minimum(end, within[1])
@@ -41,7 +41,7 @@ def clipped(
 def _cut(
     begin: np.ndarray, end: np.ndarray, amount: np.ndarray, first: np.ndarray, last: np.ndarray, step_ns: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Slots from `first` to `last` of each, and what falls into them."""
+    """Cut each interval at the borders of its slots `first` to `last`: (slot, amount) of each part."""
     pieces = last - first + 1
     whose = np.repeat(np.arange(len(pieces)), pieces)
     slot = first[whose] + np.arange(len(whose)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
@@ -51,7 +51,7 @@ def _cut(
 
 
 def add_up(slots: np.ndarray, amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The slots that occur, each once, and the sum of the amounts of each."""
+    """Add up amounts by slot: (distinct slots, sums)."""
     if not len(slots):
         return slots, amounts
     first = int(slots.min())

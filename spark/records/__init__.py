@@ -1,6 +1,6 @@
-"""Records: what backplanes have recorded, as columns of numpy. Nothing here knows Spark.
+"""Records: the recordings of backplanes as numpy columns. Independent of Spark.
 
-A reading begins with `pieces` (pieces.py), which says what there is to read, a piece for each task; `read` hands out what
-is in a piece as `Actions` (batch.py), a few ten thousand records at a time, each record checked. What is damaged is left
-out and counted in `Found` (found.py): it never stops a reading, and it is never read as data.
+Reading begins with `pieces` (pieces.py), which lists the data as pieces, each the work of one task. `read` yields a piece's
+records as `Actions` (batch.py), a few ten thousand at a time, each record checked. Damaged records are left out and counted in
+`Found` (found.py); they never stop the reading, and are never read as data.
 """

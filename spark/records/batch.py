@@ -1,9 +1,9 @@
-"""Actions: some records of one backplane as columns of numpy, by the names of `segments.FIELDS`, and `index`, the position.
+"""Actions: records of one backplane as numpy columns, named as in `segments.FIELDS`, and `index`, the position.
 
-What a kernel works on: a pure function of this, whether the records come from a segment, from Parquet or from the rows of
-a stream. Times and ids are int64, the rest int32, `boosted` is a truth value. `operation` and `object` are numbers of
-`names`; `route`, which may be asked for like a field, is one of `routes`: component and operation, far cheaper than the
-object where only these matter. Cost: each column that is asked for is copied once.
+This is the input of a kernel, whether records come from a segment, from Parquet, or from the rows of a stream. Times and ids
+are int64, other fields int32, `boosted` is a bool. `operation` and `object` are indices of `names`. `route` can be requested
+like a field and is an index of `routes`: component and operation, far cheaper than the object where only these matter. Cost:
+each requested column is copied once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from appbackplane.runtime.observation.segments import FIELDS, NO_DEADLINE, Segme
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The place of a record in its segment, which is no part of the record.
+#: Index of a record in its segment; not stored in the record.
 INDEX: Final = "index"
-#: Component and operation of a record, by number: no field of it, but said by its names (routes.py).
+#: Component and operation of a record, by number; not stored, but derived from its names (routes.py).
 ROUTE: Final = "route"
-#: How a field is called as a column of Spark and of Parquet, where the names differ.
+#: Column names in Spark and Parquet, where they differ from the field names.
 COLUMN_OF: Final = {
     "start": "start_ns",
     "wait": "wait_ns",
@@ -31,12 +31,12 @@ COLUMN_OF: Final = {
     "took": "took_ns",
     "margin": "margin_ns",
 }
-#: What has no name in a damaged list of names.
+#: Stands for names that are missing from a damaged list of names.
 NAMELESS: Final = ("", "?")
 
 
 class Actions:
-    """Records, column by column."""
+    """A batch of records, column by column."""
 
     __slots__ = ("columns", "header", "names", "routes", "skipped")
 
@@ -48,14 +48,14 @@ class Actions:
         skipped: int = 0,
         routes: Sequence[tuple[str, str]] = (),
     ) -> None:
-        #: Whose they are: node, backplane, generation, limits. None: of more than one backplane.
+        #: Node, backplane, generation and limits of the records. None: of more than one backplane.
         self.header = header
         self.columns = dict(columns)
-        #: (component, name) by the numbers in `operation` and `object`.
+        #: (component, name), indexed by `operation` and `object`.
         self.names = names if isinstance(names, list) else list(names)
         #: Records that were left out between the last batch and the end of this one.
         self.skipped = skipped
-        #: (component, operation) by the numbers in `route`.
+        #: (component, operation), indexed by `route`.
         self.routes = routes
 
     def __len__(self) -> int:
@@ -65,19 +65,19 @@ class Actions:
         return self.columns[field]
 
     def where(self, mask: np.ndarray) -> Actions:
-        """Those for which `mask` is true."""
+        """Select the records for which `mask` is true."""
         return Actions(
             {name: column[mask] for name, column in self.columns.items()},
             self.names, self.header, self.skipped, self.routes,
         )  # fmt: skip
 
     def components(self) -> np.ndarray:
-        """The number of `component_names` for each record: whose the object is. Needs `operation` and `object`."""
+        """Index into `component_names` for each record: its object's component. Needs `operation` and `object`."""
         found: np.ndarray = self._component_by_name()[self._whose()]
         return found
 
     def component_names(self) -> list[str]:
-        """Of the numbers that `components` gives."""
+        """Sorted names, indexed by the numbers from `components`."""
         return sorted({component for component, _ in self.names})
 
     def _component_by_name(self) -> np.ndarray:
@@ -85,7 +85,7 @@ class Actions:
         return np.array([number[component] for component, _ in self.names], dtype=np.int32)
 
     def _whose(self) -> np.ndarray:
-        """The name that says the component: the object's, or the operation's where the object's says none."""
+        """The name that gives the component: the object's, or the operation's if the object's has no component."""
         has_none = np.array([not component for component, _ in self.names], dtype=bool)
         objects = self.columns["object"]
         if not has_none.any():
@@ -99,11 +99,11 @@ class Actions:
         fields: Sequence[str] | None = None,
         component_of: Mapping[str, str] | None = None,
     ) -> Actions:
-        """Rows with the columns of the data source (or some of them), as a stream or Parquet has them.
+        """Convert rows with the columns of the data source (or some of them), as a stream or Parquet has them.
 
-        `fields`: which are wanted; those whose columns are missing are an error. By default all that are there. The header
-        is None if the rows are of more than one backplane. `component_of`: of an operation, for `route`, if all rows of one
-        operation are one component's.
+        `fields`: the wanted fields, by default all present; a missing column is an error. The header is None if the rows are
+        of more than one backplane. `component_of`: component by operation, for `route`, if each operation has one component
+        only.
         """
         present = set(batch.schema.names)
         if fields is None:
@@ -126,7 +126,7 @@ class Actions:
 
 
 def _numbered(batch: pa.RecordBatch, column: Any, names: list[tuple[str, str]]) -> np.ndarray:
-    """Strings of a column as numbers of `names`, which grows by those that occur, each with its component."""
+    """Convert a string column to indices of `names`, to which the occurring strings are appended, each with its component."""
     codes, words = _dictionary(column)
     if "component" not in batch.schema.names:
         found = np.flatnonzero(np.bincount(codes, minlength=len(words)))
@@ -144,7 +144,7 @@ def _numbered(batch: pa.RecordBatch, column: Any, names: list[tuple[str, str]]) 
 
 
 def _dictionary(column: Any) -> tuple[np.ndarray, list[str]]:
-    """A column of strings as (codes, words)."""
+    """Convert a column of strings to (codes, words)."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):
@@ -157,7 +157,7 @@ def _dictionary(column: Any) -> tuple[np.ndarray, list[str]]:
 
 
 def _header_of(batch: pa.RecordBatch, present: set[str]) -> SegmentHeader | None:
-    """Whose the rows are, if they are one backplane's and say so."""
+    """Header for the rows, if their columns name exactly one backplane; else None."""
     said: dict[str, Any] = {}
     for name, empty in (("node", ""), ("backplane", ""), ("generation", 0), ("segment", 0)):
         values = batch.column(name).unique().to_pylist() if name in present else [empty]

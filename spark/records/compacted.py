@@ -1,8 +1,8 @@
-"""Compacted: ranges of segments written as Parquet, a file for each day. No Spark here: `../compaction.py` says who does what.
+"""Compacted: write ranges of segments as Parquet, one file for each day. Independent of Spark; see `../compaction.py`.
 
-What is written depends on nothing but the ranges, and a file appears whole, under the name that the ranges give it, or not
-at all; so a group that was interrupted is written again without a row more or less. Rows keep their order. Times and ids
-are packed as differences, words by dictionary, all in zstd: 20 to 30 bytes a row instead of 104. Cost: 0.6 us a row.
+The output depends on the ranges alone, and a file appears whole, under a name made of the ranges, or not at all. So an
+interrupted group is written again without a row more or less. Rows keep their order. Times and ids are stored as differences,
+words by dictionary, all in zstd: 20 to 30 bytes a row instead of 104. Cost: 0.6 us a row.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .parquet import COMPONENTS, HEADERS, ROWS
 from .segment_file import SegmentFile
 
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())
-#: As the data source has them, integers as small as they are; but the backplane is said by the folder (and the metadata), as
-#: Spark, DuckDB and pandas understand it, and must not be said twice.
+#: Columns of the data source, with the smallest integer types. The backplane is not a column: the folder name (and the
+#: metadata) holds it, in the form that Spark, DuckDB and pandas read, and it must not occur twice.
 SCHEMA: Final = pa.schema(
     [(COLUMN_OF[name], pa.int64()) for name in ("start", "wait", "run", "cpu", "took", "margin")]
     + [(name, _WORDS) for name in ("node", "component", "object", "operation")]
@@ -39,7 +39,7 @@ SCHEMA: Final = pa.schema(
     + [(name, pa.int64()) for name in ("trace_high", "trace_low", "span", "parent")]
     + [("segment", pa.int32()), (INDEX, pa.int32())]
 )
-#: Differences of what follows each other. Times of random length decode four times as fast as plain ones in zstd, too.
+#: Stored as differences of successive values. Times of random length, too, decode four times as fast as plain ones in zstd.
 _PACKED: Final = {
     name: "DELTA_BINARY_PACKED"
     for name in (*COLUMN_OF.values(), "trace_high", "trace_low", "span", "parent", INDEX)
@@ -47,7 +47,7 @@ _PACKED: Final = {
 _BY_DICTIONARY: Final = [name for name in SCHEMA.names if name not in _PACKED and name != "boosted"]
 #: Level 1 packs 1.9 million rows/s on a core; level 6 saves 3 % more and takes three times as long.
 _LEVEL: Final = 1
-#: Rows of a row group: one is decoded by one task, or thread, and its footer can rule it out. 60 MB while it is written.
+#: Rows of a row group, the unit that one task or thread decodes, and that its footer can rule out. 60 MB while it is written.
 GROUP_ROWS: Final = 1 << 19
 _DAY_NS: Final = 86_400 * 10**9
 _FIELDS: Final = (*FIELDS, ROUTE, INDEX)
@@ -71,26 +71,26 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of its files. No two groups share it: a segment that is begun again has another time."""
+        """Base name of its files, unique among groups: a segment with the same number has another time of creation."""
         first, last = self.parts[0], self.parts[-1]
         return f"{first.number:08d}.{first.start}-{last.number:08d}.{last.stop}-{first.created_ns:x}"
 
 
 class Written(msgspec.Struct):
-    """What became of a group."""
+    """Result of writing a group."""
 
     name: str
     backplane: str
-    #: Of the files that are there now, by path below the target.
+    #: Rows of each existing file of the group, by path below the target.
     rows: dict[str, int] = {}
-    #: Records that were damaged.
+    #: Number of damaged records, which were left out.
     damaged: int = 0
     #: Segments that could not be read, and why; retention may have removed them.
     unreadable: dict[str, str] = {}
 
 
 def write(group: Group, to: Path) -> Written:
-    """Write the files of a group that are not there yet. Raises OSError where nothing can be written."""
+    """Write the missing files of a group. Raises OSError if the target cannot be written."""
     written, found = Written(group.name, group.backplane), Found()
     days: dict[int, _DayFile] = {}
     try:
@@ -130,7 +130,7 @@ def _by_day(actions: Actions) -> Iterator[tuple[int, Actions]]:
 
 
 class _DayFile:
-    """What a group has of one day. It has a name that nobody reads until it is complete."""
+    """A group's rows of one day. Readers ignore its temporary name until it is complete."""
 
     def __init__(self, to: Path, day: int, group: Group) -> None:
         date = datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
@@ -151,7 +151,7 @@ class _DayFile:
         )  # fmt: skip
 
     def add(self, actions: Actions) -> None:
-        """Further rows."""
+        """Append rows of one segment."""
         assert actions.header is not None, "records of a segment have its header"
         if not self._headers or self._headers[-1] != actions.header:
             self._headers.append(actions.header)
@@ -166,8 +166,9 @@ class _DayFile:
             self._flush()
 
     def finish(self) -> None:
-        """It is complete: from now on it is there. One that is there already has the same rows, or more of them: a segment may
-        have been removed since.
+        """Complete the file and give it its final name.
+
+        An existing file is kept: it has the same rows, or more if a segment has been removed since.
         """
         self._flush()
         self.rows = sum(self._counts)
@@ -180,7 +181,7 @@ class _DayFile:
             self.rows = pq.read_metadata(self.path).num_rows
             return
         with self._temporary.open("rb") as file:
-            os.fsync(file.fileno())  # the segment may be removed as soon as this has a name
+            os.fsync(file.fileno())  # the segment may be removed as soon as this file has its final name
         os.rename(self._temporary, self.path)
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
@@ -189,7 +190,7 @@ class _DayFile:
             os.close(folder)
 
     def abandon(self) -> None:
-        """Leave nothing behind but what is complete."""
+        """Remove the temporary file; a finished file stays."""
         self._writer.close()
         self._temporary.unlink(missing_ok=True)
 
@@ -201,7 +202,7 @@ class _DayFile:
 
 
 def as_batch(actions: Actions, header: SegmentHeader) -> pa.RecordBatch:
-    """Records with all fields as rows of `SCHEMA`."""
+    """Convert records with all fields to rows of `SCHEMA`."""
     said = {
         "node": header.node,
         "backplane": header.backplane,
@@ -231,7 +232,7 @@ _FIELD_OF: Final = {column: field for field, column in COLUMN_OF.items()}
 
 
 def _words(numbers: np.ndarray, words: list[str]) -> Any:
-    """With a dictionary of those that occur, or every row group would hold all names."""
+    """Encode with a dictionary of the occurring words only; otherwise every row group would hold all names."""
     found = np.flatnonzero(np.bincount(numbers, minlength=len(words)))
     place = np.zeros(len(words), dtype=np.int32)
     place[found] = np.arange(len(found), dtype=np.int32)

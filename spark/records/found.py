@@ -1,6 +1,6 @@
-"""Found: what a reading came across beside good records, by file, so that nothing is left out in silence.
+"""Found: counts of the data that a reading had to leave out, by file, so that nothing is left out silently.
 
-It is counted where it is seen, in a task, and added up by whoever asked: `Found` adds to itself and travels as a dictionary.
+Each task counts while reading, and the caller adds the counts up: `Found` adds to itself and travels as a dictionary.
 """
 
 from __future__ import annotations
@@ -8,30 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-#: Of files that cannot be read at all as many are named; all are counted.
+#: At most so many unreadable files are named; all are counted.
 NAMED_MAX = 20
 
 
 @dataclass(slots=True)
 class Found:
-    """Counts, each by the path of a file."""
+    """Counts of good and bad records, the bad ones by file path."""
 
-    #: Good records that were read.
+    #: Number of good records read.
     records: int = 0
-    #: Records that hold something else than what was written, or are missing from a sealed segment.
+    #: Records with a wrong checksum, or missing from a sealed segment.
     damaged: dict[str, int] = field(default_factory=dict)
-    #: A last record that was not written to its end: the process was killed at that moment (or is writing it now).
+    #: A last record that is incomplete: the process was killed while writing it (or is writing it now).
     torn: dict[str, int] = field(default_factory=dict)
-    #: Files of which nothing could be read, and why.
+    #: Files that could not be read at all, with the reason.
     unreadable: dict[str, str] = field(default_factory=dict)
 
     @property
     def skipped(self) -> int:
-        """Records that were left out."""
+        """Number of records left out."""
         return sum(self.damaged.values()) + sum(self.torn.values())
 
     def add(self, other: Found) -> None:
-        """What another reading found."""
+        """Add the counts of another reading."""
         self.records += other.records
         for path, count in other.damaged.items():
             self.damaged[path] = self.damaged.get(path, 0) + count
@@ -40,23 +40,23 @@ class Found:
         self.unreadable.update(other.unreadable)
 
     def note_damaged(self, path: str, count: int) -> None:
-        """So many records are left out."""
+        """Count records that are left out as damaged."""
         if count:
             self.damaged[path] = self.damaged.get(path, 0) + count
 
     def lines(self) -> Iterator[str]:
-        """For people: one line a file, none if all was good."""
+        """Format for people: one line a file, none if all was good."""
         yield from _some(f"{path}: {_records(count)} damaged, left out" for path, count in sorted(self.damaged.items()))
         yield from _some(f"{path}: the last record was not written to its end, left out" for path in sorted(self.torn))
         yield from _some(f"{path} {why}: left out" for path, why in sorted(self.unreadable.items()))
 
     def as_dict(self) -> dict[str, object]:
-        """As plain data, for JSON."""
+        """The counts as plain data, for JSON."""
         return {"records": self.records, "damaged": self.damaged, "torn": self.torn, "unreadable": self.unreadable}
 
     @classmethod
     def from_dict(cls, told: Mapping[str, object]) -> Found:
-        """What `as_dict` has made."""
+        """Inverse of `as_dict`: counts from plain data."""
         return cls(**told)  # type: ignore[arg-type]
 
 

@@ -1,8 +1,8 @@
-"""Messages: a segment of a recorded topic, message by message, each checked, while it may still be written.
+"""Messages: read a segment of a recorded topic, message by message, each checked, even while it is written.
 
-Messages have lengths of their own, so that whoever wants the thousandth passes the others; a place in the file saves that.
-After damage the next message is found by its mark and its check. As with actions, what is not valid with a valid one behind
-it is read once more, and what is not valid at the end of an unsealed segment is the end, for now. 0.4 million a second.
+Messages vary in length, so reading from the thousandth means passing the others, unless its place in the file is known. After
+damage the next message is found by its mark and its check. As with actions, an invalid message before a valid one is read once
+more. At the end of an unsealed segment, invalid data is its present end. 0.4 million a second.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from appbackplane.runtime.observation.segments import (
 from .found import Found
 from .segment_file import SEALED_MAX, opened, read_at
 
-#: Read at a time, and more for a message that is longer.
+#: Bytes read at a time; more for a longer message.
 BLOCK: Final = 1 << 20
-#: How far behind the end of a segment that grows is looked for more.
+#: How far to search behind damage at the end of a growing segment.
 LOOK: Final = 4 * BLOCK
 _MARK: Final = Struct("<I").pack(MESSAGE_MARK)
 _ALIGNED: Final = 8
 
 
 class Message(NamedTuple):
-    """One, and where the next begins."""
+    """One message; `next` is the place at which the next one begins."""
 
     number: int
     time_ns: int
@@ -46,7 +46,7 @@ class MessageFile:
     """An open segment of messages. `with MessageFile(path) as messages`."""
 
     def __init__(self, path: Path | str) -> None:
-        """Raises `BadSegment` if it is none."""
+        """Raises `BadSegment` if the file is no segment of messages."""
         self.path = os.fspath(path)
         self._file = opened(self.path)
         try:
@@ -66,9 +66,9 @@ class MessageFile:
         os.close(self._file)
 
     def end(self, index: int = 0, place: int = 0, *, is_closed: bool = False) -> tuple[int, int]:
-        """(one behind the last message, its place), for now; `index` and `place` of one that is known.
+        """(index behind the last message, its place), at present; `index` and `place` of a known message to begin with.
 
-        While it grows, damage of more than `LOOK` bytes is its end: what is not written yet is not looked through each time.
+        In a growing segment, damage of more than `LOOK` bytes counts as the end: unwritten space is not searched each time.
         """
         last, where = index, place or HEADER_BYTES
         for message in self._walk(where, 0 if is_closed or self.sealed >= 0 else LOOK):
@@ -76,9 +76,9 @@ class MessageFile:
         return max(last, self.sealed), where
 
     def read(self, start: int, stop: int, found: Found, place: int = 0) -> Iterator[Message]:
-        """Messages from `start` to before `stop` (-1: the end, for now). What is missing between is counted as damaged.
+        """Yield messages `start` to before `stop` (-1: the present end). Missing messages between are counted as damaged.
 
-        `place`: of the message `start`, or of one before it.
+        `place`: of the message `start`, or of an earlier one.
         """
         expected = start
         for message in self._walk(place or HEADER_BYTES):
@@ -92,7 +92,7 @@ class MessageFile:
         found.note_damaged(self.path, max(0, (self.sealed if stop < 0 else stop) - expected))
 
     def _walk(self, place: int, look: int = 0) -> Iterator[Message]:
-        """Valid messages from a place on, in ascending order. `look`: how far over damage; 0: to the end."""
+        """Yield valid messages from a place on, in ascending order. `look`: bytes to search behind damage; 0: to the end."""
         data, first = b"", place
         after = -1
         while True:
@@ -104,7 +104,7 @@ class MessageFile:
                     following = self._next_mark(place + _ALIGNED, place + look if look else None)
                     if following is None:
                         return
-                    # What follows was written later, so what is here was complete when that was.
+                    # The following message was written later, so this one was complete by then: read it once more.
                     data, first = self._block(place), place
                     known = unpack_message(data, 0)
                     if known is None:
@@ -120,7 +120,7 @@ class MessageFile:
                 yield Message(number, time_ns, bytes(body), place)
 
     def _block(self, place: int) -> bytes:
-        """What is from a place on, at least the whole of the message that begins there."""
+        """Read from a place on, at least the whole of the message that begins there."""
         data = read_at(self._file, place, BLOCK)
         if len(data) >= MESSAGE.size:
             mark, _, length, *_rest = MESSAGE.unpack_from(data)
@@ -129,7 +129,7 @@ class MessageFile:
         return data
 
     def _next_mark(self, place: int, limit: int | None) -> int | None:
-        """Where from a place on, and before `limit`, the next valid message begins."""
+        """Place of the next valid message at or after `place` and before `limit`."""
         while (limit is None or place < limit) and (data := read_at(self._file, place, BLOCK)):
             at = data.find(_MARK)
             while at >= 0:

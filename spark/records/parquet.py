@@ -1,8 +1,8 @@
-"""Parquet: files that `pipeline compact` has written, read as the same `Actions` as the segments that they were made of.
+"""Parquet: read files written by `pipeline compact` as the same `Actions` as the original segments.
 
-Their columns are those of the data source. The headers of the segments stand in the metadata of the file, under `HEADERS`,
-so that a backplane's limits are known here, too, and under `ROWS` how many rows each has, so that whose a row is need not be
-read; a file without that is taken apart row by row.
+The columns are those of the data source. The file's metadata holds the segments' headers (`HEADERS`), which give a backplane's
+limits, and the rows of each segment (`ROWS`), so that the columns that identify a row's segment need not be read. A file
+without `ROWS` is split row by row.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _T = TypeVar("_T")
 HEADERS: Final = b"appbackplane.headers"
 #: Metadata of the file: operation to component, a JSON object, if each operation is one component's.
 COMPONENTS: Final = b"appbackplane.components"
-#: Whose a row is.
+#: Columns that identify the segment of a row.
 WHOSE: Final = ("node", "backplane", "generation", "segment")
-#: Columns of strings that are read as numbers and words.
+#: Columns of strings, read as dictionaries.
 WORDS: Final = ("node", "backplane", "component", "object", "operation")
-#: Metadata of the file: how many rows of each of these segments follow each other, a JSON list.
+#: Metadata of the file: number of consecutive rows of each segment in `HEADERS`, a JSON list.
 ROWS: Final = b"appbackplane.rows"
 #: Rows decoded at a time.
 BATCH_ROWS: Final = 65_536
@@ -48,7 +48,7 @@ def ranges(
     until_ns: int | None = None,
     backplanes: Collection[str] | None = None,
 ) -> list[tuple[int, int]]:
-    """Ranges of about `rows` rows, of whole row groups whose statistics do not rule them out. Raises `BadSegment`."""
+    """Ranges of about `rows` rows: whole row groups that their statistics do not rule out. Raises `BadSegment`."""
     with _opened(path) as file:
         found: list[tuple[int, int]] = []
         headers = _headers(file)
@@ -70,7 +70,7 @@ def ranges(
 def read(
     path: str, start: int, stop: int, fields: Sequence[str], found: Found, keep: Keep | None = None
 ) -> Iterator[Actions]:
-    """Rows `start` to before `stop` (-1: all), of one backplane's segment at a time. Raises `BadSegment`."""
+    """Yield rows `start` to before `stop` (-1: all), of one backplane's segment at a time. Raises `BadSegment`."""
     import pyarrow as pa
 
     wanted = list(dict.fromkeys([*fields, *(keep[0] if keep else ())]))
@@ -104,7 +104,7 @@ def read(
 
 
 def apart(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows of each backplane's segment for themselves, in their order."""
+    """Split rows by segment, keeping their order."""
     keys = [name for name in WHOSE if name in batch.schema.names]
     number = np.zeros(batch.num_rows, dtype=np.int64)
     for name in keys:
@@ -131,7 +131,7 @@ def _apart(batch: pa.RecordBatch, headers: Sequence[SegmentHeader]) -> Iterator[
 def _cut(
     batch: pa.RecordBatch, first: int, ends: Sequence[int], headers: Sequence[SegmentHeader]
 ) -> Iterator[tuple[pa.RecordBatch, SegmentHeader]]:
-    """The rows of each segment for themselves; `first`: where in the file the batch begins."""
+    """Split rows by segment, using the known `ends`; `first`: index in the file of the batch's first row."""
     at = first
     for number in range(bisect.bisect_right(ends, first), len(ends)):
         until = min(ends[number], first + batch.num_rows)
@@ -143,13 +143,13 @@ def _cut(
 
 
 def _batches(file: Any, columns: Sequence[str], start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows `start` to before `stop`, and where in the file each batch of them begins."""
+    """Yield rows `start` to before `stop` in batches, each with the index in the file of its first row."""
     first = 0
     for group in range(file.metadata.num_row_groups):
         end = first + file.metadata.row_group(group).num_rows
         if end > start and not 0 <= stop <= first:
             at = first
-            # A thread for each column would be in the way of the other tasks.
+            # One thread for each column would disturb the other tasks.
             for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(columns), use_threads=False):
                 low, high = max(start - at, 0), batch.num_rows if stop < 0 else min(stop - at, batch.num_rows)
                 if low < high:
@@ -165,7 +165,7 @@ def _opened(path: Path | str) -> Any:
     try:
         footer = pq.read_metadata(path)
         words = [name for name in WORDS if name in footer.schema.names]
-        # Mapped: what has a name is complete and never changes.
+        # Safe to map: a file under its final name is complete and never changes.
         return pq.ParquetFile(path, metadata=footer, read_dictionary=words, memory_map=True)
     except FileNotFoundError as error:
         raise BadSegment("is gone: it was removed since it was found") from error
@@ -188,7 +188,7 @@ def _headers(file: Any) -> list[SegmentHeader]:
 
 
 def _ends(file: Any, headers: Sequence[SegmentHeader]) -> list[int]:
-    """At which row of the file each segment ends; none if it does not say so of all its rows."""
+    """Row of the file at which each segment ends; empty if the metadata does not cover all rows."""
     ends = list(accumulate(_told(file, ROWS, list[int]) or []))
     return ends if len(ends) == len(headers) and ends and ends[-1] == file.metadata.num_rows else []
 
@@ -206,7 +206,7 @@ def _told(file: Any, key: bytes, kind: type[_T]) -> _T | None:
 
 
 def _may_hold(group: Any, since_ns: int | None, until_ns: int | None, backplanes: Collection[str] | None) -> bool:
-    """Whether a row group may hold what is asked for, by the least and the greatest values that its footer tells."""
+    """Whether a row group may hold wanted rows, by the minima and maxima in its footer."""
     for number in range(group.num_columns):
         column = group.column(number)
         told = column.statistics

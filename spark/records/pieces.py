@@ -1,8 +1,8 @@
-"""Pieces: what there is to read in a folder, cut so that each piece is work for one task; and the reading of one.
+"""Pieces: list the data in a folder as pieces, each the work of one task; and read a piece.
 
-A piece is a range of records of one segment, or of rows of one Parquet file that `pipeline compact` has written. Pieces are
-named by position, so the same piece is the same records for ever. What lies in a folder is found without reading records:
-a header for each segment, a footer for each Parquet file.
+A piece is a range of records of one segment, or of rows of one Parquet file written by `pipeline compact`. Pieces are
+identified by position, so the same piece is the same records for ever. Listing a folder reads no records, only a header for
+each segment and a footer for each Parquet file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARQUET_SUFFIX: Final = ".parquet"
 
 
 class Piece(NamedTuple):
-    """Records `start` to before `stop` of a file; -1: to the end, wherever that is when it is read."""
+    """Records `start` to before `stop` of a file; -1: to its end at the time of reading."""
 
     path: str
     start: int = 0
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 class NothingRecorded(FailedPrecondition):
-    """There are no records in this place. One line, with the remedy."""
+    """The folder holds no records. One line, with the remedy."""
 
 
 def pieces(
@@ -44,10 +44,10 @@ def pieces(
     until_ns: int | None = None,
     backplanes: Collection[str] | None = None,
 ) -> list[Piece]:
-    """What there is to read. `where`: a run directory, its folder `records`, or a folder of compacted Parquet.
+    """List the pieces of `where`: a run directory, its folder `records`, or a folder of compacted Parquet.
 
-    Of times only whole files are judged: what a piece holds may still begin before `since_ns`, or after `until_ns`. A file
-    that cannot be read is a piece, too, so that its reader counts it. Raises `NothingRecorded`.
+    The time window only rules out whole files and row groups; a piece may hold records outside it. An unreadable file is a
+    piece, too, so that its reader counts it. Raises `NothingRecorded`.
     """
     where = Path(where).absolute()
     found: list[Piece] = []
@@ -67,10 +67,10 @@ def pieces(
 def read(
     piece: Piece, fields: Sequence[str], found: Found | None = None, keep: Keep | None = None
 ) -> Iterator[Actions]:
-    """The records of a piece, some ten thousand at a time; what is left out is counted in `found`.
+    """Yield the records of a piece, some ten thousand at a time; records left out are counted in `found`.
 
-    `fields`: of `segments.FIELDS`, and `index`. `keep`: which records are wanted, by some of their columns. Raises
-    `BadSegment` for a file that cannot be read at all (`read_all` counts it instead).
+    `fields`: names from `segments.FIELDS`, `index` and `route`. `keep`: filter by some of the columns. Raises `BadSegment` for
+    a file that cannot be read at all (`read_all` counts it instead).
     """
     found = Found() if found is None else found
     if piece.path.endswith(PARQUET_SUFFIX):
@@ -83,7 +83,7 @@ def read(
 def read_all(
     several: Iterable[Piece], fields: Sequence[str], found: Found, keep: Keep | None = None
 ) -> Iterator[Actions]:
-    """The records of several pieces; a file that cannot be read is counted in `found`, and the others are read."""
+    """Yield the records of several pieces; a file that cannot be read is counted in `found`, and the others are read."""
     for piece in several:
         try:
             yield from read(piece, fields, found, keep)
@@ -92,7 +92,7 @@ def read_all(
 
 
 def files(where: Path) -> list[Path]:
-    """Segments of actions and Parquet files, in the order of their names. What begins with a dot or _ is nobody's yet."""
+    """List segments of actions and Parquet files by name, without names that begin with a dot or _: these are unfinished."""
     folder = where / RECORDS if (where / RECORDS).is_dir() else where
     found: list[Path] = []
     for at, folders, names in os.walk(folder):
@@ -106,7 +106,7 @@ def files(where: Path) -> list[Path]:
 
 
 def nothing_in(where: Path) -> NothingRecorded:
-    """Why there is nothing to read, in a line."""
+    """Build the one-line error that says why `where` has no records."""
     if not where.exists():
         return NothingRecorded(f"{where}: there is no such folder; give the run directory of a system that recorded")
     if not where.is_dir():
@@ -117,7 +117,7 @@ def nothing_in(where: Path) -> NothingRecorded:
 
 
 def _of_folder(paths: Sequence[Path], since_ns: int | None, backplanes: Collection[str] | None) -> Iterator[Piece]:
-    """Of one backplane's segments, in their order."""
+    """Pieces of one folder's segments, which are one backplane's, in order."""
     opened: list[tuple[Path, int, int, str, int | None]] = []
     for path in paths:
         try:
@@ -129,7 +129,7 @@ def _of_folder(paths: Sequence[Path], since_ns: int | None, backplanes: Collecti
     for number, (path, sealed, created_ns, backplane, end_ns) in enumerate(opened):
         if backplanes is not None and backplane not in backplanes:
             continue
-        # What it holds had ended when the next one was begun, if the clock was not set back between.
+        # Its actions had ended when the next segment was begun, unless the clock was set back in between.
         if since_ns is not None and end_ns is not None and number + 1 < len(opened):
             following_ns = opened[number + 1][2]
             if created_ns <= end_ns <= following_ns <= since_ns:
@@ -144,7 +144,7 @@ def _of_folder(paths: Sequence[Path], since_ns: int | None, backplanes: Collecti
 def parquet_pieces(
     path: Path, since_ns: int | None, until_ns: int | None, backplanes: Collection[str] | None
 ) -> Iterator[Piece]:
-    """A piece for some row groups each, by what the footer says of them."""
+    """Pieces of a Parquet file, each some row groups that the footer does not rule out."""
     try:
         ranges = parquet.ranges(path, PIECE_RECORDS, since_ns, until_ns, backplanes)
     except BadSegment:

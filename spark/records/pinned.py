@@ -1,7 +1,7 @@
-"""Pinned: pieces whose ends are fixed before the first of them is read.
+"""Pinned: pieces with ends fixed before the first of them is read.
 
 A segment grows while the system runs. All questions of a report, and all queries of one DataFrame, have to count the same
-records, so the end of each growing segment is looked up once. Cost: the end of a segment is found at 50 million records/s.
+records. So the end of each growing segment is looked up once, at 50 million records/s.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from .segment_file import SegmentFile
 
 
 def pinned(several: Iterable[Piece], found: Found) -> list[Piece]:
-    """The same pieces, with ends. A last record whose writer is dead is counted in `found`; one that is being written at
-    this moment is no loss. A file that cannot be read stays as it is: its reader counts it.
+    """The same pieces, with fixed ends, except for unreadable files, which their reader counts.
+
+    A torn last record is counted in `found` if its writer is dead; otherwise it is being written at this moment.
     """
     return [each for piece in several for each in _ranges(piece, found)]
 
 
 def is_gone(header: SegmentHeader) -> bool:
-    """Whether the process that wrote a segment has ended. False for a process of another machine, which cannot be seen
-    from here. A wrong True does no harm: what the process writes later is read later.
+    """Whether the writer process of a segment has ended; False for one on another machine, which cannot be seen from here.
+
+    A wrong True does no harm: later records are read later.
     """
     if header.node != os.uname().nodename:
         return False

@@ -1,7 +1,8 @@
-"""Routes: a number for each pair of component and operation that occurs, where a segment has one for operation and object.
+"""Routes: a number for each pair of component and operation that occurs in a segment.
 
-A component is its object's, so it cannot be told from the operation alone; most who ask want just the two, and objects are
-many. Tables lead from a segment's numbers to ours, and are made again when its names change. Cost: 1.5 ns a record.
+A segment numbers operations and objects only. The component comes from the object, not from the operation, but most readers
+want just component and operation, and objects are many. Tables map the segment's numbers to route numbers, and are rebuilt
+when the segment's names change. Cost: 1.5 ns a record.
 """
 
 from __future__ import annotations
@@ -12,22 +13,21 @@ import numpy as np
 
 
 class Routes:
-    """Of the records of one file, batch by batch; what a number means never changes."""
+    """Route numbers for the records of one file, batch by batch; the meaning of a number never changes."""
 
     __slots__ = ("_components", "_names", "_numbers", "_pairs", "names")
 
     def __init__(self) -> None:
-        #: (component, operation) by number. A new list when there is a new one.
+        #: (component, operation) by number. Replaced by a new list when a route is added.
         self.names: list[tuple[str, str]] = []
         self._numbers: dict[tuple[str, str], int] = {}
         self._names: Sequence[tuple[str, str]] = ()
-        #: The component of each name, by the number of the first name that has it; and the route of each such component
-        #: with each operation, -1 if it has not occurred.
+        #: Component number of each name; and the route of each component with each operation, -1 if it has not occurred.
         self._components = np.zeros(0, dtype=np.int32)
         self._pairs = np.zeros(0, dtype=np.int32)
 
     def of(self, operations: np.ndarray, objects: np.ndarray, names: Sequence[tuple[str, str]]) -> np.ndarray:
-        """The number of the route of each record. `names`: what the numbers of operations and objects mean."""
+        """The route number of each record. `names`: (component, name), indexed by `operations` and `objects`."""
         if names is not self._names:
             self._renamed(names)
         keys = self._components.take(objects)

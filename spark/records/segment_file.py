@@ -1,8 +1,8 @@
-"""Segment file: one segment of actions, read as columns, each record checked, while it may still be written.
+"""Segment file: read one segment of actions as columns, each record checked, even while it is written.
 
-Whoever writes it writes one record after the other, so a record that is not valid with a valid one behind it was complete
-when we came to that one: it is read once more before it is called damaged. What is not valid at the end of a segment that
-is not sealed is the end, for now. 50 million records/s are checked on one core; the columns cost as much again.
+The writer appends one record after the other. So an invalid record before a valid one was complete by the time the valid one
+was written: it is read once more before it counts as damaged. Invalid data at the end of an unsealed segment is its present
+end. One core checks 50 million records/s; building the columns costs as much again.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from .routes import Routes
 #: Records read at a time: 5 MB. Arrow batches of this size cost least in Spark, and more would not stay in the cache.
 CHUNK: Final = 49_152
 
-#: A seal above this is damaged: a segment of 1 GiB, the largest there can be, has fewer of either kind.
+#: A seal above this is damaged: a segment of 1 GiB, the largest possible, holds fewer records or messages.
 SEALED_MAX: Final = 1 << 26
 
-#: Fields that are numbers of names.
+#: Fields that are indices of names.
 _NAMED: Final = ("operation", "object")
 
-#: Picks records: the fields that it needs to see, and which of them are wanted (a mask).
+#: A filter: the fields that it needs, and a function from these to a mask of wanted records.
 Keep = tuple[Sequence[str], Callable[[Actions], np.ndarray]]
 
 
@@ -50,7 +50,7 @@ class SegmentFile:
     """An open segment. `with SegmentFile(path) as segment`."""
 
     def __init__(self, path: Path | str) -> None:
-        """Raises `BadSegment` if it is none."""
+        """Raises `BadSegment` if the file is no segment of actions."""
         self.path = os.fspath(path)
         self._file = opened(self.path)
         try:
@@ -69,11 +69,11 @@ class SegmentFile:
 
     @property
     def capacity(self) -> int:
-        """Records for which the file has room."""
+        """Number of records for which the file has room."""
         return max(0, os.fstat(self._file).st_size - NAMES_END) // RECORD_BYTES
 
     def end(self) -> int:
-        """Where records end, for now: the seal, or one behind the last valid one, wherever that is."""
+        """Index behind the last record, at present: the seal, or else the end of the last valid record, even behind damage."""
         self.header, self.sealed = self._look()
         if self.sealed >= 0:
             return self.sealed
@@ -87,7 +87,7 @@ class SegmentFile:
         return 0
 
     def end_after(self, start: int) -> int:
-        """`end`, if all before `start` is known, at the cost of what is new. Damage of more than `CHUNK` records ends it."""
+        """Like `end`, but reads only records from `start`. Damage of more than `CHUNK` records ends it."""
         self.header, self.sealed = self._look()
         if self.sealed >= 0:
             return self.sealed
@@ -99,22 +99,22 @@ class SegmentFile:
             found += len(valid) - int(valid[::-1].argmax())
 
     def last_end_ns(self) -> int | None:
-        """When the last action of a sealed segment ended, by the calendar of this segment; None: that is not known."""
+        """Time at which the last action of a sealed segment ended, by the recorder's clock; None: unknown."""
         words = self._words(self.sealed - 1, self.sealed) if self.sealed > 0 else None
         if words is None or not len(words) or not is_valid(words, self.sealed - 1)[0]:
             return None
         return int(column(words, FIELDS["start"])[0] + column(words, FIELDS["took"])[0])
 
     def is_torn(self, end: int) -> bool:
-        """Whether a record was begun at `end`, where the records end."""
+        """Whether a record was begun at `end`, the end of the records."""
         return self.sealed < 0 and bool(self._words(end, end + 1).any())
 
     def read(
         self, start: int, stop: int, fields: Sequence[str], found: Found, keep: Keep | None = None
     ) -> Iterator[Actions]:
-        """What is valid from `start` to before `stop` (-1: `end`), a `CHUNK` at a time.
+        """Yield the valid records from `start` to before `stop` (-1: `end`), a `CHUNK` at a time.
 
-        All before `stop` was written before we are asked for it, so what is not valid there is damaged.
+        All records before `stop` were written before this call, so an invalid one is damaged.
         """
         last = stop
         if stop < 0:
@@ -162,12 +162,12 @@ class SegmentFile:
         if numbers:
             names = self.names(1 + max((int(each.max()) for each in numbers if len(each)), default=-1))
             for each in numbers:
-                # What has no name has the last one.
+                # Numbers without a name get the last one, `NAMELESS`.
                 np.copyto(each, len(names) - 1, where=(each < 0) | (each >= len(names)))
         return columns, names
 
     def names(self, count: int = 0) -> list[tuple[str, str]]:
-        """(component, name) by number, and behind them `NAMELESS`; they grow, and are read again if `count` are needed."""
+        """(component, name) by number, followed by `NAMELESS`. The list grows; it is read again if `count` names are needed."""
         if not self._names or len(self._names) <= count:
             self._names = [*unpack_names(read_at(self._file, HEADER_BYTES, NAMES_END - HEADER_BYTES)), NAMELESS]
         return self._names
@@ -182,11 +182,11 @@ class SegmentFile:
         if not 0 <= sealed <= SEALED_MAX:
             return header, -1
         if sealed < self.capacity and is_valid(self._words(sealed, sealed + 1), sealed)[0]:
-            return header, -1  # a seal that is damaged: what it leaves out is there
+            return header, -1  # the seal is damaged: there are records behind it
         return header, sealed
 
     def _words(self, start: int, stop: int) -> np.ndarray:
-        """Records as an array (count, 13), as many as there are."""
+        """Read records as an array (count, 13); fewer at the end of the file."""
         data = read_at(self._file, NAMES_END + start * RECORD_BYTES, (stop - start) * RECORD_BYTES)
         return np.frombuffer(data, dtype="<i8", count=len(data) // RECORD_BYTES * WORDS).reshape(-1, WORDS)
 
@@ -199,7 +199,7 @@ class Gone(BadSegment):
 
 
 def opened(path: str) -> int:
-    """A descriptor to read with. Raises `BadSegment`."""
+    """Open for reading; returns the descriptor. Raises `BadSegment`."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
@@ -209,7 +209,7 @@ def opened(path: str) -> int:
 
 
 def read_at(file: int, offset: int, length: int) -> bytes:
-    """As much as there is of it. Never by mmap: a file that is cut while it is mapped kills who looks there."""
+    """Read up to `length` bytes; fewer at the end of the file. Never by mmap: truncating a mapped file kills its readers."""
     parts = []
     try:
         while length > 0 and (part := os.pread(file, length, offset)):
@@ -222,7 +222,7 @@ def read_at(file: int, offset: int, length: int) -> bytes:
 
 
 def is_valid(words: np.ndarray, start: int) -> np.ndarray:
-    """Which of the records, of which the first is at `start`, are what was written."""
+    """Mask of the records with a correct checksum; `start`: index of the first."""
     expected = np.arange(start, start + len(words)) ^ SALT
     found = np.bitwise_xor.reduce(words, axis=1)
     unsigned = words.view(np.uint64)
@@ -233,7 +233,7 @@ def is_valid(words: np.ndarray, start: int) -> np.ndarray:
 
 
 def column(words: np.ndarray, field: Field) -> np.ndarray:
-    """A field of all records: a copy, int64 if it is a whole word, else int32, or bool if it is one bit."""
+    """Copy one field of all records: int64 if it is a whole word, bool if it is one bit, else int32."""
     if field.bits == 64:
         whole: np.ndarray = words[:, field.word].copy()
         return whole

@@ -1,6 +1,6 @@
-"""Report: what a system did, from what it recorded, told on a terminal and as a page. Asks the jobs, and computes little.
+"""Report: show a system's behaviour from its recordings, on a terminal or as an HTML page. The jobs do the computing.
 
-`program.py` runs the jobs and writes what comes of them; `contents.py` is that, as plain rows; `terminal.py` and `page.py`
-show it; `plots.py` draws, `overview.py` is the one question that only a report has: how much, when, and how long it took.
-Nothing here knows where a figure comes from, and nothing that is shown is fetched from elsewhere. Read `contents.py` first.
+`program.py` runs the jobs and writes their results; `contents.py` defines these as plain rows; `terminal.py` and `page.py`
+show them; `plots.py` draws. `overview.py` answers the one question that only a report has: how much, when, and how long.
+Rendering does not depend on the source of a figure, and a page loads nothing from elsewhere. Read `contents.py` first.
 """

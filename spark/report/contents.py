@@ -1,6 +1,6 @@
-"""Contents: all that a report says, as plain rows. What shows it (terminal.py, page.py) computes nothing, and asks nobody.
+"""Contents: all data of a report as plain rows. The renderers (terminal.py, page.py) compute nothing and fetch nothing.
 
-Times are ns, moments Unix time; a row is one line of a table. `--json` prints this.
+Durations are ns, points in time are Unix time in ns; a row is one line of a table. `--json` prints this.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import msgspec
 
 
 class Backplane(msgspec.Struct, frozen=True, kw_only=True):
-    """What one did, and what it was allowed."""
+    """Load and limits of one backplane."""
 
     name: str
     node: str
     records: int
-    #: Processes that it had, one after the other.
+    #: Number of processes it had, one after the other.
     generations: int
     #: Actions a second over the whole time.
     rate: float
     threads: int | None
     #: Percent of a core; None: unlimited.
     cpu_limit: float | None
-    #: Of the time of its threads, what actions ran; and of a core, what they computed. In the mean, and in the busiest bin.
+    #: Run time as a share of the threads' time, and CPU time as a share of a core: the mean, and the busiest bin.
     busy: float
     busy_max: float
     cpu: float
     cpu_max: float
-    #: Actions that were queued.
+    #: Number of queued actions: the mean, and the busiest bin.
     waiting: float
     waiting_max: float
     errors: int
@@ -36,21 +36,21 @@ class Backplane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One backplane over time, a value a bin."""
+    """One backplane over time, one value a bin."""
 
     backplane: str
     rate: list[float]
-    #: None where nothing began.
+    #: None for a bin in which no action began.
     p99_ns: list[float | None]
-    #: Of the time of its threads (1: all of them), and of a core.
+    #: Run time as a share of the threads' time (1: all of it), and CPU time as a share of a core.
     busy: list[float]
     cpu: list[float]
-    #: Actions that were queued.
+    #: Mean number of queued actions.
     waiting: list[float]
 
 
 class Heat(msgspec.Struct, frozen=True, kw_only=True):
-    """How many took how long, by time. `counts[time][latency]`; a bin of latency begins at `edges_ns`, which has one more."""
+    """Histogram of latency over time: `counts[time][latency]`. Latency bin n is from `edges_ns[n]` to `edges_ns[n + 1]`."""
 
     begin_ns: int
     width_ns: int
@@ -82,35 +82,35 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Miss(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation that came too late."""
+    """Missed deadlines of an operation at a priority."""
 
     component: str
     operation: str
     priority: int
     with_deadline: int
     missed: int
-    #: Of these, those that would have been in time, had they not been queued.
+    #: Of these, missed only because of their time in the queue.
     by_waiting: int
-    #: How much too late.
+    #: Lateness of the missed ones.
     late_p50_ns: float
     late_max_ns: float
 
 
 class Inversion(msgspec.Struct, frozen=True, kw_only=True):
-    """One priority of a backplane: what waited while less urgent work ran."""
+    """Priority inversions that one priority of a backplane suffered."""
 
     backplane: str
     priority: int
     count: int
     #: Queued for a second or more.
     starved: int
-    #: Of which less urgent work ran while they were queued; for how long, all added up, and the longest of one.
+    #: Actions that queued while less urgent work ran; total time of that, and the longest of one action.
     inverted: int
     inversion_ns: int
     inversion_max_ns: int
-    #: The same of less urgent work that was boosted because of them.
+    #: The same for less urgent work that was boosted because of them.
     boosted_ns: int
-    #: Less urgent ones that began meanwhile, and more urgent ones.
+    #: Less urgent actions that began meanwhile, and more urgent ones.
     overtaken: int
     passed_by: int
     wait_p50_ns: float
@@ -125,7 +125,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     operation: str
     traces: int
     actions: int
-    #: Of the time of these traces, what they spent in its queues, running it, and neither.
+    #: Time of these traces spent in its queues, in its run, and in neither.
     queue_ns: int
     run_ns: int
     other_ns: int
@@ -134,7 +134,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slow(msgspec.Struct, frozen=True, kw_only=True):
-    """One action that took long."""
+    """One of the slowest actions."""
 
     when_ns: int
     backplane: str
@@ -147,13 +147,13 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     cpu_ns: int
     took_ns: int
     outcome: int
-    #: What its operation takes as a rule: the median.
+    #: Median of its operation.
     typical_ns: float
     trace: str
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a path: who had the call, for how long, counted from its begin."""
+    """One call on a path, with times relative to the path's begin."""
 
     backplane: str
     operation: str
@@ -161,23 +161,23 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     from_ns: int
     wait_ns: int
     took_ns: int
-    #: What of that it ran itself.
+    #: Its own run time within that.
     own_ns: int
 
 
 class Path(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one slow trace, its calls."""
+    """The calls of one slow trace."""
 
     trace: str
     when_ns: int
     total_ns: int
-    #: Of these, the longest are the steps.
+    #: Number of all calls; `steps` holds the longest.
     calls: int
     steps: list[Step]
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of TOML that should change."""
+    """A proposed change to one line of TOML."""
 
     target: str
     key: str
@@ -187,24 +187,24 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     figure: str
     now_ms: float
     predicted_ms: float
-    #: How far the simulation was from what was recorded: what it says is worth as much.
+    #: Relative error of the simulation under the present settings: how far to trust the prediction.
     error: float
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole."""
+    """All data of one report."""
 
     system: str
     where: str
-    #: When it was made, and by what.
+    #: Time at which the report was made, and the program that made it.
     made_ns: int
     by: str
-    #: What began earlier is left out; None: nothing is.
+    #: Actions that began earlier are left out; None: none are.
     since_ns: int | None = None
     first_ns: int
     last_ns: int
     records: int
-    #: What could not be read and was left out: a line each, and how many records.
+    #: Data left out as unreadable: one line for each cause, and the number of records.
     skipped: list[str]
     skipped_records: int
     latency_p50_ns: float | None
@@ -219,7 +219,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     culprits: list[Culprit]
     paths: list[Path]
     advice: list[Advice]
-    #: Of whom something might be said and is not, and why.
+    #: One line for each backplane that is in trouble but gets no advice, with the reason.
     notes: list[str]
-    #: TOML, for `appbackplane reload`.
+    #: TOML to merge into the system's file before `appbackplane reload`.
     patch: str

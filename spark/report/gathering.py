@@ -1,7 +1,7 @@
-"""Gathering: the jobs asked, several at a time, and their answers put into the rows of `contents.py`.
+"""Gathering: run the jobs, several at a time, and convert their answers to the rows of `contents.py`.
 
-A job is small work for Spark and large work for its tasks; asked one after the other, they would leave cores idle at the end
-of each. So each is asked by a thread of its own, and Spark shares its cores among them.
+Planning a job is small work for the driver, and running it large work for the tasks. Run one after the other, jobs would leave
+cores idle at the end of each. So each job is run by a thread of its own, and Spark shares its cores among them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     from ..progress import Progress
 
-#: Bins of a plot at least, so that a single action is a mark and no wall.
+#: Smallest number of bins in a plot, so that a single action shows as a mark and not as a wall.
 BINS_MIN: Final = 24
-#: Jobs asked at a time: one is planned while another is worked on; more took as long (two cores, 8 questions), and more memory.
+#: Jobs at a time: one is planned while another runs. More took as long (two cores, 8 questions), and more memory.
 AT_A_TIME: Final = 2
-#: Slow actions that are looked up.
+#: Number of slow actions in the report.
 SLOW_MAX: Final = 50
 _ERRORS, _MISSED = BUCKETS + 2, BUCKETS + 3
 _SERIES: Final = ("busy", "cpu", "waiting")
@@ -50,7 +50,7 @@ Question = Callable[[], Any]
 def gathered(
     spark: SparkSession, where: Path, progress: Progress, *, since_ns: int | None, made_ns: int, by: str
 ) -> Contents:
-    """All that a report says of what is recorded in `where`. Raises `NothingRecorded`."""
+    """Compute all contents of a report on the records in `where`. Raises `NothingRecorded`."""
     found = Found()
     several = pinned(pieces(where, since_ns=since_ns), found)
     frame = frame_of(spark, several, since_ns=since_ns)
@@ -66,13 +66,13 @@ def gathered(
             for name, answer in promised.items():
                 progress.step(name)
                 answers[name] = answer.result()
-        finally:  # by Ctrl-C, too, when nobody waits for the answers any more
+        finally:  # after Ctrl-C, too: the answers are not needed any more
             pool.shutdown(wait=False, cancel_futures=True)
     return contents(where, total, answers, made_ns=made_ns, by=by, since_ns=since_ns)
 
 
 def questions(frame: DataFrame, total: Overview) -> dict[str, Question]:
-    """By what a person is told of them while they are answered; those that take longest first."""
+    """The jobs, by the name that the progress bar shows; the longest first."""
     begin_ns, table = total.table()
     shown = begin_ns, begin_ns + len(table) * total.width_ns
     return {
@@ -87,7 +87,7 @@ def questions(frame: DataFrame, total: Overview) -> dict[str, Question]:
     }
 
 
-#: Of the bar: the overview, and the questions above.
+#: Steps of the progress bar: the overview, and the questions above.
 STEPS: Final = 9
 
 
@@ -100,7 +100,7 @@ def contents(
     by: str,
     since_ns: int | None = None,
 ) -> Contents:
-    """Of the answers, by the names of the questions; what was not asked is empty."""
+    """Build the contents from the answers, by name of the question; a missing answer leaves its part empty."""
     found = Found.from_dict(total.found) if total.found else Found()
     _, table = total.table()
     latencies = table[:, :BUCKETS].sum(axis=0)
@@ -137,13 +137,13 @@ def contents(
 
 
 def all_of(names: Iterable[str]) -> str:
-    """As people say it: "a, b and c"."""
+    """Join names for people: "a, b and c"."""
     *most, last = sorted(names) or [""]
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def _mixed(total: Overview) -> Iterator[str]:
-    """Backplanes that nothing tells apart: the figures are of all of them together."""
+    """Notes on backplanes of several systems with equal names: their figures cannot be separated."""
     for whose, source in sorted(total.sources.items()):
         if len(source.systems) > 1:
             yield (
@@ -153,20 +153,20 @@ def _mixed(total: Overview) -> Iterator[str]:
 
 
 def rows(answer: DataFrame) -> list[dict[str, Any]]:
-    """Small, by what a job is."""
+    """Collect an answer as dictionaries; jobs return few rows."""
     found: list[dict[str, Any]] = answer.toArrow().to_pylist()
     return found
 
 
 def names_of(total: Overview) -> dict[str, str]:
-    """What each backplane is called, the busiest first: with its node only where there is more than one."""
+    """Name to show for each backplane, the busiest first; with the node only if there are several nodes."""
     order = sorted(total.sources, key=lambda whose: (-total.sources[whose].records, whose))
     is_several = len({source.node for source in total.sources.values()}) > 1
     return {whose: whose if is_several else total.sources[whose].backplane or whose for whose in order}
 
 
 def heat_of(total: Overview) -> Heat:
-    """With at least `BINS_MIN` bins of time."""
+    """Latency over time for all backplanes, padded to at least `BINS_MIN` bins of time."""
     begin_ns, table = total.table()
     if not len(table):
         return Heat(begin_ns=0, width_ns=1, edges_ns=edges_ns(), counts=[], p50_ns=[], p99_ns=[])
@@ -183,7 +183,7 @@ def heat_of(total: Overview) -> Heat:
 
 
 def line_of(total: Overview, whose: str, name: str, series: Mapping[tuple[str, str], np.ndarray]) -> Line:
-    """One backplane over the same bins."""
+    """One backplane over the bins of the heat map."""
     _, table = _padded(total.table(whose)[1])
     counts = table[:, :BUCKETS]
     nothing = np.zeros(len(counts))
@@ -199,7 +199,7 @@ def line_of(total: Overview, whose: str, name: str, series: Mapping[tuple[str, s
 
 
 def backplane_of(total: Overview, whose: str, line: Line) -> Backplane:
-    """What it did over the whole time."""
+    """Figures of one backplane over the whole time."""
     source: Source = total.sources[whose]
     _, table = total.table(whose)
     bins = max(1, len(table))
@@ -225,7 +225,7 @@ def backplane_of(total: Overview, whose: str, line: Line) -> Backplane:
 
 
 def percentile(counts: np.ndarray, rank: float) -> float | None:
-    """Of bins of latency: the middle of the one in which it lies, so at most 20 % off; None of nothing."""
+    """Percentile from bins of latency: the middle of its bin, so at most 20 % off; None if there are no counts."""
     below = np.cumsum(counts)
     if not below[-1]:
         return None
@@ -235,7 +235,7 @@ def percentile(counts: np.ndarray, rank: float) -> float | None:
 
 
 def _series(total: Overview, slots: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], np.ndarray]:
-    """By backplane and column: a value for each bin. What lies after the last bin (an action that ends later) is left out."""
+    """One value for each bin, by backplane and column. Slots behind the last bin (actions that end later) are left out."""
     begin_ns, table = total.table()
     found: dict[tuple[str, str], np.ndarray] = {}
     for slot in slots:
@@ -254,7 +254,7 @@ def _padded(table: np.ndarray) -> tuple[int, np.ndarray]:
 
 
 def _picked(kind: Any, row: Mapping[str, Any], **more: Any) -> Any:
-    """A row of ours, of what of a job's row has the same names."""
+    """Build a row of type `kind` from the equally named columns of a job's row."""
     known = kind.__struct_fields__
     return kind(**{name: value for name, value in row.items() if name in known} | more)
 

@@ -1,9 +1,8 @@
-"""Overview: how many actions began when, how long they took, and how busy each backplane was: the ground of all plots.
+"""Overview: number of actions, latencies and load of each backplane over time, the data of all plots.
 
-Mergeable sums, as all that is asked of many records: bins of time that are powers of two wide, so that two neighbours make
-one of the next width, and as many bins of latency to a doubling as an eye can tell. Nobody has to know beforehand over which
-time the records extend: a task that meets more bins than it may keep makes them twice as wide, and so does whoever adds up.
-Cost: 15 ns a record, 1 KB a bin and backplane.
+The sums are mergeable. Bins of time are powers of two wide, so that two neighbours make one of the next width; latency has two
+bins to a doubling, about as fine as the eye can tell. The time span need not be known beforehand: a task that meets more bins
+than it may keep doubles their width, and so does the driver when it merges. Cost: 15 ns a record, 1 KB a bin and backplane.
 """
 
 from __future__ import annotations
@@ -24,50 +23,50 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-#: What is asked of each record.
+#: The only fields of each record that are read.
 FIELDS: Final = ("start", "wait", "run", "cpu", "took", "margin", "outcome")
-#: Bins of time at most, a backplane: half of them at least are used, and a page is some 700 points wide.
+#: Bins of time at most, for each backplane: at least half are used, and a page is some 700 points wide.
 BINS_MAX: Final = 192
-#: Bins of latency: two to a doubling, from 1 us; the last has all that is longer than 3 hours.
+#: Bins of latency: two to a doubling, from 1 us; the last has everything above 3 hours.
 BUCKETS: Final = 68
 _PER_DOUBLING: Final = 2
 _FIRST_NS: Final = 1_000.0
-#: The finest bins: 1.05 ms.
+#: Width of the finest bins, as a power of two: 1.05 ms.
 _SHIFT_MIN: Final = 20
-#: Beside the latencies, what is summed a bin: run ns, cpu ns, errors, deadlines missed.
+#: Sums for each bin besides the latencies: run ns, cpu ns, errors, deadlines missed.
 SUMS: Final = 4
 _SCHEMA: Final = "told binary"
 
 
 class Source(msgspec.Struct):
-    """Whose records they are, and how many."""
+    """The backplane that some records come from, and their number."""
 
-    #: One, unless a folder is read below which several systems have recorded.
+    #: One system, unless the folder holds recordings of several.
     systems: set[str] = set()
     node: str = ""
     backplane: str = ""
     records: int = 0
     generations: set[int] = set()
-    #: As the latest header said, and when that was written.
+    #: Limits in the latest header, and the Unix time of that header.
     limits: dict[str, Any] = {}
     limits_ns: int = -1
 
     def allow(self, limits: dict[str, Any], since_ns: int) -> None:
-        """What it is allowed since then; what is older than what is known is past."""
+        """Note limits that were in force from `since_ns`; earlier limits than the known ones are ignored."""
         if limits and since_ns >= self.limits_ns:
             self.limits, self.limits_ns = limits, since_ns
 
 
 class Overview(msgspec.Struct):
-    """Sums that can be added up."""
+    """Sums over records, which can be merged."""
 
-    #: A bin is so wide: 1 << shift ns.
+    #: The width of a bin is 1 << shift ns.
     shift: int = _SHIFT_MIN
     #: By backplane (NAME@NODE) and bin: `BUCKETS` counts, then `SUMS`; int64.
     bins: dict[str, dict[int, bytes]] = {}
     sources: dict[str, Source] = {}
     found: dict[str, Any] = {}
-    #: When the first action arrived and the last one ended, Unix ns; 0: there is none.
+    #: Unix ns at which the first action arrived and the last one ended; 0: there is no action.
     first_ns: int = 0
     last_ns: int = 0
 
@@ -103,7 +102,7 @@ class Overview(msgspec.Struct):
             _add(bins, (first >> self.shift) + number, table[number])
 
     def add(self, other: Overview) -> None:
-        """What another task has found. It is changed by that."""
+        """Merge another task's overview. May coarsen `other`."""
         while self.shift < other.shift:
             self._coarsen()
         while other.shift < self.shift:
@@ -127,7 +126,7 @@ class Overview(msgspec.Struct):
         self._widen_for(*self._span())
 
     def table(self, backplane: str | None = None) -> tuple[int, np.ndarray]:
-        """(Unix ns at which the first bin begins, sums by bin), of one backplane or of all; bins without gaps."""
+        """(Unix ns at which the first bin begins, sums by bin) of one backplane, or of all; bins without gaps."""
         rows = [one for name, bins in self.bins.items() if backplane in (None, name) for one in bins.items()]
         if not rows:
             return 0, np.zeros((0, BUCKETS + SUMS), dtype=np.int64)
@@ -140,11 +139,11 @@ class Overview(msgspec.Struct):
 
     @property
     def width_ns(self) -> int:
-        """Of a bin."""
+        """Width of a bin of time."""
         return 1 << self.shift
 
     def _span(self) -> tuple[int, int]:
-        """Of all bins, so that every table begins at the same time."""
+        """Begin of the first and of the last bin over all backplanes, so that every table begins at the same time."""
         numbers = [number for bins in self.bins.values() for number in bins]
         return (min(numbers) << self.shift, max(numbers) << self.shift) if numbers else (0, 0)
 
@@ -169,19 +168,19 @@ class Overview(msgspec.Struct):
 
 
 def buckets_of(ns: np.ndarray) -> np.ndarray:
-    """The bin of latency of each."""
+    """Bin of latency for each duration."""
     exponents = np.log2(np.maximum(ns, _FIRST_NS) / _FIRST_NS)
     found: np.ndarray = np.minimum((exponents * _PER_DOUBLING).astype(np.int64), BUCKETS - 1)
     return found
 
 
 def edges_ns() -> list[float]:
-    """Where bins of latency begin; one more than there are."""
+    """Begin of each bin of latency, followed by the end of the last."""
     return [_FIRST_NS * 2 ** (number / _PER_DOUBLING) for number in range(BUCKETS + 1)]
 
 
 def overview(pieces: DataFrame) -> Overview:
-    """Of all that is in the pieces (of `pieces_frame`)."""
+    """Compute the overview of all records in the pieces (from `pieces_frame`)."""
     total = Overview()
     for row in pieces.mapInArrow(_told, _SCHEMA).collect():
         total.add(msgspec.msgpack.decode(row.told, type=Overview))
@@ -189,7 +188,7 @@ def overview(pieces: DataFrame) -> Overview:
 
 
 def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task."""
+    """Runs in a task: the overview of its pieces, as one row."""
     import pyarrow as pa
 
     total, found = Overview(), Found()

@@ -1,7 +1,7 @@
-"""Page: the contents as one HTML file: to read in a browser or on paper, to send, to keep. It fetches nothing and runs nothing.
+"""Page: the contents as one HTML file, to read in a browser or on paper, to send, to keep. It loads nothing and runs nothing.
 
-Names may be anything (an operation may be called `<script>`), so every word of a record goes through `text`; and the page says
-of itself that it has no scripts, so that a browser would not run one either.
+Names may be anything (an operation may be called `<script>`), so every string from a record is escaped by `text`. The page
+also forbids scripts by its Content-Security-Policy, so that a browser would not run one either.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .contents import Advice, Backplane, Contents, Operation, Path
 from .plots import Strip, heat_map, parts, spent, spread, strips, text, waterfall
 from .words import called, count, date, digits, duration, moment, rate, share
 
-#: Rows of a table, and rows of a time line: more are not read; the terminal and --json have the rest.
+#: Rows of a table, and of a time line, at most: nobody reads more; --json has the rest.
 ROWS_MAX, STRIPS_MAX = 40, 16
 _STYLE = File(__file__).with_name("page.css")
 _SAFE = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(contents: Contents, zone: tzinfo | None = None) -> str:
-    """The whole file. `zone`: in which times are told; by default this machine's."""
+    """Render the whole file. `zone`: time zone of all times; by default this machine's."""
     parts = [_head(contents, zone), _tiles(contents), _skipped(contents)]
     if contents.records:
         parts += [
@@ -298,7 +298,7 @@ def _path(path: Path, contents: Contents, zone: tzinfo | None) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
-    """Headings that end in # stand above numbers. Cells are made by the functions below."""
+    """Render a table. A heading that ends in # stands above numbers; cells come from the functions below."""
     titles = "".join(f'<th class="n">{h[:-1]}</th>' if h.endswith("#") else f"<th>{h}</th>" for h in head)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     return (
@@ -307,33 +307,33 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") ->
 
 
 def words(said: str, more: str = "") -> str:
-    """A cell of a name; `more` stands below it."""
+    """Render a cell with a name; `more` stands below it."""
     return f'<td class="w">{text(said)}{f"<small>{text(more)}</small>" if more else ""}</td>'
 
 
 def number(said: str, *, is_bad: bool = False) -> str:
-    """A cell of a figure."""
+    """Render a cell with a figure, aligned right."""
     return f'<td class="n{" bad" * is_bad}">{text(said)}</td>'
 
 
 def bar(part: float, *, bad: bool = False) -> str:
-    """A cell that shows a part of 1."""
+    """Render a cell with a bar for a part of 1."""
     width = min(1.0, part if math.isfinite(part) else 0.0) * 100
     return f'<td class="b"><span class="bar{" bad" * bad}" style="width:{width:.1f}%"></span></td>'
 
 
 def plain(drawn: str) -> str:
-    """A cell of something drawn."""
+    """Render a cell with a drawing, without escaping."""
     return f"<td>{drawn}</td>"
 
 
 def value(of_toml: object) -> str:
-    """As it is written there."""
+    """Format a value as in TOML; None becomes "none"."""
     return "none" if of_toml is None else str(of_toml).lower() if isinstance(of_toml, bool) else str(of_toml)
 
 
 def text_of_several(lines: str) -> str:
-    """Lines stay lines."""
+    """Escape several lines, and keep them apart."""
     return "\n".join(text(line) for line in lines.splitlines())
 
 

@@ -1,7 +1,7 @@
-"""Plots: pictures as SVG text, of numbers that are ready. No library, no script, nothing fetched; colours are the page's own.
+"""Plots: draw finished figures as SVG text. No library, no script, nothing loaded; colours come from the page's style sheet.
 
-Each is drawn in points of a page 960 wide and made as wide as there is room. Cells of one colour are one path, and neighbours
-in it are one rectangle, so that a map of ten thousand cells is 100 KB. What stands in a picture is in a table, too.
+Plots are 960 points wide and scale with the page. Cells of one colour are one path, and neighbours in it are one rectangle, so
+that a map of ten thousand cells is 100 KB. Every figure in a plot is also in a table.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from .contents import Heat, Path, Slow
 from .words import count, duration, marks_of_latency, marks_of_time, moment, nice, shown
 
 WIDTH = 960
-#: Room for what stands beside an axis.
+#: Room for the labels of the axes.
 LEFT, RIGHT = 92, 16
-#: Colours of a map; the page's --h1 to --h9.
+#: Number of colours of a heat map; --h1 to --h9 in the style sheet.
 LEVELS = 9
-#: Of a map: its rows.
+#: Height of a heat map.
 _HEAT_HEIGHT = 260
-#: Bins of latency at least: a decade, so that there is a mark beside it.
+#: Smallest number of latency bins shown: a decade, so that there is a mark beside it.
 _BUCKETS_MIN = 8
 _STRIP_HEIGHT, _STRIP_GAP = 46, 12
 _TIME_MARKS = 8
-#: Labels of a strip and a path are cut there.
+#: Longest name in a strip's label; the rest is cut.
 _NAME_MAX = 14
-#: Of a path.
+#: Height of a waterfall's row, and the room for its names.
 _ROW = 22
 _NAMES = 300
 
 
 def text(value: object) -> str:
-    """For a page: whatever it is, it is shown as it is written, and does nothing."""
+    """Escape any value for the page: it is shown literally, and has no effect."""
     return escape(shown(str(value)), quote=True)
 
 
 def heat_map(heat: Heat, zone: tzinfo | None = None) -> str:
-    """Time to the right, latency upwards, how many by colour; over it the median and the 99th percentile."""
+    """Time to the right, latency upwards, number of actions as colour; above it the lines of median and 99th percentile."""
     used = [n for n in range(len(heat.edges_ns) - 1) if any(row[n] for row in heat.counts)]
     if not used:
         return ""
@@ -80,14 +80,14 @@ def heat_map(heat: Heat, zone: tzinfo | None = None) -> str:
 
 
 def level(value: int, most: int) -> int:
-    """Of a count: 0 for none, 1 to `LEVELS` by its logarithm."""
+    """Colour level of a count: 0 for none, 1 to `LEVELS` by its logarithm."""
     if value <= 0:
         return 0
     return LEVELS if most == 1 else 1 + min(LEVELS - 1, int(math.log(value) / math.log(most) * (LEVELS - 1) + 1e-9))
 
 
 class Strip:
-    """One row of a time line: a name, an area, perhaps a line above it and a limit."""
+    """One row of a time line: a name, an area, and optionally a line above it and a limit."""
 
     __slots__ = ("area", "limit", "line", "name", "said")
 
@@ -95,12 +95,12 @@ class Strip:
         self, name: str, area: Sequence[float], said: str, line: Sequence[float] = (), limit: float | None = None
     ) -> None:
         self.name, self.area, self.line, self.limit = name, area, line, limit
-        #: What stands to its right: its greatest value.
+        #: Label below the name: the greatest value.
         self.said = said
 
 
 def strips(heat: Heat, rows: Sequence[Strip], about: str, zone: tzinfo | None = None) -> str:
-    """A row each, over one axis of time; each has a scale of its own, from 0 to its greatest value or its limit."""
+    """Draw one row for each strip over a common time axis; each scales from 0 to its greatest value or its limit."""
     if not rows:
         return ""
     bins = len(rows[0].area)
@@ -134,7 +134,7 @@ def strips(heat: Heat, rows: Sequence[Strip], about: str, zone: tzinfo | None = 
 
 
 def waterfall(path: Path) -> str:
-    """The steps of a path, one below the other: when each was asked, when it began, when it ended, and what it did itself."""
+    """Draw the steps of a path below each other: arrival, begin and end of each call, and its own run time."""
     steps = path.steps
     total = max(1, path.total_ns, *(step.from_ns + step.wait_ns + step.took_ns for step in steps))
     scale = (WIDTH - _NAMES - RIGHT) / total
@@ -165,7 +165,7 @@ def waterfall(path: Path) -> str:
 
 
 def spent(action: Slow, most_ns: int) -> str:
-    """Where the time of one action went: it waited, computed, was held up, awaited others."""
+    """Draw the time of one action as parts: waited, computed, blocked, awaited others."""
     blocked = max(0, action.run_ns - action.cpu_ns)
     awaited = max(0, action.took_ns - action.run_ns)
     computed = min(action.cpu_ns, action.run_ns)
@@ -173,7 +173,7 @@ def spent(action: Slow, most_ns: int) -> str:
 
 
 def parts(named: Iterable[tuple[str, int]], most_ns: int) -> str:
-    """One behind the other, each in its colour, on a scale that a table has in common."""
+    """Draw parts side by side in their colours, on a scale common to the table."""
     at, drawn = 0.0, []
     for name, ns in named:
         width = ns / max(1, most_ns) * 160
@@ -183,7 +183,7 @@ def parts(named: Iterable[tuple[str, int]], most_ns: int) -> str:
 
 
 def spread(p50: float, p90: float, p99: float, most: float, low_ns: float, high_ns: float) -> str:
-    """A median, and how far it goes from there, on a logarithmic scale that a table has in common."""
+    """Draw the median, 90 %, 99 % and maximum on a logarithmic scale common to the table."""
 
     def x(ns: float) -> float:
         part = math.log(max(ns, low_ns) / low_ns) / max(1e-9, math.log(high_ns / low_ns))
@@ -218,7 +218,7 @@ def _mark_left(y: float, told: str) -> str:
 
 
 def _heat_key(most: int, y: float) -> list[str]:
-    """What the colours mean."""
+    """The legend of the colours and lines."""
     x = float(LEFT)
     key: list[str] = []
     if most > 1:
@@ -249,7 +249,7 @@ def _actions(number: int) -> str:
 
 
 def _runs(values: Sequence[int]) -> Iterable[tuple[int, int, int]]:
-    """(begin, end, value) of equal neighbours."""
+    """Yield (begin, end, value) for each run of equal neighbours."""
     begin = 0
     for n in range(1, len(values) + 1):
         if n == len(values) or values[n] != values[begin]:
@@ -258,7 +258,7 @@ def _runs(values: Sequence[int]) -> Iterable[tuple[int, int, int]]:
 
 
 def _line(points: Iterable[tuple[float, float | None]]) -> str:
-    """A path through the points that there are; a gap where there is none. A point alone is a short stroke."""
+    """Path through the points, with a gap at each None. A single point becomes a short stroke."""
     parts: list[str] = []
     is_drawing = False
     for x, y in points:

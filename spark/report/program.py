@@ -1,4 +1,4 @@
-"""Program: `appbackplane report`, once it is clear which folder is meant."""
+"""Program: the program behind `appbackplane report`, once its folder is known."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .terminal import show, skipped_lines
 
 
 def report(where: Path, master: str, *, since_ns: int | None, html: Path | None, as_json: bool) -> None:
-    """Tell what is recorded in `where`, on standard output, and in `html`."""
+    """Report on the records in `where`, on standard output, and in the file `html` if given."""
     if html is not None:
         _check_writable(html)
     if not files(where):  # before Spark is started, which takes seconds
@@ -49,7 +49,7 @@ def report(where: Path, master: str, *, since_ns: int | None, html: Path | None,
 
 
 def _check_writable(html: Path) -> None:
-    """Before the work, not after it. Raises `FailedPrecondition`."""
+    """Fail before the work, not after it. Raises `FailedPrecondition`."""
     folder = html.absolute().parent
     if html.is_dir():
         raise FailedPrecondition(f"{html} is a folder: --html takes the name of a file")
@@ -60,7 +60,7 @@ def _check_writable(html: Path) -> None:
 
 
 def _write(html: Path, text: str) -> None:
-    """Whole or not at all: a page that is being looked at is replaced by a new one."""
+    """Write atomically: a reader sees the old page or the new one."""
     fd, name = tempfile.mkstemp(dir=html.absolute().parent, prefix=f".{html.name}.")
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as file:
@@ -74,7 +74,7 @@ def _write(html: Path, text: str) -> None:
 
 
 def _umask() -> int:
-    """The only way to ask for it is to set it."""
+    """Read the umask, which is only possible by setting it."""
     before = os.umask(0o077)
     os.umask(before)
     return before

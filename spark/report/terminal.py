@@ -1,6 +1,6 @@
-"""Terminal: the contents in tables, for who sits before one; padded with blanks where nobody does, for awk and a diff.
+"""Terminal: the contents as tables for a terminal; padded with blanks if standard output is none, for awk and diff.
 
-Each table has the lines that matter most; the page and `--json` have the others.
+Each table shows its most important lines; the page and `--json` have more.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .contents import Contents, Path
 from .page import value
 from .words import called, count, date, digits, duration, moment, rate, share, shown
 
-#: Lines of a table: what fits on a screen with its heading.
+#: Lines of a table: it fits on a screen with its heading.
 ROWS_MAX = 15
 PATHS_MAX = 3
 _STEPS_MAX = 12
 
 
 def show(contents: Contents, zone: tzinfo | None = None) -> None:
-    """On standard output. `zone`: in which times are told; by default this machine's."""
+    """Print to standard output. `zone`: time zone of all times; by default this machine's."""
     for line in summary(contents, zone):
         click.echo(shown(line))
     for title, head, rows in tables(contents, zone):
@@ -40,7 +40,7 @@ def show(contents: Contents, zone: tzinfo | None = None) -> None:
 
 
 def skipped_lines(contents: Contents) -> Iterator[str]:
-    """What was left out, for standard error."""
+    """Lines about data that was left out, for standard error."""
     if contents.skipped:
         number = contents.skipped_records
         yield f"{count(number)} record{'s' * (number != 1)} left out:" if number else "some of it could not be read:"
@@ -48,7 +48,7 @@ def skipped_lines(contents: Contents) -> Iterator[str]:
 
 
 def summary(contents: Contents, zone: tzinfo | None) -> Iterator[str]:
-    """One or two lines."""
+    """One or two lines about the whole."""
     if not contents.records:
         since_ns = contents.since_ns
         said = (
@@ -71,7 +71,7 @@ def summary(contents: Contents, zone: tzinfo | None) -> Iterator[str]:
 
 
 def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
-    """(title, headings, rows); headings that end in # stand above numbers. Empty tables are left out."""
+    """(title, headings, rows) of each table; a heading that ends in # stands above numbers. Empty tables are left out."""
     span = contents.last_ns - contents.first_ns
     found: list[tuple[str, Sequence[str], list[list[str]]]] = [
         (
@@ -141,7 +141,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
 
 
 def path_lines(path: Path, contents: Contents, zone: tzinfo | None) -> Iterator[str]:
-    """A critical path, a line a step."""
+    """Lines for one slow trace, one a step."""
     when = moment(path.when_ns, contents.last_ns - contents.first_ns, zone)
     yield f"Slowest traces: {duration(path.total_ns)} at {when}, trace {path.trace}"
     for step in path.steps[:_STEPS_MAX]:
@@ -155,7 +155,7 @@ def path_lines(path: Path, contents: Contents, zone: tzinfo | None) -> Iterator[
 
 
 def advice_lines(contents: Contents) -> Iterator[str]:
-    """What should be changed, and why; with the patch, which can be copied from here."""
+    """Lines with the proposed changes, their reasons, and the patch to copy."""
     if not contents.records:
         return
     yield ""

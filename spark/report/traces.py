@@ -1,7 +1,7 @@
-"""Traces: the slowest ones, call by call, so that a person sees what each waited for. `jobs/critical_paths.py` sums them up.
+"""Traces: the slowest traces call by call, to show their waits. `jobs/critical_paths.py` sums traces up instead.
 
-Read twice, as there: first which are the slowest, then their actions. Of a trace with thousands of calls the longest are kept,
-in each task and in the end.
+The records are read twice, as there: first to find the slowest traces, then to extract their actions. Of a trace with
+thousands of calls the longest are kept, in each task and in the result.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .contents import Path, Step
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Calls of a trace that are shown, and that a task keeps of it.
+#: Calls shown of a trace, and calls that a task keeps of it.
 STEPS_MAX: Final = 24
 KEPT_MAX: Final = 200
-#: Traces that are looked into for each that is shown: most are one action without a call, which only their actions tell.
+#: Traces examined for each one shown: most are a single action without a call, which shows only in the second reading.
 CANDIDATES: Final = 20
 _LENGTH: Final = ("wait", "took", "trace_high", "trace_low")
 _SPAN: Final = ("trace_high", "trace_low", "span", "parent", "start", "wait", "run", "took")
@@ -34,12 +34,12 @@ Row = Mapping[str, Any]
 
 
 def slowest_traces(pieces: DataFrame, *, count: int = 5) -> list[Path]:
-    """Those whose longest action took longest, with at least one call in them; the slowest first."""
+    """The traces with the longest actions, if they have at least one call; the slowest first."""
 
     def find(batches: Iterator[Any]) -> Iterator[Any]:
         slowest = SlowestTraces(count * CANDIDATES)
         for actions in actions_of(batches, _LENGTH):
-            # An action that was recorded without a trace is none.
+            # Trace 0 marks an action that was recorded without a trace.
             slowest.add(actions.where((actions["trace_high"] | actions["trace_low"]) != 0))
         yield slowest.partial()
 
@@ -71,12 +71,12 @@ def slowest_traces(pieces: DataFrame, *, count: int = 5) -> list[Path]:
 
 
 def longest(some: Sequence[Row], count: int) -> list[Row]:
-    """The actions that took longest, waiting included."""
+    """The `count` longest actions, waiting included."""
     return list(some) if len(some) <= count else heapq.nlargest(count, some, key=lambda row: row["wait"] + row["took"])
 
 
 def path_of(trace: Trace, some: Sequence[Row]) -> Path:
-    """The calls of one trace as a tree, from top to bottom: each below its caller, in the order of their arrival."""
+    """Order the calls of one trace as a tree: each below its caller, by arrival."""
     kept = sorted(longest(some, STEPS_MAX), key=lambda row: (row["start"] - row["wait"], row["span"]))
     known = {row["span"] for row in kept}
     callees: dict[int, list[Row]] = {}
@@ -87,7 +87,7 @@ def path_of(trace: Trace, some: Sequence[Row]) -> Path:
     begin_ns = min(row["start"] - row["wait"] for row in kept)
     steps: list[Step] = []
     left = [(row, 0) for row in reversed(roots)]
-    while left:  # not by recursion: a chain may be long
+    while left:  # not by recursion: a chain of calls may be longer than the stack
         row, depth = left.pop()
         steps.append(
             Step(

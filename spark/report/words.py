@@ -1,4 +1,4 @@
-"""Words: figures as people say them, and the marks of an axis. Pure; an instant is told in the zone of who reads."""
+"""Words: format figures for people, and place the marks of an axis. Pure; times are in the reader's time zone."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _UNITS = (
     (172_800e9, 3600e9, "h"),
 )
 _DAY_NS = 86_400_000_000_000
-#: Between two marks of an axis of time, s.
+#: Possible distances between two marks of a time axis, s.
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)  # fmt: skip
 NOTHING = "–"
 
 
 def duration(ns: float | None) -> str:
-    """Three digits at most."""
+    """Format ns with the fitting unit and at most three digits; None becomes a dash."""
     if ns is None or ns == 0:
         return NOTHING if ns is None else "0"
     for limit, scale, unit in _UNITS:
@@ -32,7 +32,7 @@ def duration(ns: float | None) -> str:
 
 
 def digits(value: float) -> str:
-    """Three digits, or all of a whole number."""
+    """Format with three digits, or all digits of a whole number."""
     if abs(value) >= 99.95:
         return f"{value:,.0f}"
     text = f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
@@ -40,7 +40,7 @@ def digits(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """1,234; 12.3 M."""
+    """Format as "1,234", or as "12.3 M" from a million."""
     for limit, scale, unit in ((1e6, 1, ""), (1e9, 1e6, " M"), (math.inf, 1e9, " G")):
         if abs(value) < limit:
             return f"{value:,.0f}" if not unit else f"{digits(value / scale)}{unit}"
@@ -48,18 +48,18 @@ def count(value: float) -> str:
 
 
 def rate(value: float) -> str:
-    """So many a second."""
+    """Format a number of events a second."""
     return f"{digits(value) if value < 1e6 else count(value)}/s"
 
 
 def share(value: float) -> str:
-    """0.123 is 12.3 %."""
+    """Format a share of 1 in percent: 0.123 as "12.3 %"."""
     percent = value * 100
     return f"{percent:.0f} %" if percent >= 9.95 or percent == 0 else "<0.1 %" if percent < 0.05 else f"{percent:.1f} %"
 
 
 def moment(ns: int, span_ns: int = 0, zone: tzinfo | None = None) -> str:
-    """A time of day, as fine as matters in `span_ns`; with the date where that is longer than half a day."""
+    """Time of day, as fine as `span_ns` requires; with the date if that is longer than half a day."""
     at = datetime.fromtimestamp(ns // 1_000_000_000, UTC).astimezone(zone)
     text = at.strftime("%H:%M:%S" if span_ns < _DAY_NS // 2 else "%m-%d %H:%M")
     if span_ns < 20_000_000_000:
@@ -68,35 +68,35 @@ def moment(ns: int, span_ns: int = 0, zone: tzinfo | None = None) -> str:
 
 
 def date(ns: int, zone: tzinfo | None = None) -> str:
-    """In full."""
+    """Date, time and zone in full."""
     return datetime.fromtimestamp(ns // 1_000_000_000, UTC).astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def shown(text: str) -> str:
-    """Names come from anywhere: what would move the cursor of a terminal, or mean nothing in a page, is shown instead."""
+    """Escape control characters in names, which would move a terminal's cursor or have no meaning in a page."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class Named(Protocol):
-    """What has an operation of a component."""
+    """Any row with an operation of a component."""
 
     @property
     def component(self) -> str:
-        """Whose object it is."""
+        """Name of the component."""
 
     @property
     def operation(self) -> str:
-        """Its route."""
+        """Route of the operation."""
 
 
 def called(row: Named) -> str:
-    """An operation, with its component where its route does not say that."""
+    """Name of an operation for people; with its component if the route does not contain it."""
     component, operation = row.component, row.operation
     return operation if not component or operation.startswith(f"{component}.") else f"{operation} of {component}"
 
 
 def marks_of_time(begin_ns: int, end_ns: int, most: int, zone: tzinfo | None = None) -> Iterator[tuple[int, str]]:
-    """(when, text): on whole seconds, minutes, hours and days where the axis is long enough."""
+    """Yield (Unix ns, label), on whole seconds, minutes, hours or days if the axis is long enough."""
     span_ns = max(1, end_ns - begin_ns)
     step_ns = next((s * 10**9 for s in _STEPS_S if span_ns / (s * 10**9) <= most), 0)
     if not step_ns:
@@ -114,7 +114,7 @@ def marks_of_time(begin_ns: int, end_ns: int, most: int, zone: tzinfo | None = N
 
 
 def marks_of_latency(first_ns: float, last_ns: float) -> Iterator[tuple[float, str]]:
-    """Powers of ten of a logarithmic axis."""
+    """Yield (ns, label) for powers of ten on a logarithmic axis."""
     power = math.ceil(math.log10(first_ns) - 1e-9)
     while 10**power <= last_ns * (1 + 1e-9):
         yield float(10**power), duration(float(10**power))
@@ -122,7 +122,7 @@ def marks_of_latency(first_ns: float, last_ns: float) -> Iterator[tuple[float, s
 
 
 def nice(value: float) -> float:
-    """The next 1, 2 or 5 times a power of ten, upwards."""
+    """Round up to 1, 2 or 5 times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

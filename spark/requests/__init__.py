@@ -1,7 +1,7 @@
-"""Requests of a kernel's, executed by the tasks of a Spark cluster.
+"""Requests: execute a kernel's requests in the tasks of a Spark cluster.
 
-`../request_executor.py` is what the kernel knows: workers that take requests and say how they ended. Each worker makes jobs of
-what it takes (`job.py`, cut up by `sizing.py`), tasks execute them (`task.py`), and results come back as each task ends
-(`arriving.py`). Never here: what is executed next, which the kernel decides at each `take`; and pickled requests or results:
-they travel as msgpack, as they do to any other process. Read first: `task.py`, then `job.py`.
+The kernel sees `../request_executor.py`: workers that take requests and report their ends. Each worker makes jobs of the
+requests that it takes (`job.py`, split by `sizing.py`). Tasks execute them (`task.py`), and results come back as each task
+ends (`arriving.py`). The kernel decides at each `take` which request is next; this folder never does. Requests and results are
+never pickled: they travel as msgpack, as to any other process. Read first: `task.py`, then `job.py`.
 """

@@ -1,9 +1,9 @@
-"""Code: how the user's modules come to where their runnables are executed.
+"""Code: make the user's modules importable in the Python workers that execute the runnables.
 
-Where that is this machine, its Python workers search the folders that they lie in here. On a cluster the modules are sent, as
-an archive of all the Python files of these folders: so a runnable finds its neighbours, but no data files. Whoever has
-installed them on the cluster says so (`code = "installed"`), and that is the way for what is more than Python. What lies among
-the installed packages is never sent, nor is this package: all workers have `appbackplane[spark]` in the driver's version.
+On this machine, workers search the modules' own folders. On a cluster the modules are sent, as an archive of all Python files
+of these folders: a runnable finds its neighbours, but no data files. Modules that need more than Python files have to be
+installed on the cluster (`code = "installed"`). Installed packages are never sent, nor is this package: all workers need
+`appbackplane[spark]` in the driver's version.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from appbackplane.transport.errors import FailedPrecondition
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-#: What is more than this is no component's folder but a home directory, say. Each worker is sent all of it.
+#: More than this is not a component's folder, but perhaps a home directory. All of it is sent to each worker.
 FILES_MAX: Final = 5_000
 BYTES_MAX: Final = 32 << 20
 _NEVER: Final = {"__pycache__", "node_modules"}
 
 
 def folders_of(places: Iterable[str]) -> tuple[str, ...]:
-    """Where modules lie that are not installed, of "module:Class". Raises `FailedPrecondition` for one that none can import."""
+    """Folders of the modules in "module:Class" outside the installed packages. Raises `FailedPrecondition`."""
     installed = tuple(
         Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
     )
@@ -41,9 +41,9 @@ def folders_of(places: Iterable[str]) -> tuple[str, ...]:
 
 
 def send(folders: Iterable[str], context: SparkContext, name: str) -> None:
-    """Have the workers import from these folders; `name` is used once in a session. Raises `FailedPrecondition`.
+    """Have the workers import from these folders; `name` must be new in the session. Raises `FailedPrecondition`.
 
-    Workers that come later fetch it, too, so it lies where Spark removes it in the end.
+    The archive stays in Spark's own folder, because later workers fetch it, too; Spark removes it in the end.
     """
     from pyspark import SparkFiles
 
@@ -53,11 +53,11 @@ def send(folders: Iterable[str], context: SparkContext, name: str) -> None:
     made = archive(folders, place / f"{name}.zip")
     if made is not None:
         context.addPyFile(str(made))
-        sys.path.remove(str(kept / made.name))  # PySpark would have this process import from there, too
+        sys.path.remove(str(kept / made.name))  # addPyFile has made this process import from the archive, too
 
 
 def archive(folders: Iterable[str], to: Path) -> Path | None:
-    """All Python files of these folders; None: there are none. Raises `FailedPrecondition` for what is too much to send."""
+    """Archive all Python files of these folders; None: there are none. Raises `FailedPrecondition` above the maxima."""
     files = [(path, path.relative_to(folder)) for folder in folders for path in _python_files(Path(folder))]
     if not files:
         return None
@@ -74,7 +74,7 @@ def archive(folders: Iterable[str], to: Path) -> Path | None:
 
 
 def _folder(where: str) -> Path:
-    """From which its module is imported."""
+    """Folder from which the module of `where` is imported."""
     module_name, _, class_name = where.partition(":")
     if module_name == "__main__" or "<locals>" in class_name:
         why = "is part of the program itself" if module_name == "__main__" else "is made in a function"

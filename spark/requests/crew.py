@@ -1,8 +1,8 @@
-"""Crew: the workers of one session, each a thread with one job of Spark's at a time.
+"""Crew: the workers of one session, each a thread that runs one Spark job at a time.
 
-A thread, because a job is a call that waits; Spark runs the jobs of several threads beside each other, and the first that came
-first. A worker takes when its last job has ended, so what is urgent is never behind more than the jobs that run. What was
-taken when Spark turns out to be gone has certainly not begun, and is given back.
+Running a job blocks its thread; Spark runs the jobs of several threads concurrently, the earlier ones first. A worker takes
+requests when its last job has ended, so an urgent request waits at most for the running jobs. If Spark is gone before a job is
+submitted, its requests have certainly not begun, and are given back.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("appbackplane.spark")
 
-#: Between two looks at whether a session lives that nobody uses: so long a dead one is not noticed.
+#: Time between two checks whether an idle session is alive: a dead one stays unnoticed for so long.
 LOOK_S: Final = 5.0
-#: A task that does not notice that its job is cancelled is killed after 2 s, by Spark.
+#: Time for cancelled jobs to end: Spark kills a task that ignores the cancellation after 2 s.
 END_LIMIT_S: Final = 15.0
 _CANCEL_S: Final = 0.2
 
 
 class Worker:
-    """One of them."""
+    """A worker thread and its present state."""
 
     def __init__(self, number: int, batches: Batches) -> None:
         self.number, self.batches = number, batches
         self.name = name_of(number)
         self.state = "idle"
-        #: It is to take; and, as well for other reasons: it is to look.
+        #: `is_kicked`: take requests. `wake`: check for a reason to act, this or another.
         self.is_kicked = threading.Event()
         self.wake = threading.Event()
         self.thread: threading.Thread | None = None
 
 
 class Crew:
-    """All of them, from the start of a session to its end."""
+    """All workers of one session, from its start to its end."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Crew:
         workers: int,
         group: str,
     ) -> None:
-        """`group`: of jobs, to cancel these and no others."""
+        """`group`: job group of all jobs of this crew, to cancel these and no others."""
         self._spark, self._desk, self._place, self._group = spark, desk, place, group
         self._context = spark.sparkContext
         self._arriving = Arriving()
@@ -67,12 +67,12 @@ class Crew:
         self._sizing = Sizing(settings, self._cores)
         self._wanted = workers
         self._workers: dict[str, Worker] = {}
-        #: The end, by whatever reason; and that `serve` has to look at something.
+        #: `_over`: the crew ends, for any reason. `_changed`: `serve` has to check its workers.
         self._over = threading.Event()
         self._changed = threading.Event()
 
     def serve(self) -> None:
-        """Have requests executed, until `end` or the end of the session; nobody executes any more then."""
+        """Execute requests until `end` is called or the session ends. No worker executes any more after the return."""
         try:
             while not self.is_over():
                 self._changed.clear()
@@ -83,47 +83,47 @@ class Crew:
             self._see_them_off()
 
     def kick(self, worker: str) -> None:
-        """There is something for this one."""
+        """Wake a worker to take requests."""
         known = self._workers.get(worker)
         if known is not None:
             known.is_kicked.set()
             known.wake.set()
 
     def resize(self, workers: int) -> None:
-        """So many from now on; one that is one too many finishes its job."""
+        """Set the number of workers; a surplus worker finishes its job first."""
         self._wanted = workers
         for worker in list(self._workers.values()):
             worker.wake.set()
         self._changed.set()
 
     def end(self) -> None:
-        """Let `serve` return."""
+        """Make `serve` return. Does not wait for it."""
         self._over.set()
         self._changed.set()
 
     def is_over(self) -> bool:
-        """Whether Spark is to be left alone, or is gone."""
+        """Whether `end` was called, or Spark is gone. Checks the session, and ends the crew if it is dead."""
         if not self._over.is_set() and not is_alive(self._spark):
             log.error("Spark is gone; it is started again")
             self.end()
         return self._over.is_set()
 
     def told(self) -> list[dict[str, Any]]:
-        """For the status."""
+        """Name, state and open requests of each worker, for the status."""
         return [
             {"name": each.name, "state": each.state, "requests": each.batches.open_count}
             for each in sorted(self._workers.values(), key=lambda each: each.number)
         ]
 
     def _cores(self) -> int:
-        """Of the cluster, now; the records say so, too."""
+        """Number of cores in the cluster now; reported to the desk, which puts it into the records."""
         cores = int(self._context.defaultParallelism)
         self._desk.has_threads(cores)
         return cores
 
     def _man(self) -> None:
-        """A thread for each that has none."""
-        from pyspark import InheritableThread  # a plain one leaves a thread of the JVM's behind
+        """Start the missing workers."""
+        from pyspark import InheritableThread  # a plain Thread leaves a thread behind in the JVM
 
         for number in range(1, self._wanted + 1):
             known = self._workers.get(name_of(number))
@@ -138,7 +138,7 @@ class Crew:
                 worker.thread.start()
 
     def _work(self, worker: Worker) -> None:
-        """The thread of one."""
+        """Main function of a worker thread."""
         try:
             self._context.setJobGroup(self._group, f"requests of {worker.name}")
             is_to_take = True
@@ -160,9 +160,9 @@ class Crew:
                 self.end()
         finally:
             self._desk.dismiss(worker.name)
-            self._desk.give_back(worker.name, ())  # if it was kicked just now, somebody else is
-            self._workers.pop(worker.name, None)  # last: until then nobody else has its name at the desk
-            self._changed.set()  # it may be wanted again meanwhile
+            self._desk.give_back(worker.name, ())  # if it was kicked just now, the desk kicks another worker
+            self._workers.pop(worker.name, None)  # last: until then its name stays in use at the desk
+            self._changed.set()  # the worker may be wanted again
 
     def _execute(self, worker: Worker, taken: Sequence[Element]) -> None:
         if self.is_over():
@@ -171,16 +171,16 @@ class Crew:
         try:
             worker.batches.run(taken, self._wanted)
         except Exception as error:
-            self._desk.lost(worker.name, taken, f"{type(error).__name__}: {error}")  # but for those that have ended
+            self._desk.lost(worker.name, taken, f"{type(error).__name__}: {error}")  # except those that have ended
             raise
 
     def _see_them_off(self) -> None:
-        """Cancel what they wait for, and wait for them."""
+        """Cancel the running jobs, and wait for the workers to end."""
         left = [worker.thread for worker in list(self._workers.values()) if worker.thread is not None]
         for _ in range(int(END_LIMIT_S / _CANCEL_S)):
             for worker in list(self._workers.values()):
                 worker.wake.set()
-            if is_alive(self._spark):  # again and again: one may have begun a job just now
+            if is_alive(self._spark):  # repeatedly: a worker may have begun a job just now
                 self._context.cancelJobGroup(self._group)
             for thread in left:
                 thread.join(_CANCEL_S / len(left))
@@ -191,5 +191,5 @@ class Crew:
 
 
 def name_of(number: int) -> str:
-    """Of a worker, counted from 1."""
+    """Name of a worker, counted from 1."""
     return f"spark-{number}"

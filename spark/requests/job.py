@@ -1,9 +1,9 @@
-"""Job: what one worker has taken, executed by Spark; each request ends exactly once, as a result, a failure or lost.
+"""Job: run one worker's batch of requests on Spark. Each request ends exactly once, as a result, a failure or lost.
 
-A request ends when its answer arrives, and only if it has not ended before: a task may be tried again. A task that kills its
-Python worker takes, after Spark's own tries, all tasks of its job with it. So what such a job leaves is cut up by task, each
-part a job of its own, down to the one request that does it: that one is lost, the others are not. It costs those in between
-being executed again, and `RETRIES_MAX` bounds it.
+A request ends when its first answer arrives; later answers are ignored, because Spark may retry a task. A task that kills its
+Python worker makes the whole job fail after Spark's own retries. The unfinished requests of such a job are split by task into
+further jobs, down to the single request at fault: only that one is lost. The others between are executed again, and
+`RETRIES_MAX` bounds the jobs.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
     from .arriving import Arriving
 
-#: Of a job, in bytes of requests: Spark keeps them in memory three times while it hands out tasks.
+#: Bytes of requests in a job: Spark holds three copies of them in memory while it hands out tasks.
 BYTES_MAX: Final = 64 << 20
-#: Into so many tasks what was left is cut at least. A Python worker that is killed costs a second, a task 10 ms.
+#: Smallest number of tasks when leftovers are split. A killed Python worker costs a second, a task 10 ms.
 TASKS_AGAIN: Final = 16
-#: Further jobs for what is left of a batch. Where one request in 10,000 kills its worker, some 40 are needed.
+#: Further jobs for a batch's leftovers. If one request in 10,000 kills its worker, some 40 are needed.
 RETRIES_MAX: Final = 128
 
 
 class Batches:
-    """Of one worker: one batch after the other."""
+    """Runs the batches of one worker, one after the other."""
 
     def __init__(
         self,
@@ -50,31 +50,31 @@ class Batches:
         place: Place,
         is_over: Callable[[], bool],
     ) -> None:
-        """`is_over`: whether Spark is to be left alone, or is gone."""
+        """`is_over`: whether the crew has ended, or Spark is gone."""
         self._context, self._arriving, self._gathered = context, arriving, gathered
         self._desk, self._worker, self._sizing, self._place, self._is_over = desk, worker, sizing, place, is_over
         self._specs: Mapping[str, RunnableSpec] = desk.specs
         self._lock = threading.Lock()
-        #: What has not ended, by number.
+        #: Requests that have not ended, by number.
         self._open: dict[int, Element] = {}
         self._retries_left = 0
 
     def run(self, elements: Sequence[Element], workers: int) -> None:
-        """Returns when all of them have ended, or were given back."""
+        """Execute the requests. Returns when all of them have ended, or were given back."""
         packed = self._packed(elements)
         self._retries_left = RETRIES_MAX
         if packed:
             self._execute(packed, self._sizing.tasks(len(packed), workers))
-        with self._lock:  # who handles the last answers is through with them, too
+        with self._lock:  # taken so that the thread that handles the last answers has finished, too
             assert not self._open, "each has ended"
 
     @property
     def open_count(self) -> int:
-        """Requests that have not ended."""
+        """Number of requests that have not ended."""
         return len(self._open)
 
     def _packed(self, elements: Sequence[Element]) -> list[Asked]:
-        """As they travel. What cannot has failed; what would be too much at once is given back."""
+        """Pack requests. One that cannot be packed has failed; those above `BYTES_MAX` are given back."""
         asked: list[Asked] = []
         bytes_count = 0
         for place, element in enumerate(elements):
@@ -114,7 +114,7 @@ class Batches:
                 self._execute(part, min(len(part), max(TASKS_AGAIN, tasks)))
 
     def _job(self, parts: Sequence[Sequence[Asked]]) -> Exception | None:
-        """Why it did not come to its end; None: it did."""
+        """Run one job. Returns the error that ended it; None: it succeeded."""
         number = self._arriving.expect(self._ended)
         encode = msgspec.msgpack.Encoder().encode
         slices = [encode(Slice(number, self._place, list(part))) for part in parts]
@@ -130,7 +130,7 @@ class Batches:
         return None
 
     def _ended(self, part: Answers) -> None:
-        """Those of a task that has ended; what it has not begun may be taken again, by whoever is free."""
+        """Complete the answers of an ended task, and give back the requests that it has not begun."""
         with self._lock:
             fresh = [(answer, self._open.pop(answer.number)) for answer in part.answers if answer.number in self._open]
             left = [self._open.pop(number) for number in part.left if number in self._open]
@@ -140,7 +140,7 @@ class Batches:
             )
             self._sizing.learn(len(fresh), run_ns, bytes_count)
             if fresh:
-                shift_ns = self._desk.now_ns() - part.ended_ns  # from the clock of the task's machine to ours
+                shift_ns = self._desk.now_ns() - part.ended_ns  # from the task machine's clock to ours
                 self._desk.ended(self._worker, [_done(answer, element, shift_ns) for answer, element in fresh])
             if left:
                 self._desk.give_back(self._worker, left)
@@ -153,7 +153,7 @@ class Batches:
 
 
 def _done(answer: Answer, element: Element, shift_ns: int) -> Done:
-    # Not before its worker came to it, by our clock, where that is known: an answer may have been quick to arrive.
+    # Not before its worker took it by our clock, where known: the shift is an estimate that includes the answer's travel time.
     began_ns = max(element.started_ns, answer.begun_ns + shift_ns)
     times = answer.run_ns, answer.cpu_ns, began_ns
     if answer.result is None:
@@ -162,13 +162,13 @@ def _done(answer: Answer, element: Element, shift_ns: int) -> Done:
 
 
 def is_nobodys(problem: Exception) -> bool:
-    """Whether no request can be at fault: what they raise is caught, so Python itself could not work there."""
+    """Whether no request can be at fault: their exceptions are caught, so a `PythonException` is Python's own failure."""
     from pyspark.errors import PythonException
 
     return isinstance(problem, PythonException)
 
 
 def why_of(problem: Exception) -> str:
-    """What happened, of all that Spark says: before it stands what Spark did about it, and behind it what one might set."""
+    """Extract the cause from Spark's message, without its account of retries before, and its hints on settings after."""
     said = in_a_line(problem).rpartition("most recent failure: ")[2]
     return said.rpartition("SparkException: ")[2].partition(". Consider ")[0]

@@ -1,7 +1,7 @@
-"""Settings: what `[… policy.spark]` may say, checked whole before Spark is started.
+"""Settings: the table `[… policy.spark]`, checked completely before Spark is started.
 
-The kernel's policy carries these as a plain table and knows none of them. What begins with `spark.` is Spark's own, and only
-Spark knows whether it exists.
+The kernel's policy carries it as a plain table and does not interpret it. Keys that begin with `spark.` are Spark's own
+settings; only Spark knows whether they exist.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from appbackplane.transport.errors import InvalidArgument
 
 from ..master import LOCAL, parsed
 
-#: Requests of a job, unless told otherwise. To end one of 1,000 takes the kernel 11 us, one of 10,000 takes it 84, and none of
-#: them can be overtaken any more. A cluster of hundreds of cores with requests of milliseconds wants more.
+#: Default number of requests of a job. Ending one in a job of 1,000 costs the kernel 11 us, in a job of 10,000 84 us, and none
+#: of them can be overtaken any more. A cluster of hundreds of cores with requests of milliseconds needs more.
 BATCH: Final = 1_000
 BATCH_MAX: Final = 10_000
 #: A job with so many tasks keeps Spark's scheduler busy for a minute.
@@ -26,17 +26,17 @@ _OWN = "spark."
 
 
 class SparkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of one executor."""
+    """Settings of one executor, checked on creation."""
 
-    #: As Spark names it: local[N], spark://HOST:PORT, k8s://…, yarn.
+    #: Master in Spark's notation: local[N], spark://HOST:PORT, k8s://…, yarn.
     master: str = LOCAL
     #: Requests of a job at most.
     batch: int = BATCH
-    #: Tasks of a job; 0: by how long requests take.
+    #: Tasks of a job; 0: chosen by how long requests take.
     slices: int = 0
-    #: How workers that are not on this machine come by the user's modules: they are sent, or are installed there.
+    #: How workers on other machines get the user's modules: they are sent, or are installed there.
     code: Literal["sent", "installed"] = "sent"
-    #: Settings of Spark's, by their full names.
+    #: Spark's own settings, by full name.
     session: dict[str, str] = {}
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class SparkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def settings_of(table: Mapping[str, Any]) -> SparkSettings:
-    """Raises `InvalidArgument`, a sentence that names the setting."""
+    """Parse the table. Raises `InvalidArgument`, a sentence that names the setting."""
     own = {name: value for name, value in table.items() if not name.startswith(_OWN)}
     known = {field.name for field in msgspec.structs.fields(SparkSettings)} - {"session"}
     for name in own:

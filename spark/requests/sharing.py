@@ -1,7 +1,6 @@
-"""Sharing: a process has one session of Spark's, and may have several kernels that use it.
+"""Sharing: several kernels of a process share its only Spark session.
 
-Whoever comes first starts it, the last one ends it; one that somebody else has started (a notebook, another component) is used
-and left alone.
+The first kernel starts the session, and the last one ends it. A session of other code (a notebook, a component) is left alone.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from .settings import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: For a master to let us in. Nobody sits and waits for it, and a machine on which much else starts takes a minute.
+#: Limit for a master to accept the session. No person waits for it, and a machine that starts much else takes a minute.
 START_LIMIT_S: Final = 120.0
-#: Held while a session starts: whoever comes meanwhile has to wait for it anyway.
+#: Held while a session starts: other callers have to wait for it anyway.
 _lock = threading.Lock()
-#: Of those that were started here: by how many each is used.
+#: Number of users of each session that was started here.
 _users: dict[SparkSession, int] = {}
 
 
 def acquire(settings: SparkSettings, name: str) -> SparkSession:
-    """A session to be released again. Raises what `session_with` does."""
+    """Return the shared session, started if need be; pair with `release`. Raises the errors of `session_with`."""
     with _lock:
         was = running()
         spark = session_with(settings.session, settings.master, name, limit_s=START_LIMIT_S)
@@ -37,7 +36,7 @@ def acquire(settings: SparkSettings, name: str) -> SparkSession:
 
 
 def release(spark: SparkSession) -> None:
-    """The caller uses it no more."""
+    """End the caller's use; ends the session if it was started here and has no other user."""
     with _lock:
         if spark not in _users:
             return
@@ -48,12 +47,12 @@ def release(spark: SparkSession) -> None:
 
 
 def is_alive(spark: SparkSession) -> bool:
-    """Whether it can still do anything."""
+    """Whether the session can still run jobs."""
     context: Any = spark.sparkContext
     process: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)
     if process is not None and process.poll() is not None:
-        return False  # to ask py4j would be answered by pages in the log
+        return False  # a question to py4j would fill the log with pages
     try:
         return context._jsc is not None and not bool(context._jsc.sc().isStopped())
-    except Exception:  # whatever py4j says where there is no JVM
+    except Exception:  # any error of py4j without a JVM
         return False

@@ -1,9 +1,9 @@
-"""Sizing: how many requests a job takes, and how many tasks it cuts them into. Pure.
+"""Sizing: how many requests a job takes, and into how many tasks it splits them. Pure.
 
-A task costs 10 ms whatever it does, and a job 30 ms, so small ones are waste; but a request that is in a job can no longer be
-overtaken by a more urgent one, and a slow one holds up those of its task. So tasks are made as long as they have to be to
-cost little, jobs of as many as keep all cores busy, and no more is taken than that. What requests take, and how large their
-results are, is learned as they end.
+A task costs 10 ms and a job 30 ms regardless of their size, so small ones are waste. But requests in a job can no longer be
+overtaken by more urgent ones, and a slow request delays the others in its task. So a task is just long enough to keep its cost
+low. A job has as many tasks as keep all cores busy, and no more is taken. Run times and result sizes are learned from ended
+requests.
 """
 
 from __future__ import annotations
@@ -15,40 +15,38 @@ from typing import Final
 from .settings import SparkSettings
 from .task import TASK_BYTES_MAX
 
-#: Of work in a task: its own 10 ms are 4 % then, and the slowest task ends a quarter of a second after the others.
+#: Work in a task: with this, its own 10 ms are 4 %, and the slowest task ends a quarter of a second after the others.
 TASK_NS: Final = 250_000_000
-#: Below this, a second task costs as much as it saves.
+#: With less work than this, a second task costs as much as it saves.
 TASK_NS_MIN: Final = 20_000_000
-#: Of all jobs together. With one, a core is idle from its last task to the next job; with more than four, nothing is gained.
+#: Tasks of all jobs together. With one, a core is idle between its last task and the next job; more than four gain nothing.
 TASKS_PER_CORE: Final = 4
-#: Of results, of all jobs together: of more than 1 GiB (`spark.driver.maxResultSize`) Spark gives up the job.
+#: Results of all jobs together: above 1 GiB (`spark.driver.maxResultSize`) Spark aborts the job.
 JOBS_BYTES_MAX: Final = 512 << 20
-#: How much what has just ended counts against what was known before.
+#: Weight of a new measurement in the moving average.
 _NEW_WEIGHT: Final = 0.3
 
 
 class Sizing:
-    """Of one executor; its workers share what they learn."""
+    """Estimates of one executor, shared by its workers."""
 
     def __init__(self, settings: SparkSettings, count_cores: Callable[[], int]) -> None:
-        """`count_cores`: asked for each job, because executors register one after the other, and come and go."""
+        """`count_cores`: called for each job, because Spark's executors register one after the other, and come and go."""
         self._settings, self._count_cores = settings, count_cores
         self._cores = 1
-        #: How long a request takes; 0: none has ended yet.
+        #: Average run time of a request; 0: none has ended yet.
         self.request_ns = 0.0
-        #: How much comes back of it.
+        #: Average size of a result.
         self.result_bytes = 0.0
 
     def learn(self, count: int, run_ns: int, bytes_count: int) -> None:
-        """So many requests took so long, and brought so much, together. (A race of two threads loses one of two figures that
-        are as good.)
-        """
+        """Add run time and result size of `count` requests. No lock: a race loses one of two equally good figures."""
         if count:
             self.request_ns = _learned(self.request_ns, run_ns / count)
             self.result_bytes = _learned(self.result_bytes, bytes_count / count)
 
     def take_count(self, workers: int) -> int:
-        """Requests for one job of `workers` at a time, on the cores that there are now."""
+        """Requests to take for one of `workers` concurrent jobs, given the present number of cores."""
         self._cores = self._count_cores()
         in_a_task = max(1, min(int(TASK_NS / self.request_ns), self._fit(TASK_BYTES_MAX))) if self.request_ns else 1
         return max(
@@ -56,7 +54,7 @@ class Sizing:
         )
 
     def tasks(self, count: int, workers: int) -> int:
-        """Tasks for a job of `count` requests."""
+        """Number of tasks for a job of `count` requests."""
         if self._settings.slices:
             return min(count, self._settings.slices)
         worthwhile = int(count * self.request_ns / TASK_NS_MIN) if self.request_ns else count
@@ -64,7 +62,7 @@ class Sizing:
         return max(1, min(count, worthwhile, self._tasks_max(workers)))
 
     def _fit(self, bytes_count: int) -> int:
-        """Requests whose results are so large together."""
+        """Number of requests whose results have this size together."""
         return int(bytes_count / max(1.0, self.result_bytes))
 
     def _tasks_max(self, workers: int) -> int:
@@ -77,7 +75,7 @@ def _learned(known: float, mean: float) -> float:
 
 
 def cut(count: int, pieces: int) -> list[tuple[int, int]]:
-    """From where to where each of so many pieces goes, none of them empty, the first ones at most one longer."""
+    """Split `count` items into (start, stop) ranges, none empty; the first ones are at most one longer."""
     short, long_count = divmod(count, pieces)
     ends = [number * short + min(number, long_count) for number in range(pieces + 1)]
     return [(start, stop) for start, stop in itertools.pairwise(ends) if start < stop]

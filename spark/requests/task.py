@@ -1,9 +1,9 @@
-"""Task: what runs in a Python worker of Spark's: a slice of requests, one after the other, each ended for itself.
+"""Task: runs in a Python worker of Spark: executes a slice of requests, one after the other.
 
-What a runnable raises ends its own request and no other. A task that has gathered enough leaves the rest to another. The
-classes are imported by name and made once a process, as in every other worker; Spark keeps its Python workers. A task that
-Spark repeats executes its requests again: their results are taken once (job.py), their effects are theirs. There is no way
-back to the kernel from here, so a request cannot post others.
+An exception of a runnable ends its own request and no other. A task whose results are large enough leaves its further requests
+to another task. Classes are imported by name and instantiated once a process, as in every other worker; Spark keeps its Python
+workers. If Spark retries a task, its requests run again: their results count once (job.py), but their effects happen twice.
+There is no connection to the kernel, so a request cannot post others.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from appbackplane.runtime.requests.runnable import RunnableSpec
 from appbackplane.runtime.requests.thread_resources import ThreadResources
 from appbackplane.transport.errors import FailedPrecondition
 
-#: Of results that a task gathers: with so many it ends, and what it has not begun goes back. JVMs hold what it gathered
-#: several times, as one array, and so for each core: 400 results of 6 MB in one task ended the driver's, of 1 GB.
+#: Size of results at which a task ends and gives its further requests back. JVMs hold a task's results several times, as one
+#: array, and so for each core: 400 results of 6 MB in one task ended the driver's JVM, of 1 GB.
 TASK_BYTES_MAX: Final = 4 << 20
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
-    """One request."""
+    """One request, packed; `number` is its id."""
 
     number: int
     runnable: str
@@ -35,18 +35,18 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where things are: classes as "module:Class"."""
+    """Names of the classes to import ("module:Class"), and folders to search."""
 
-    #: By the name of the runnable.
+    #: Class by name of the runnable.
     runnables: dict[str, str]
-    #: Of the kernel, whose `resources` they ask for; "": it has none.
+    #: Class of the kernel that defines `resources`; "": the kernel has none.
     kernel: str
-    #: To be searched, beside what Python searches anyway.
+    #: Folders to add to `sys.path`.
     folders: tuple[str, ...]
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
-    """What one task executes."""
+    """The requests of one task."""
 
     job: int
     place: Place
@@ -54,51 +54,51 @@ class Slice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """How one request ended: `result`, or `error` and `trace`."""
+    """The end of one request: `result`, or `error` and `trace`."""
 
     number: int
     run_ns: int
     result: bytes | None
     error: str = ""
     trace: str | None = None
-    #: The class of what was raised, as a traceback names it.
+    #: Class of the exception, as a traceback names it.
     error_type: str | None = None
-    #: CPU time of its thread, and when it began by the clock of its machine.
+    #: CPU time of its thread, and its begin by the clock of its machine.
     cpu_ns: int = 0
     begun_ns: int = 0
 
 
 class Answers(msgspec.Struct, frozen=True, array_like=True):
-    """Of one task."""
+    """The answers of one task."""
 
     job: int
     answers: list[Answer]
-    #: Numbers of those that have not begun: it had gathered enough.
+    #: Numbers of the requests that were not begun, because the results were large enough.
     left: list[int]
-    #: When the task ended, by the clock of its machine.
+    #: End of the task by the clock of its machine.
     ended_ns: int = 0
 
 
 class Gathered(Protocol):
-    """What Spark brings to the driver when the task has ended: an accumulator."""
+    """The accumulator: Spark brings its parts to the driver when the task has ended."""
 
     def add(self, term: list[bytes]) -> None:
-        """So much more."""
+        """Append results to those that travel to the driver."""
 
 
 class NoWayBack(FailedPrecondition, AttributeError):
-    """There is no kernel in a task; also for who asks by `hasattr` what there is."""
+    """There is no kernel in a task. An `AttributeError`, too, so that `hasattr` returns False."""
 
 
 class InTask:
-    """The kernel, as a runnable sees it from here: what its thread holds, and nothing else."""
+    """Stands in for the kernel in a task: offers the thread's resources, and nothing else."""
 
     def __init__(self, kernel: str) -> None:
-        """Raises what is wrong with that class."""
+        """Raises the error of the kernel class's import."""
         self.resources = ThreadResources(_found(kernel).resources if kernel else {})
 
     def should_stop(self) -> bool:
-        """Never: nobody tells a task that the kernel goes down; Spark ends what it cancels."""
+        """Always False: a task is not told that the kernel shuts down; Spark kills a cancelled task."""
         return False
 
     def __getattr__(self, name: str) -> Any:
@@ -110,13 +110,13 @@ class InTask:
 
 
 _decoder = msgspec.msgpack.Decoder(Slice)
-#: Of this process, by where they are.
+#: Caches of this process, by "module:Class".
 _specs: dict[str, RunnableSpec] = {}
 _kernels: dict[str, InTask] = {}
 
 
 def execute(gathered: Gathered, slices: Iterable[bytes]) -> Iterator[Any]:
-    """What Spark calls, in a task, with the slices of one partition. Nothing comes out but by `gathered`."""
+    """Called by Spark in a task with the slices of one partition. Results leave by `gathered` only."""
     for packed in slices:
         mine = _decoder.decode(packed)
         sys.path.extend(folder for folder in mine.place.folders if folder not in sys.path)
@@ -132,7 +132,7 @@ def execute(gathered: Gathered, slices: Iterable[bytes]) -> Iterator[Any]:
 
 
 def bytes_of(answer: Answer) -> int:
-    """That travel, nearly all of them."""
+    """Approximate size of a packed answer."""
     return len(answer.result or b"") + len(answer.error) + len(answer.trace or "")
 
 
@@ -160,7 +160,7 @@ def _answer(asked: Asked, place: Place) -> Answer:
 
 
 def _spec(where: str) -> RunnableSpec:
-    """Made once. Raises what is wrong with the name, or with the class."""
+    """Return the runnable's spec, made once. Raises the error of its import or its constructor."""
     spec = _specs.get(where)
     if spec is None:
         spec = RunnableSpec(_found(where))
@@ -183,7 +183,7 @@ def _found(where: str) -> Any:
 
 
 def _awaited(spec: RunnableSpec, coroutine: Any) -> Any:
-    """Its result; there is nothing here that it could wait for."""
+    """Run a coroutine to its result; it must not suspend, because there is no event loop."""
     try:
         coroutine.send(None)
     except StopIteration as end:

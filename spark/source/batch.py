@@ -1,7 +1,7 @@
-"""Batch: a reader of records for `spark.read`: partitions of pieces, Arrow batches of some ten thousand rows.
+"""Batch: the reader of records for `spark.read`: partitions of pieces, Arrow batches of some ten thousand rows.
 
-The reader travels to the tasks pickled, so it holds plain data; what lives in a task is made there. A row of all columns
-costs 0.75 us, three quarters of it in the JVM, which takes it from a socket and makes a row of it; of three columns 0.35.
+The reader travels to the tasks pickled, so it holds plain data; a task makes its own objects. A row of all columns costs 0.75
+us, three quarters of it in the JVM, which receives it by a socket and converts it; a row of three columns 0.35.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger("appbackplane.spark")
 
 
 class Pieces(InputPartition):
-    """What one task reads."""
+    """The pieces that one task reads."""
 
     def __init__(self, several: Sequence[Piece]) -> None:
         super().__init__(None)
@@ -38,18 +38,18 @@ class Pieces(InputPartition):
 
 
 class RecordsReader(DataSourceReader):
-    """Reads what is recorded when Spark first plans a query of the DataFrame.
+    """Reads the records that exist when Spark first plans a query of the DataFrame.
 
-    Defines no `pushFilters`: a filter of one query would stay for the next (selection.py).
+    Defines no `pushFilters`: the filter of one query would stay for the next (selection.py).
     """
 
     def __init__(self, where: Path, schema: StructType, selection: Selection) -> None:
-        """Raises `BadSchema`."""
+        """Raises `BadSchema` for an unknown column or a wrong type."""
         Rows(schema)
         self._where, self._schema, self._selection = where, schema, selection
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Spark keeps them for all queries of the DataFrame, so their ends are fixed here. Raises `NothingRecorded`."""
+        """List pieces with fixed ends; Spark reuses them for all queries of the DataFrame. Raises `NothingRecorded`."""
         found = Found()
         several = pinned(pieces(self._where, **self._selection._asdict()), found)
         if any(piece.path.endswith(PARQUET_SUFFIX) for piece in several):
@@ -61,13 +61,13 @@ class RecordsReader(DataSourceReader):
         return [Pieces(group) for group in grouped(several)] or [Pieces(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Runs in a task."""
+        """Runs in a task: yields the rows of a partition."""
         assert isinstance(partition, Pieces)
         return rows_of(partition.pieces, self._schema, self._selection)
 
 
 def grouped(found: Sequence[Piece], records: int = PIECE_RECORDS) -> list[list[Piece]]:
-    """Pieces by task, in their order: as many together as make up `records`."""
+    """Group pieces for tasks in order, each group up to `records` records."""
     groups: list[list[Piece]] = []
     held = records
     for piece in found:
@@ -83,9 +83,9 @@ def grouped(found: Sequence[Piece], records: int = PIECE_RECORDS) -> list[list[P
 def rows_of(
     several: Sequence[Piece], schema: StructType, selection: Selection, lost: Callable[[str], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some pieces. What cannot be read is said in the log of the task, a line a file.
+    """Yield the rows of some pieces. Unreadable data are reported in the log of the task, a line a file.
 
-    `lost` is called for a file that was removed; None: that is expected, and only logged.
+    `lost` is called for a file that was removed; None: only log it.
     """
     rows = Rows(schema)
     keep = selection.keep
@@ -107,4 +107,4 @@ def _capacity(piece: Piece) -> int:
     try:
         return Path(piece.path).stat().st_size // RECORD_BYTES
     except OSError:
-        return 0  # gone, which its reader will count
+        return 0  # the file is gone, which its reader will count

@@ -1,7 +1,7 @@
-"""Lines: the segments of one writer, in their order, and how far they reach while they grow.
+"""Lines: the segments of one writer in order, and their ends while they grow.
 
-A segment is closed when it is sealed or a later one exists: its writer begins the next only when this one is done. What is
-closed never changes; what is not, is looked at from where it was known to reach. Nothing here remembers more than that.
+A segment is closed when it is sealed or a later one exists: its writer begins the next only after finishing this one. A closed
+segment never changes; an open one is read from its last known end. No other state is kept here.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from ..records.segment_file import SegmentFile
 
 
 class Line:
-    """Of a backplane's actions."""
+    """The actions of one backplane."""
 
     suffix = ACTIONS_SUFFIX
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        #: Ends of segments that will not change.
+        #: Ends of closed segments.
         self._closed: dict[int, int] = {}
 
     def numbers(self) -> list[int]:
-        """Of the segments that are there."""
+        """Numbers of the existing segments, ascending."""
         names = [path.name.removesuffix(self.suffix) for path in self._folder.glob(f"*{self.suffix}")]
         return sorted(int(name) for name in names if name.isdigit())
 
     def path(self, number: int) -> Path:
-        """Of a segment."""
+        """Path of a segment, which need not exist."""
         return self._folder / file_name(number, self.suffix)
 
     def created_ns(self, number: int) -> int:
-        """When a segment was, which tells recordings apart; 0: it is not there, or cannot be read."""
+        """Unix time at which a segment was created, which tells recordings apart; 0: it is missing or unreadable."""
         try:
             with self.path(number).open("rb") as file:
                 return unpack_header(file.read(HEADER_BYTES))[0].created_ns
@@ -54,24 +54,24 @@ class Line:
             return 0
 
     def first(self) -> Position:
-        """Where what is there begins."""
+        """Position of the first record that still exists."""
         numbers = self.numbers()
         return self.dated(Position(numbers[0], 0)) if numbers else BEGIN
 
     def dated(self, at: Position) -> Position:
-        """With the time at which its segment was created."""
+        """Add the time at which the position's segment was created."""
         return at._replace(created_ns=self.created_ns(at.segment))
 
     def is_other(self, at: Position) -> bool:
-        """Whether the segment of a position is there, but as one of another recording."""
+        """Whether the position's segment exists but belongs to another recording."""
         return at.created_ns not in (0, here := self.created_ns(at.segment)) and here != 0
 
     def forget(self) -> None:
-        """What was known of segments, whose numbers are others' now."""
+        """Drop known ends: the numbers belong to another recording now."""
         self._closed.clear()
 
     def end(self, number: int, known: int, *, is_last: bool) -> int:
-        """Where the records of a segment end, for now, if all before `known` is known. Raises `BadSegment`."""
+        """Present end of a segment's records; those before `known` are not read again. Raises `BadSegment`."""
         if number not in self._closed:
             end, is_closed = self._look(number, known, is_last=is_last)
             if not is_closed:
@@ -80,15 +80,15 @@ class Line:
         return self._closed[number]
 
     def was_read(self, at: Position) -> bool:
-        """Whether a segment, which may be gone by now, is known to end there."""
+        """Whether the segment, which may be gone by now, is known to end at this position."""
         return self._closed.get(at.segment) == at.record
 
     def place(self, number: int, index: int) -> int:
-        """Where in the file a message begins, or one before it that is known; 0: that is not known, or not needed."""
+        """Place in the file of a message, or of a known earlier one; 0: unknown, or not needed."""
         return 0
 
     def piece(self, number: int, start: int, stop: int) -> Piece:
-        """A range of a segment."""
+        """A range of a segment as a piece."""
         return Piece(str(self.path(number)), start, stop)
 
     def _look(self, number: int, known: int, *, is_last: bool) -> tuple[int, bool]:
@@ -98,23 +98,23 @@ class Line:
 
 
 class MessagesLine(Line):
-    """Of the messages of a topic that one backplane has published."""
+    """The messages of a topic that one backplane has published."""
 
     suffix = MESSAGES_SUFFIX
-    #: Places remembered of each segment: a stream asks for those of its last batches.
+    #: Places remembered for each segment: a stream needs those of its last batches.
     _PLACES_MAX = 64
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        #: By segment: (message, where in the file it begins), ascending.
+        #: By segment: (message, its place in the file), ascending.
         self._places: dict[int, list[tuple[int, int]]] = {}
 
     def place(self, number: int, index: int) -> int:
-        """Where in the file a message begins, or one before it that is known; 0: that is not known."""
+        """Place in the file of a message, or of a known earlier one; 0: unknown."""
         return max((place for at, place in self._places.get(number, ()) if at <= index), default=0)
 
     def forget(self) -> None:
-        """What was known of segments, whose numbers are others' now."""
+        """Drop known ends and places: the numbers belong to another recording now."""
         super().forget()
         self._places.clear()
 
@@ -130,7 +130,7 @@ class MessagesLine(Line):
 
 
 def lines_of(where: Path, topic: str | None = None) -> dict[str, Line]:
-    """By name: of each backplane, or of each that has recorded the topic ("files.*": or one below "files")."""
+    """Lines by name: of each backplane, or of each that has recorded the topic ("files.*": all topics below "files")."""
     if topic is None:
         return {path.name: Line(path) for path in _backplanes(where) if any(path.glob(f"*{ACTIONS_SUFFIX}"))}
     return {
@@ -141,7 +141,7 @@ def lines_of(where: Path, topic: str | None = None) -> dict[str, Line]:
 
 
 def topic_folders(where: Path, topic: str) -> list[Path]:
-    """Where a topic, or all below "files" for "files.*", is recorded: empty folders as well, of which no message has come."""
+    """Folders of a topic ("files.*": of all below "files"), including empty ones that have no message yet."""
     return [
         below
         for path in _backplanes(where)
@@ -158,19 +158,19 @@ def _backplanes(where: Path) -> list[Path]:
 
 
 def is_wanted(topic: str, pattern: str) -> bool:
-    """Whether a topic is what was asked for: itself, or one below "files" for "files.*"."""
+    """Whether a topic matches: it equals the pattern, or is below "files" for "files.*"."""
     return topic.startswith(pattern[:-1]) if pattern.endswith(".*") else topic == pattern
 
 
 class Walked(NamedTuple):
-    """How far a line can be read."""
+    """A position up to which a line can be read, and the number of records before it."""
 
     to: Position
     records: int
 
 
 def walk(line: Line, start: Position, records_max: int | None = None, until: Position | None = None) -> Walked:
-    """From `start` over at most `records_max` records, and not beyond `until`. What is nothing yet is `start` itself."""
+    """Advance from `start` over at most `records_max` records, not beyond `until`. Without new records, `to` is `start`."""
     numbers = line.numbers()
     ahead = [number for number in numbers if number >= start.segment]
     left, to = records_max, start
@@ -183,7 +183,7 @@ def walk(line: Line, start: Position, records_max: int | None = None, until: Pos
         try:
             end = line.end(number, at, is_last=is_last)
         except BadSegment:
-            end = at  # its reader counts it
+            end = at  # the reader will count the segment as unreadable
         if until is not None and number == until.segment:
             end = min(end, until.record)
         taken = max(0, end - at) if left is None else min(max(0, end - at), left)
@@ -198,12 +198,12 @@ def walk(line: Line, start: Position, records_max: int | None = None, until: Pos
 
 
 def last_of(line: Line) -> Position:
-    """Where a line ends now."""
+    """Present end of a line."""
     return walk(line, line.first()).to
 
 
 def ranges(line: Line, start: Position, end: Position) -> Iterator[tuple[int, int, int]]:
-    """(segment, start, stop) of all that is there from `start` to before `end`. -1: of a file that cannot be read."""
+    """Yield (segment, start, stop) of the data from `start` to before `end`; stop is -1 for an unreadable file."""
     numbers = line.numbers()
     for number in numbers:
         if not start.segment <= number <= end.segment:
@@ -221,7 +221,7 @@ def ranges(line: Line, start: Position, end: Position) -> Iterator[tuple[int, in
 
 
 def missing(line: Line, start: Position, end: Position) -> list[int]:
-    """Segments between two positions that are not there any more, and were not read to their end."""
+    """Segments between two positions that no longer exist and were not read to their end."""
     there = set(line.numbers())
     first = start.segment + 1 if line.was_read(start) else start.segment
     last = end.segment if end.record else end.segment - 1
@@ -229,7 +229,7 @@ def missing(line: Line, start: Position, end: Position) -> list[int]:
 
 
 def _beyond(line: Line, at: Position, numbers: list[int]) -> Position:
-    """The begin of the next segment, if there is one and this was read to its end: then this one may go."""
+    """Move a position at the end of a closed segment to the next one, so that retention may remove the closed one."""
     following = [number for number in numbers if number > at.segment]
     if following and line.was_read(at):
         return Position(following[0], 0)

@@ -1,7 +1,7 @@
-"""Rows: the columns of the data source, and `Actions` turned into them.
+"""Rows: the columns of the data source, and their construction from `Actions`.
 
-A table: a column's name, Spark's type, and the field it is made of. Strings are made from numbers in Arrow, 300 million a
-second; what is the same in the whole segment is made once. Only the columns that the schema names are made.
+A table defines for each column Spark's type and the fields that it is made of. Strings are made from numbers in Arrow, 300
+million a second; columns that are constant in a segment are made once. Only columns in the schema are made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column: Spark's type, and of which fields of a record it is made; none: it is the same in the whole segment."""
+    """Spark's type of a column, and the record fields that it is made of; no fields: constant in a segment."""
 
     type: str
     fields: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ def _of(field: str) -> str:
     return COLUMN_OF.get(field, field)
 
 
-#: In the order in which a reader sees them.
+#: In the order that readers see.
 COLUMNS: Final = {
     **{_of(field): Column("bigint", (field,)) for field in ("start", "wait", "run", "cpu", "took", "margin")},
     **{name: Column("string") for name in ("node", "backplane")},
@@ -49,30 +49,30 @@ SCHEMA: Final = ", ".join(f"{name} {column.type}" for name, column in COLUMNS.it
 
 
 class BadSchema(InvalidArgument):
-    """A schema of the caller's that names what is not there. One line."""
+    """The caller's schema has an unknown column or a wrong type. One line."""
 
 
 class Rows:
-    """Makes rows of one schema. Lives in a task; remembers what is the same in a segment."""
+    """Makes rows of one schema. Lives in a task; caches the constant columns of a segment."""
 
     def __init__(self, schema: StructType) -> None:
-        """Raises `BadSchema`."""
+        """Raises `BadSchema` for an unknown column or a wrong type."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         check(schema, {name: column.type for name, column in COLUMNS.items()})
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
-        #: What has to be read for it.
+        #: Record fields that the schema needs.
         self.fields: Sequence[str] = tuple(
             dict.fromkeys(field for name in schema.fieldNames() for field in COLUMNS[name].fields)
         ) or (INDEX,)
         self._constants: dict[str, Any] = {}
         self._header: SegmentHeader | None = None
-        #: Names that were made into Arrow before: they are the same object for most of a segment.
+        #: Names already converted to Arrow; the list is the same object for most of a segment.
         self._names: list[tuple[str, str]] | None = None
         self._words: Any = None
 
     def of(self, actions: Actions) -> pa.RecordBatch:
-        """The rows of some records."""
+        """Convert some records to rows."""
         if actions.header != self._header:
             self._header, self._constants = actions.header, {}
         arrays = [self._column(field.name, field.type, actions) for field in self._schema]
@@ -93,7 +93,7 @@ class Rows:
         return pa.array(actions[fields[0]]) if fields else self._constant(name, kind, actions)
 
     def _constant(self, name: str, kind: Any, actions: Actions) -> Any:
-        """What every record of this segment has."""
+        """Column with the value that all records of this segment share."""
         header = actions.header
         if header is None:
             value = None
@@ -106,7 +106,7 @@ class Rows:
 
 
 def check(schema: StructType, known: dict[str, str]) -> None:
-    """That a schema names columns that there are, with their types."""
+    """Check that all columns of a schema are known and have the right types. Raises `BadSchema`."""
     for field in schema.fields:
         if field.name not in known:
             raise BadSchema(f"there is no column {field.name!r}: there are {', '.join(known)}")

@@ -1,7 +1,7 @@
-"""Selection: which records a caller asks `load` for, by options: a time range and backplanes.
+"""Selection: the records that a caller selects by options of `load`: a time range and backplanes.
 
-These are options because a reader must not remember a query: Spark keeps one reader for all queries of a DataFrame, so a
-filter that is pushed into it by one query also filters the next. Spark applies every other filter itself, to the rows.
+These are options because a reader must not remember a query. Spark keeps one reader for all queries of a DataFrame, so a
+filter pushed into it by one query would also filter the next. Spark applies all other filters itself, to the rows.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Selection(NamedTuple):
 
     @property
     def keep(self) -> Keep | None:
-        """The time range, for `records.pieces.read`."""
+        """The time range as a filter for `records.pieces.read`."""
         return within(self.since_ns, self.until_ns)
 
     def has_segment(self, header: SegmentHeader | None) -> bool:
-        """Whether records of this segment may be asked for, by its backplane."""
+        """Whether the selection may include records of this segment, by its backplane."""
         return self.backplanes is None or header is None or header.backplane in self.backplanes
 
     def has_message(self, message: Message) -> bool:
@@ -38,5 +38,5 @@ class Selection(NamedTuple):
         )
 
 
-#: Of a caller who names neither times nor backplanes.
+#: Selection without any restriction.
 ALL = Selection()

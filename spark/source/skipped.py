@@ -1,7 +1,7 @@
-"""Skipped: what a reading of all there is has to leave out, as rows, one for each file and reason.
+"""Skipped: data that readers leave out, as rows, one for each file and reason.
 
-A reader of records cannot hand this to whoever asked: Spark has no way back from a task but rows. So who wants the number
-asks for it, and pays for reading everything once more; a reading says it in the log of its tasks, a line a file.
+A reader of records cannot return these counts to its caller: Spark has no way back from a task but rows. So a caller that
+wants them reads everything once more with this reader; an ordinary reading only logs them in its tasks, a line a file.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ SCHEMA: Final = "path string, records bigint, why string"
 
 
 class SkippedReader(DataSourceReader):
-    """Reads all of the actions, or of a topic."""
+    """Reads all actions, or a topic, and returns only the counts of data left out."""
 
     def __init__(self, where: Path, topic: str | None, selection: Selection) -> None:
         self._where, self._topic, self._selection = where, topic, selection
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Raises `NothingRecorded`."""
+        """List the pieces, or the parts of the topic. Raises `NothingRecorded`."""
         if self._topic is not None:
             return parts_of(self._where, self._topic)
         return [Pieces(group) for group in grouped(pieces(self._where, **self._selection._asdict()))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Runs in a task."""
+        """Runs in a task: yields (path, records, reason)."""
         found = Found()
         for _ in _all_of(partition, found, self._selection):
-            pass  # it is counted while it is read
+            pass  # `found` counts while reading
         for path, count in found.damaged.items():
             yield path, count, "damaged"
         for path, count in found.torn.items():

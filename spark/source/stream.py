@@ -1,9 +1,10 @@
-"""Stream: records as they are written, for `spark.readStream`. Offsets are positions, so a batch that is repeated is the same.
+"""Stream: the reader for `spark.readStream`, of records as they are written. Offsets are positions, so a repeated batch is
+equal.
 
-`latestOffset` says how far a micro-batch goes, by what is written and how many rows are wanted; `partitions` names the
-ranges; tasks read them. What retention has removed before it was read ends the query with one line (failOnDataLoss, the
-default), or is said in the log and passed over; so does a run directory that was emptied and recorded anew. A new backplane,
-and a new generation of one, is read from its begin.
+`latestOffset` chooses the end of a micro-batch, by the records written and the rows wanted; `partitions` names the ranges;
+tasks read them. If retention removes records before they are read, the query ends with a one-line error (failOnDataLoss, the
+default), or logs the loss and goes on; so too if a run directory was emptied and recorded anew. A new backplane, and a new
+generation of one, is read from its begin.
 """
 
 from __future__ import annotations
@@ -33,49 +34,49 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("appbackplane.spark")
 
-#: Of a query that somebody has written.
+#: Remedy for the author of a query.
 REMEDY: Final = "option failOnDataLoss=false goes on with what is there"
 
 
 class DataLoss(FailedPrecondition):
-    """Records are gone that were not read. One line, with the remedy."""
+    """Records were removed before they were read. One line, with the remedy."""
 
 
 class StreamOptions(NamedTuple):
-    """What a caller may choose."""
+    """Options of a streaming query."""
 
     starting: str = EARLIEST
     records_max: int | None = None
     is_loss_fatal: bool = True
     topic: str | None = None
-    #: None: all of them.
+    #: Selected backplanes; None: all.
     backplanes: frozenset[str] | None = None
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's. Lives beside the driver; only `read` runs elsewhere."""
+    """Reader of one query. Lives beside the driver; only `read` runs in tasks."""
 
     def __init__(self, where: Path, schema: StructType, options: StreamOptions) -> None:
-        """Raises `BadSchema` and `BadOffsets`."""
+        """Raises `BadSchema`, and `BadOffsets` for an invalid startingOffsets."""
         (Rows if options.topic is None else TopicRows)(schema)
         self._where, self._schema, self._options = where, schema, options
         self._starting = wanted(options.starting)
-        #: What is known of each line, from one batch to the next.
+        #: Lines with their known ends, kept from one batch to the next.
         self._lines: dict[str, Line] = {}
         self._initial: dict[str, Position] | None = None
-        #: What was lost, where that is not fatal.
+        #: Losses already logged, if they are not fatal.
         self._losses: set[str] = set()
-        #: With Trigger.AvailableNow: what was there when the query began.
+        #: With Trigger.AvailableNow: the ends when the query began.
         self._target: dict[str, Position] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a task needs."""
+        """State for a task, without the driver's caches."""
         return self.__dict__ | {"_lines": {}, "_initial": None, "_target": None}
 
     # -- beside the driver -----------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins. Raises `NothingRecorded`, `BadOffsets`."""
+        """Offset at which a new query begins. Raises `NothingRecorded`, `BadOffsets`."""
         if self._initial is None:
             lines = self._look()
             if not lines and not (self._where / RECORDS).is_dir() and self._where.name != RECORDS:
@@ -89,16 +90,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return packed(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """By the option maxRecordsPerTrigger."""
+        """Limit from the option maxRecordsPerTrigger."""
         records_max = self._options.records_max
         return ReadAllAvailable() if records_max is None else ReadMaxRows(records_max)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is there now is all that this query reads."""
+        """Fix the present ends as the ends of this query."""
         self._target = {name: last_of(line) for name, line in self._look().items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """How far the next micro-batch goes. Raises `DataLoss`."""
+        """End of the next micro-batch. Raises `DataLoss`."""
         began = unpacked(start)
         lines = self._look()
         target = self._target
@@ -112,13 +113,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             taken: Mapping[str, int | None] = shares(available, most)
         else:
             taken = dict.fromkeys(lines)
-        # What there is nothing of keeps its place, or none: an offset that changes is a micro-batch.
+        # A line without new records keeps its position, or stays absent: a changed offset would start a micro-batch.
         walked = {name: walk(line, begins[name], taken[name], until[name]) for name, line in lines.items()}
         reached = {name: to for name, (to, records) in walked.items() if records or name in began}
         return packed(began | reached)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What the tasks of a micro-batch read. Raises `DataLoss`."""
+        """Parts of a micro-batch for its tasks. Raises `DataLoss`."""
         began, lines = unpacked(start), self._look()
         found: list[Piece] = []
         topics: list[InputPartition] = []
@@ -147,7 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- in a task -------------------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition."""
+        """Yield the rows of one partition."""
         lost: Callable[[str], None] | None = self._lose if self._options.is_loss_fatal else None
         if isinstance(partition, TopicPart):
             return TopicRows(self._schema).of(partition, ALL, lost)
@@ -162,12 +163,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._lines
 
     def _is_selected(self, line: str) -> bool:
-        """Whether a line, "BACKPLANE" or "BACKPLANE/TOPIC", is of a backplane that is asked for."""
+        """Whether a line, "BACKPLANE" or "BACKPLANE/TOPIC", is of a selected backplane."""
         backplanes = self._options.backplanes
         return backplanes is None or line.partition("/")[0] in backplanes
 
     def _from(self, name: str, line: Line, at: Position) -> Position:
-        """Where a line goes on: at its first segment, where it was read further in a recording that is not there any more."""
+        """Position at which a line goes on: its first segment, if it was read further in a recording that no longer exists."""
         numbers = line.numbers()
         if not numbers:
             return at
@@ -184,7 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lose(self, what: str) -> None:
         if self._options.is_loss_fatal:
             raise DataLoss(f"{self._where}: {what}; {REMEDY}")
-        if what not in self._losses:  # of one batch, both its end and its begin are looked for
+        if what not in self._losses:  # reported once, though checked at both ends of a batch
             self._losses.add(what)
             log.warning("%s: %s; going on with what is there (loss %d)", self._where, what, len(self._losses))
 

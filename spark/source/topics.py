@@ -1,7 +1,7 @@
 """Topics: recorded messages as rows, in batch and as a stream: topic, backplane, segment, index, time_ns, body and JSON.
 
-`body` is MessagePack as it was published; `json` is the same as text, made only when it is asked for: bytes as base64, NULL
-for what JSON cannot say. 0.2 million rows/s a core: a topic is a conversation, not a flood.
+`body` is MessagePack as published. `json` is the same as text, made only if selected: bytes as base64, NULL for values without
+a form in JSON. 0.2 million rows/s a core, enough because topics carry far fewer messages than there are actions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COLUMNS: Final = {
     "json": "string",
 }
 SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-#: Messages of a batch, and bytes: whichever is reached first.
+#: Messages and bytes of an Arrow batch, whichever limit is reached first.
 ROWS_MAX: Final = 10_000
 BYTES_MAX: Final = 16 << 20
 
@@ -46,7 +46,7 @@ log = logging.getLogger("appbackplane.spark")
 
 
 class TopicPart(InputPartition):
-    """A range of messages of one file; `place`: where in it the first is, if that is known."""
+    """A range of messages of one file; `place`: place of the first one in the file, or 0."""
 
     def __init__(self, path: str, start: int, stop: int, place: int = 0) -> None:
         super().__init__(None)
@@ -54,35 +54,30 @@ class TopicPart(InputPartition):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read: its file need not be there, either."""
+        """Whether the range is empty; its file need not exist then."""
         return self.start == self.stop
 
 
 class TopicReader(DataSourceReader):
-    """Reads what is recorded of a topic when Spark first plans a query of the DataFrame. Defines no `pushFilters`, as
-    `RecordsReader`.
-    """
+    """Reads the messages that exist when Spark first plans a query. Defines no `pushFilters`, like `RecordsReader`."""
 
     def __init__(self, where: Path, schema: StructType, topic: str, selection: Selection) -> None:
-        """Raises `BadSchema`."""
+        """Raises `BadSchema` for an unknown column or a wrong type."""
         TopicRows(schema)
         self._where, self._schema, self._topic, self._selection = where, schema, topic, selection
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Spark keeps them for all queries of the DataFrame, so their ends are fixed here. Raises `NothingRecorded`."""
+        """List parts with fixed ends; Spark reuses them for all queries of the DataFrame. Raises `NothingRecorded`."""
         return parts_of(self._where, self._topic)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Runs in a task."""
+        """Runs in a task: yields the rows of a partition."""
         assert isinstance(partition, TopicPart)
         return TopicRows(self._schema).of(partition, self._selection, None)
 
 
 def parts_of(where: Path, topic: str) -> list[InputPartition]:
-    """All that is recorded of a topic, a part a file, each with its end; an empty part if it has had no message.
-
-    Raises `NothingRecorded` for one that is not recorded.
-    """
+    """All messages of a topic, one part a file, with fixed ends; without messages, one empty part. Raises `NothingRecorded`."""
     if not topic_folders(where, topic):
         raise NothingRecorded(
             f'{where}: {topic!r} is not recorded; [topic."{topic}"] record = true in the system\'s file switches it on'
@@ -90,33 +85,33 @@ def parts_of(where: Path, topic: str) -> list[InputPartition]:
     parts: list[InputPartition] = []
     for line in lines_of(where, topic).values():
         numbers = line.numbers()
-        parts += [TopicPart(str(line.path(number)), 0, -1) for number in numbers[:-1]]  # these do not change any more
+        parts += [TopicPart(str(line.path(number)), 0, -1) for number in numbers[:-1]]  # closed, so they will not change
         parts += [_pinned(line.path(number)) for number in numbers[-1:]]
-    return parts or [TopicPart("", 0, 0)]  # of none at all Spark makes one, and has nothing to tell its reader
+    return parts or [TopicPart("", 0, 0)]  # from an empty list Spark makes a partition of its own, which `read` cannot handle
 
 
 def _pinned(path: Path) -> TopicPart:
-    """All of a segment that may grow, up to where it ends now."""
+    """A segment that may grow, up to its present end."""
     try:
         with MessageFile(path) as messages:
             stop = messages.sealed if messages.sealed >= 0 else messages.end(is_closed=True)[0]
     except BadSegment:
-        stop = -1  # its reader counts it
+        stop = -1  # the reader will count the segment as unreadable
     return TopicPart(str(path), 0, stop)
 
 
 class TopicRows:
-    """Makes rows of messages, by one schema."""
+    """Converts messages to rows of one schema."""
 
     def __init__(self, schema: StructType) -> None:
-        """Raises `BadSchema`."""
+        """Raises `BadSchema` for an unknown column or a wrong type."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         check(schema, COLUMNS)
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
     def of(self, part: TopicPart, selection: Selection, lost: Callable[[str], None] | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a range. `lost` is called for a file that was removed; None: that is expected, and only logged."""
+        """Yield the rows of a range. `lost` is called for a file that was removed; None: that is expected, and only logged."""
         if part.is_empty:
             return
         found = Found()
@@ -165,7 +160,7 @@ def _values(name: str, header: SegmentHeader, several: Sequence[Message]) -> lis
 
 
 def as_json(body: bytes) -> str | None:
-    """A body as text; None for what JSON cannot say."""
+    """Convert a body to JSON text; None if it has no form in JSON."""
     try:
         return msgspec.json.encode(msgspec.msgpack.decode(body)).decode()
     except (msgspec.MsgspecError, TypeError, ValueError):

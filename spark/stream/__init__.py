@@ -1,7 +1,7 @@
-"""Stream: what a running system does, told in windows of time while it does it, each window once.
+"""Stream: statistics of a running system in windows of time, published while it runs, each window once.
 
-`partials.py` makes small sums of each micro-batch, in Spark's tasks; `windows.py` decides what becomes of them (windows that
-are open, closed, late), `alerts.py` what is worth an alert; `ledger.py` keeps what was decided, so that it is decided once;
-`telling.py` tells it; `program.py` lets Spark run it. It never keeps an action, and forgets a window once it is closed.
-Read `windows.py` first; why it is exact is in docs/decisions/exactly_once.md.
+`partials.py` reduces each micro-batch to small sums, in Spark's tasks. `windows.py` decides which windows are open, closed or
+late; `alerts.py` decides on alerts. `ledger.py` stores each decision, so that it is made once; `telling.py` publishes it;
+`program.py` runs this on Spark. No action is kept, and a window is forgotten once it is closed. Read `windows.py` first; the
+proof of exactness is in docs/decisions/exactly_once.md.
 """

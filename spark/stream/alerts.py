@@ -1,9 +1,9 @@
-"""Alerts: rules over closed windows, from a TOML file; what is fulfilled so many windows in a row calls a route, once.
+"""Alerts: rules over closed windows, from a TOML file; a condition that holds for n windows in a row calls a route, once.
 
-A rule names an operation (`shop.buy`, or `shop.*` for all below) and a condition in a small language of its own: comparisons
-of a figure of the window's row with a number, joined by `and` and `or` (`and` binds closer). Nothing is ever evaluated as
-Python. An alert is told when it begins and when it is over. A window without a row, and one that does not fulfil the
-condition, end the row of windows; what comes late for a closed window is not judged. Decides only.
+A rule names an operation (`shop.buy`, or `shop.*` for all below) and a condition in a small language: comparisons of a figure
+in the window's row with a number, joined by `and` and `or` (`and` binds closer). Nothing is ever evaluated as Python. An alert
+is sent when it begins and when it is over. A window without a row, or whose row does not fulfil the condition, ends the
+sequence. Late rows of closed windows are not judged. Decides only.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import msgspec
 
 from appbackplane.transport.errors import InvalidArgument
 
-#: Figures of a row that a condition may name.
+#: Figures that a condition may name.
 FIGURES: Final = (
     "count", "errors", "rate",
     *(f"{which}_{what}_ms" for what in ("wait", "run") for which in ("p50", "p90", "p99", "max", "mean")),
 )  # fmt: skip
-#: Rules in a file, and keys (rule, component, operation) under watch: a rule for `*` must not fill the memory.
+#: Rules in a file, and watched keys (rule, component, operation): bounded, because a rule for `*` must not fill the memory.
 RULES_MAX: Final = 100
 WATCHED_MAX: Final = 10_000
 _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -34,41 +34,41 @@ _TOKEN: Final = re.compile(rf"\s*(?:([a-z]\w*)|([<>]=?|[=!]=)|({_NUMBER.pattern}
 
 
 class BadRules(InvalidArgument):
-    """A file of rules that cannot be used: one line that says where and why."""
+    """A file of rules that cannot be used: one line with place and reason."""
 
 
 class Comparison(NamedTuple):
-    """`p99_run_ms > 50`."""
+    """A comparison such as `p99_run_ms > 50`."""
 
     figure: str
     how: str
     number: float
 
     def holds(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row fulfils it."""
+        """Whether a window's row fulfils the comparison."""
         return _COMPARE[self.how](figure_of(row, self.figure), self.number)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """As it is written."""
+    """A rule as written in the file."""
 
     operation: str
     when: str
     route: str
-    #: So many windows in a row.
+    #: Number of consecutive windows for which the condition has to hold.
     windows: Annotated[int, msgspec.Meta(ge=1)] = msgspec.field(default=1, name="for")
-    #: The object to call.
+    #: Key of the object to call.
     key: str | None = None
-    #: What the alert is called; None: its condition.
+    #: Name of the alert; None: its condition.
     name: str | None = None
 
     def covers(self, name: str) -> bool:
-        """Whether an operation is meant."""
+        """Whether the rule applies to an operation."""
         return self.operation in ("*", name) or (self.operation.endswith(".*") and name.startswith(self.operation[:-1]))
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What a route is to be called with. `id`: given when it is decided, and the same however often it is called."""
+    """A route to call with its arguments. `id` is assigned with the decision, and is the same for every attempt."""
 
     route: str
     key: str | None
@@ -77,29 +77,29 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Watch(msgspec.Struct, array_like=True):
-    """One operation under one rule: windows in a row, the end of the last of them, and whether it was told."""
+    """One operation under one rule: consecutive windows, the end of the last one, and whether its alert was sent."""
 
     count: int
     until_ns: int
     is_told: bool
 
 
-#: A rule's words, component, operation.
+#: Identity of a rule (`words`), component, operation.
 Watched = tuple[str, str, str]
 
 
 class Alerts:
-    """Rules, and what they have seen."""
+    """The rules, and the operations whose windows fulfil them at present."""
 
     def __init__(self, rules: Iterable[Rule], size_ns: int) -> None:
         self.rules = list(rules)
         self._size_ns = size_ns
         self._conditions = [parse(rule.when) for rule in self.rules]
-        #: By the rule's own words, component and operation, so that a changed file leaves alone what did not change.
+        #: By the rule's `words`, component and operation, so that a changed file leaves unchanged rules alone.
         self.watched: dict[Watched, Watch] = {}
 
     def after(self, closed: Iterable[Mapping[str, Any]], closed_until_ns: int) -> list[Call]:
-        """What closed windows, in order, give reason to tell. All windows that end by `closed_until_ns` are among them."""
+        """Alerts to send after the given closed windows, in order, which include all that end by `closed_until_ns`."""
         calls: list[Call] = []
         for row in closed:
             for rule, condition in zip(self.rules, self._conditions, strict=True):
@@ -116,7 +116,7 @@ class Alerts:
         return calls
 
     def restore(self, watched: Mapping[Watched, Watch]) -> None:
-        """What was seen before; of rules that are no more, nothing."""
+        """Restore the state of an earlier process; rules that no longer exist are dropped."""
         known = {words(rule) for rule in self.rules}
         self.watched = {key: watch for key, watch in watched.items() if key[0] in known}
 
@@ -124,7 +124,7 @@ class Alerts:
         key = (words(rule), row["component"], row["operation"])
         calls: list[Call] = []
         watch = self.watched.get(key)
-        if watch is not None and watch.until_ns != row["window_ns"]:  # there was a window without a row
+        if watch is not None and watch.until_ns != row["window_ns"]:  # a window without a row was in between
             calls, watch = self._over(rule, key), None
         if not any(all(one.holds(row) for one in each) for each in condition):
             return calls + self._over(rule, key)
@@ -146,14 +146,14 @@ class Alerts:
 
 
 def figure_of(row: Mapping[str, Any], name: str) -> float:
-    """`FIGURES` in a row: "p99_run_ms" is what "run_ms" says of "p99"."""
+    """Figure in a row, by a name of `FIGURES`: "p99_run_ms" is row["run_ms"]["p99"]."""
     which, _, what = name.partition("_")
     found: float = row[what][which] if what else row[name]
     return found
 
 
 def words(rule: Rule) -> str:
-    """What tells one rule from another."""
+    """Identity of a rule: all its fields as text."""
     return f"{rule.operation} {rule.when} {rule.windows} {rule.route} {rule.key} {rule.name}"
 
 
@@ -171,7 +171,7 @@ def _call(rule: Rule, key: Watched, watch: Watch, figures: dict[str, float] | No
 
 
 def parse(condition: str) -> list[list[Comparison]]:
-    """Any of these holds if all in it hold. Raises `BadRules`."""
+    """Parse to a disjunction of conjunctions. Raises `BadRules`."""
     tokens: list[str] = []
     at = 0
     while condition[at:].strip():
@@ -214,7 +214,7 @@ def read_rules(text: str) -> list[Rule]:
         raise BadRules(f"{len(rules)} rules: at most {RULES_MAX}")
     for number, rule in enumerate(rules):
         parse(rule.when)
-        if words(rule) in map(words, rules[:number]):  # they would count the same windows as one
+        if words(rule) in map(words, rules[:number]):  # both would count each window in one `Watch`
             raise BadRules(f"the rule {rule.name or rule.when!r} for {rule.operation!r} is there twice")
     return rules
 

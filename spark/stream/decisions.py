@@ -1,9 +1,9 @@
-"""Decisions: what the stream tells, numbered, and complete before any of it is told.
+"""Decisions: the output of the stream, numbered, and complete before any of it is sent.
 
-A decision is made of a micro-batch, or of the news that there was nothing to read. It holds all that is to be told and all that
-must be known to go on, so whoever has it kept can be killed: what was decided is told again under the same number, which
-the receiver knows (observation/applied.py of the runtime), and the batch that it was made of is not decided a second time.
-Decides only; ledger.py keeps it. Size: rows and open windows, 1 KB each, at most some 20 MB.
+A decision is made for a micro-batch, or when there was nothing to read. It holds all output and all state needed to go on, so
+a process may be killed once the decision is stored. The next one sends it again under the same number, which the receiver
+recognises (observation/applied.py of the runtime), and does not decide that micro-batch again. Decides only; ledger.py stores
+it. Size: rows and open windows, 1 KB each, at most some 20 MB.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from appbackplane.transport.errors import FailedPrecondition
 from .alerts import Alerts, Call, Rule, Watch, Watched
 from .windows import Key, Sums, Windows
 
-#: Of what is kept: whoever changes its shape counts one up.
+#: Version of the stored form; increase it with each change of the form.
 VERSION: Final = 1
-#: Alerts that could not be told yet; beyond, the oldest are given up, and counted.
+#: Alerts waiting to be sent; beyond this, the oldest are given up, and counted.
 PENDING_MAX: Final = 1_000
 
 
 class BadCheckpoint(FailedPrecondition):
-    """A checkpoint that cannot be gone on from. One line."""
+    """A checkpoint that cannot be resumed. One line."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """One, with all that there is to know after it."""
+    """One decision, with the complete state after it."""
 
     version: int = VERSION
-    #: Whose batches these are for the receiver: made up once for each checkpoint.
+    #: Name of this stream for the receiver: generated once for each checkpoint.
     group: str
-    #: Which of its backplanes remembers what it has had: the one that was the first when the checkpoint was begun.
+    #: Backplane that stores the numbers received: the first one of the system when the checkpoint was begun.
     backplane: str
     size_ns: int
     number: int = 0
-    #: The last micro-batch that is in it; -1: none.
+    #: The last micro-batch included; -1: none.
     batch: int = -1
     closed: list[dict[str, Any]] = []
     changed: list[dict[str, Any]] = []
@@ -51,21 +51,21 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decisions:
-    """One after the other."""
+    """Makes decisions, one after the other."""
 
     def __init__(self, last: Decision, lateness_ns: int, rules: Iterable[Rule]) -> None:
-        """`last`: where to go on from; a new one to begin."""
+        """`last`: the decision to go on from; a new one to begin."""
         self.last = last
         self._windows = Windows(last.size_ns, lateness_ns)
         self._windows.open = dict(last.open)
         self._windows.closed_until_ns, self._windows.looked_ns = last.closed_until_ns, last.looked_ns
         self._alerts = Alerts(rules, last.size_ns)
         self._alerts.restore(dict(last.watched))
-        #: Alerts that could not be told, and never will be.
+        #: Number of alerts given up.
         self.given_up_count = 0
 
     def has(self, batch: int) -> bool:
-        """Whether this micro-batch is decided. Raises `BadCheckpoint` for one that is neither the last nor the next."""
+        """Whether this micro-batch is decided. Raises `BadCheckpoint` if it is neither the last nor the next."""
         if not self.last.batch <= batch <= self.last.batch + 1:
             raise BadCheckpoint(
                 f"Spark is at batch {batch}, and what was decided at {self.last.batch}: these checkpoints do not belong "
@@ -82,14 +82,14 @@ class Decisions:
         has_read_all: bool,
         untold: Iterable[Call],
     ) -> Decision:
-        """The next one. `untold`: alerts of the last one that could not be told."""
+        """Decide a micro-batch. `untold`: alerts of the last decision that could not be sent."""
         assert not self.has(batch), "decided twice"
         return self._decide(batch, partials, now_ns, has_read_all, untold)
 
     def of_silence(self, now_ns: int, untold: Iterable[Call]) -> Decision | None:
-        """There was nothing to read. None: and nothing to say."""
+        """Decide after a trigger without records; None: there is no output, and no decision is made."""
         if now_ns <= self._windows.looked_ns:
-            return None  # news that are older than what was read since
+            return None  # older than the last micro-batch
         before = self.last
         decision = self._decide(before.batch, (), now_ns, True, untold)
         if decision.closed or decision.calls:

@@ -1,7 +1,7 @@
-"""Ledger: the last decision, in one file of the checkpoint folder; replaced in one step, so that there always is exactly one.
+"""Ledger: the last decision, in one file of the checkpoint folder, replaced atomically, so that there is always exactly one.
 
-It also keeps a second program from the same checkpoint. Not synced to the disk: it survives the end of any process, as what
-the backplanes record does, not a power cut.
+It also locks the checkpoint against a second program. Not synced to the disk: like recorded segments, it survives the end of
+any process, but not a power cut.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _LOCK: Final = "stream.lock"
 
 
 class Ledger:
-    """Of one checkpoint folder, which nobody else uses meanwhile."""
+    """The last decision in a checkpoint folder, locked for this process."""
 
     def __init__(self, folder: Path, size_ns: int, backplane: Callable[[], str]) -> None:
-        """`backplane`: whom a new checkpoint is to name. Raises `BadCheckpoint`, OSError, and what that raises."""
+        """`backplane`: called for a new checkpoint. Raises `BadCheckpoint`, OSError, and errors of `backplane`."""
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / _NAME
         self._lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -41,14 +41,14 @@ class Ledger:
             raise
 
     def keep(self, decision: Decision) -> None:
-        """From now on this is the last one."""
+        """Store a decision as the last one."""
         new = self._path.with_suffix(".tmp")
         new.write_bytes(msgspec.msgpack.encode(decision))
         os.replace(new, self._path)
         self.last = decision
 
     def close(self) -> None:
-        """Others may go on."""
+        """Release the lock, so that another process may go on."""
         os.close(self._lock)
 
     def _read(self, size_ns: int, backplane: Callable[[], str]) -> Decision:

@@ -1,8 +1,8 @@
-"""Partials: what one task makes of the actions that Spark hands it: a small sum for each window, component and operation.
+"""Partials: in a task, reduce its actions to a small sum for each window, component and operation.
 
-Arrow in, Arrow out, numpy between; of a million actions a few hundred rows come out, which the driver adds up. What a
-backplane does about itself (`backplane.…`) is left out: this program's own calls are among it.
-Cost: 0.3 us an action; at most `GROUPS_MAX` histograms are in memory at a time.
+Arrow in, Arrow out, numpy between. A million actions become a few hundred rows, which the driver adds up. Operations of the
+backplane itself (`backplane.…`) are left out, because this program's own calls are among them. Cost: 0.3 us an action; at most
+`GROUPS_MAX` histograms are in memory at a time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from ..kernels.histogram import BLOCK, Durations
 from .windows import Key, Sums
 
-#: What of an action is needed, as the source calls it.
+#: Columns needed of an action, by the names of the source.
 COLUMNS: Final = (
     "start_ns long, took_ns long, wait_ns long, run_ns long, component string, operation string, outcome int"
 )
-#: What comes out, for mapInArrow.
+#: Columns of the result, for mapInArrow.
 SCHEMA: Final = (
     "window_ns long, component string, operation string, count long, errors long, wait_total long, wait_max long, "
     "run_total long, run_max long, wait binary, run binary"
@@ -33,16 +33,16 @@ _FIELDS: Final = pa.schema(
         ("run_max", pa.int64()), ("wait", pa.binary()), ("run", pa.binary()),
     ]
 )  # fmt: skip
-#: Windows times operations in memory at a time, 64 KB each at most; beyond, what there is goes out, and it begins again.
+#: Windows times operations in memory at a time, 64 KB each at most; beyond this, the sums are emitted, and new ones begun.
 GROUPS_MAX: Final = 512
 #: Component of a backplane's own operations.
 _OWN: Final = "backplane."
-#: The row that counts what was read, own operations included.
+#: Key of the row that counts all actions read, own operations included.
 READ: Final = (-1, "", "")
 
 
 class _Groups:
-    """Sums by key."""
+    """Sums by window, component and operation."""
 
     def __init__(self) -> None:
         self._begin()
@@ -53,11 +53,11 @@ class _Groups:
         self._wait, self._run = Durations(), Durations()
 
     def has_room(self, keys: Sequence[Key]) -> bool:
-        """For these."""
+        """Whether these keys fit, besides the present ones."""
         return len(self._numbers.keys() | set(keys)) <= GROUPS_MAX
 
     def add(self, keys: Sequence[Key], of: np.ndarray, wait: np.ndarray, run: np.ndarray, failed: np.ndarray) -> None:
-        """Count actions: `of` says which of the keys is each one's."""
+        """Count actions: `of` is the index into `keys` of each."""
         for key in keys:
             self._numbers.setdefault(key, len(self._numbers))
         groups = np.array([self._numbers[key] for key in keys], dtype=np.intp)[of]
@@ -67,7 +67,7 @@ class _Groups:
         self._errors += np.bincount(groups, weights=failed, minlength=GROUPS_MAX).astype(np.int64)
 
     def take(self) -> pa.RecordBatch:
-        """All there is, and begin again."""
+        """Return all sums as a batch, and begin anew."""
         counts, wait, run = self._run.numbers(), self._wait, self._run
         rows = [
             (*key, int(counts[n]), int(self._errors[n]), int(wait.totals[n]), int(wait.maxima[n]),
@@ -79,7 +79,7 @@ class _Groups:
 
 
 def partials(batches: Iterable[pa.RecordBatch], size_ns: int) -> Iterator[pa.RecordBatch]:
-    """The sums of what is in the batches (`COLUMNS`), as `SCHEMA`; the last row tells how many actions there were."""
+    """Yield the sums of the batches (`COLUMNS`) as `SCHEMA`; the last row gives the number of actions read."""
     groups, read = _Groups(), 0
     for batch in batches:
         read += batch.num_rows
@@ -98,7 +98,7 @@ def partials(batches: Iterable[pa.RecordBatch], size_ns: int) -> Iterator[pa.Rec
 
 
 def unpack(rows: pa.Table) -> tuple[list[tuple[Key, Sums]], int]:
-    """What tasks have found, and how many actions they have read."""
+    """Unpack the rows of all tasks: (sums by key, number of actions read)."""
     found, read = [], 0
     for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
         if row[:3] == READ:
@@ -111,7 +111,7 @@ def unpack(rows: pa.Table) -> tuple[list[tuple[Key, Sums]], int]:
 
 
 def _keys(part: pa.RecordBatch, size_ns: int) -> tuple[list[Key], np.ndarray]:
-    """The keys that occur, and which of them each action has; own operations have number -1."""
+    """The occurring keys, and each action's index into them; -1 for own operations."""
     windows = (part.column("start_ns").to_numpy() + part.column("took_ns").to_numpy()) // size_ns
     names, numbers = zip(*(_numbered(part.column(name)) for name in ("component", "operation")), strict=True)
     own = np.array([name.startswith(_OWN) for name in names[0]] or [False])

@@ -1,9 +1,9 @@
-"""Program: `pipeline stream`. Spark reads what a running system records, batch by batch; what is decided goes back to it.
+"""Program: `pipeline stream`: Spark reads the records of a running system, batch by batch; the results go back to the system.
 
-Each second, or `trigger`: a micro-batch is made small in Spark's tasks (partials.py), decided upon (decisions.py), kept
-(ledger.py) and told (telling.py): rows of windows that are closed on `telemetry.window`, of those that are open and have
-changed on `telemetry.window.open`, alerts by their route. Told again after a restart, it is known by its number. From an
-event to its row on `telemetry.window.open`: at most a trigger and 0.3 s (scripts/bench spark_latency).
+Each second, or `trigger`, a micro-batch is reduced in Spark's tasks (partials.py), decided (decisions.py), stored (ledger.py)
+and published (telling.py): rows of closed windows on `telemetry.window`, of changed open ones on `telemetry.window.open`,
+alerts by their routes. After a restart, repeated output is recognised by its number. Delay from an event to its row on
+`telemetry.window.open`: at most a trigger and 0.3 s (scripts/bench spark_latency).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .telling import RECORDS_MAX, Telling
 
 WINDOW_NS: Final = 10_000_000_000
 TRIGGER_NS: Final = 1_000_000_000
-#: Of windows and triggers: below, a micro-batch takes longer.
+#: Shortest window and trigger: a micro-batch takes about so long.
 SHORTEST_NS: Final = 100_000_000
-#: An action is recorded by the thread that ran it, once that has the lead: on an overloaded machine some 100 ms late.
+#: Time to wait for late records: the thread that ran an action records it when it next leads, some 100 ms late under overload.
 LATENESS_NS: Final = 2_000_000_000
-#: Between looks at the query, whose end nobody announces to this thread.
+#: Time between polls of the query, which does not notify this thread of its end.
 LOOK_S: Final = 0.5
 
 
@@ -53,10 +53,10 @@ def stream(
     is_loss_fatal: bool = True,
     as_json: bool = False,
 ) -> None:
-    """Until SIGTERM or Ctrl-C. `where`: the run directory of a running system; `checkpoint`: by default a folder in it.
-    `is_loss_fatal`: whether records that were removed before they were read end it.
+    """Run until SIGTERM or Ctrl-C, in the run directory `where` of a running system; `checkpoint`: by default a folder in it.
 
-    Raises `BackplaneError`: `BadRules`, `BadCheckpoint`, and what tells that the system does not run.
+    `is_loss_fatal`: end if records were removed before they were read. Raises `BackplaneError`: `BadRules`, `BadCheckpoint`,
+    and the errors of a system that does not run.
     """
     for what, ns in (("window", window_ns), ("trigger", trigger_ns)):
         if ns < SHORTEST_NS:
@@ -76,7 +76,7 @@ def stream(
             telling.again()
             _run(system, master, folder, telling, is_to_end, hear, trigger_ns, is_loss_fatal=is_loss_fatal)
     except PeerError:
-        if not is_to_end.is_set():  # then it is told when it is begun again
+        if not is_to_end.is_set():  # ending: the next start sends it
             raise
     finally:
         delivery.close()
@@ -85,7 +85,7 @@ def stream(
 
 @contextlib.contextmanager
 def _heard(is_to_end: threading.Event) -> Iterator[Callable[[], None]]:
-    """SIGTERM and Ctrl-C set it. What is yielded has them do so again."""
+    """Set `is_to_end` on SIGTERM and Ctrl-C. Yields a function that installs these handlers again."""
     signals = (signal.SIGTERM, signal.SIGINT)
     before = {number: signal.getsignal(number) for number in signals}
 
@@ -112,17 +112,17 @@ def _run(
     *,
     is_loss_fatal: bool,
 ) -> None:
-    """Raises what ended it, unless it was asked to."""
+    """Run the query until the end is requested. Raises the error that ended it otherwise."""
     from ..datasource import register
     from ..session import session
 
-    silence = str(trigger_ns // 2_000_000)  # ms: each trigger that finds nothing is told of
+    silence = str(trigger_ns // 2_000_000)  # ms: Spark reports each trigger that finds nothing
     said = Said()
     spark = session(
         master, "appbackplane pipeline stream", stderr=said.file,
         spark_sql_streaming_noDataProgressEventInterval=silence,
     )  # fmt: skip
-    hear()  # again: Spark has a handler of its own for Ctrl-C
+    hear()  # again: Spark has installed its own handler for Ctrl-C
     try:
         register(spark)
         spark.streams.addListener(_listener(telling))
@@ -149,7 +149,7 @@ def _run(
         if not is_to_end.is_set() and (why := query.exception()) is not None:
             raise in_our_words(why)
     except _deaths():
-        # Whoever ends us may have ended the JVM as well, and then there is nobody to be told: all that counts is kept.
+        # The signal may have ended the JVM as well, which then answers no call; all important state is stored.
         if not is_to_end.is_set():
             raise
     finally:
@@ -159,7 +159,7 @@ def _run(
 
 
 def _deaths() -> tuple[type[Exception], ...]:
-    """What a JVM that is gone, or going, makes of a question."""
+    """Exceptions of calls to a JVM that is gone or ending."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -170,7 +170,7 @@ def _listener(telling: Telling) -> Any:
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Listener(StreamingQueryListener):
-        """Hears when a trigger found nothing."""
+        """Reports each trigger that found nothing."""
 
         def onQueryStarted(self, event: Any) -> None: ...
 
@@ -185,7 +185,7 @@ def _listener(telling: Telling) -> Any:
 
 
 def in_our_words(why: Exception) -> Exception:
-    """What ended the query. The source tells a programmer which option helps; whoever calls this program has another."""
+    """The error that ended the query. `DataLoss` gets another remedy, since the user of this program has no options."""
     from ..session import in_a_line
     from ..source.stream import REMEDY, DataLoss
 
@@ -196,7 +196,7 @@ def in_our_words(why: Exception) -> Exception:
 
 
 def ns_of(timestamp: str) -> int:
-    """Unix time of what Spark writes: "2026-01-01T00:00:00.000Z"."""
+    """Convert Spark's timestamp, "2026-01-01T00:00:00.000Z", to Unix ns."""
     from datetime import datetime
 
     return round(datetime.fromisoformat(timestamp).timestamp() * 1_000) * 1_000_000

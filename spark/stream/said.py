@@ -1,6 +1,6 @@
-"""Said: what Spark's processes say on standard error while the stream runs, passed on; not what they say as they start or end.
+"""Said: forward the standard error of Spark's processes while the stream runs, but not during their start and end.
 
-A pipe instead of ours, since a worker that finds its driver gone complains of it in pages, after the program has ended well.
+Uses a pipe instead of our standard error: a worker that finds its driver gone prints pages, after the program has ended well.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import BinaryIO
 
 
 class Said:
-    """A pipe, and a thread that reads it."""
+    """A pipe for Spark's processes, and the thread that reads it."""
 
     def __init__(self) -> None:
         reader, writer = os.pipe()
-        #: For the processes.
+        #: The end of the pipe for Spark's processes.
         self.file: BinaryIO = os.fdopen(writer, "wb")
         self._lines = os.fdopen(reader, "rb")
         self.is_passed_on = False
         threading.Thread(target=self._read, name="what Spark says", daemon=True).start()
 
     def close(self) -> None:
-        """Of ours; the thread ends when the last process that has the other end has."""
+        """Close our end; the thread ends when the last process with the other end has ended."""
         self.is_passed_on = False
         self.file.close()
 

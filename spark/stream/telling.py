@@ -1,7 +1,7 @@
-"""Telling: has each micro-batch decided, the decision kept, and what it says told, in this order.
+"""Telling: decide each micro-batch, store the decision, and publish it, in this order.
 
-What Spark calls: with a micro-batch, from a thread of its own, and with the news that there was nothing to read, from another.
-Here is the order that makes it exact (docs/decisions/exactly_once.md): kept before it is told, told before the next is kept.
+Spark calls this from two threads: with each micro-batch, and after each trigger without records. The order makes the stream
+exact (docs/decisions/exactly_once.md): stored before published, published before the next is stored.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from .partials import SCHEMA, partials, unpack
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Rows of closed windows, each once; and of those that are open, as far as they have come.
+#: Rows of closed windows, each once; and of open windows, as far as they have come.
 TOPIC: Final = "telemetry.window"
 TOPIC_OPEN: Final = "telemetry.window.open"
-#: Of a micro-batch: half a second of work. A program that was away has more to read, and closes no window until it is there.
+#: Records of a micro-batch: half a second of work. After a downtime, no window closes until all backlog is read.
 RECORDS_MAX: Final = 1_000_000
-#: Alerts must not keep windows waiting: what is not answered by then is told with the next decision.
+#: Alerts must not delay windows: a call not answered within this is repeated with the next decision.
 CALL_LIMIT_S: Final = 1.0
 
 
 class Telling:
-    """Has it decided, kept and told, in this order. Called from Spark's threads, one at a time."""
+    """Decides, stores and publishes. Called from Spark's threads, one at a time."""
 
     def __init__(
         self,
@@ -54,18 +54,18 @@ class Telling:
         self.problem: Exception | None = None
 
     def again(self) -> None:
-        """What was decided before this process began, and may have been told in part."""
+        """Publish the last decision of an earlier process again, of which a part may have been sent."""
         self._tell(self._decisions.last)
 
     def on_batch(self, frame: DataFrame, batch: int) -> None:
-        """Called by Spark with each micro-batch; an error ends the query."""
+        """Called by Spark with each micro-batch; an exception ends the query."""
         with self._lock:
             if self._is_stopped or self._decisions.has(batch):
                 return
             try:
                 kernel = functools.partial(partials, size_ns=self._decisions.last.size_ns)
                 found, read = unpack(frame.mapInArrow(kernel, SCHEMA).toArrow())
-                is_all = read < RECORDS_MAX // 2  # less than half of the records are damaged
+                is_all = read < RECORDS_MAX // 2  # assuming that fewer than half of the records are damaged
                 now_ns = self._unix_ns()
                 decision = self._decisions.of_batch(batch, found, now_ns, has_read_all=is_all, untold=self._untold)
                 self._ledger.keep(decision)
@@ -75,7 +75,7 @@ class Telling:
                 raise
 
     def on_silence(self, at_ns: int) -> None:
-        """Spark has looked, and there was nothing to read; it had finished by then."""
+        """Called after a trigger without records, which had finished by `at_ns`."""
         with self._lock:
             if self._is_stopped or self.problem is not None:
                 return
@@ -88,7 +88,7 @@ class Telling:
                 self.problem = self.problem or error
 
     def stop(self) -> None:
-        """Once what is being told is told; nothing is decided any more."""
+        """Wait for the publication in progress; nothing is decided after this."""
         with self._lock:
             self._is_stopped = True
 

@@ -1,10 +1,10 @@
-"""Windows: how long actions waited and ran, by component and operation, in windows of time; each is told once.
+"""Windows: waits and runs of actions, by component and operation, in windows of time; each action is counted once.
 
-An action counts in the window in which it ended, because that is when it is recorded: what is read late is a record that was
-late, not an action that was long. A window closes when all that was recorded until `lateness` after its end has been read;
-then its row is told, and it is forgotten. What comes for it later all the same is told at once, as a row marked `late`, with
-the window's name and only what came late: so the sum of all rows is what happened, and no row is told twice.
-Decides only: facts and times come in, rows go out. Cost: 1 KB an open window and operation, at most `OPEN_MAX` of them.
+An action counts in the window in which it ended, because it is recorded then: a late record was written late, and is not that
+of a long action. A window closes when all records until `lateness` after its end have been read; its row is published, and the
+window forgotten. Records that come even later are published at once, as a row marked `late` with the window's time and only
+the late records. So the sum of all rows is exact, and no row is published twice. Decides only: facts and times come in, rows
+go out. Cost: 1 KB an open window and operation, at most `OPEN_MAX` of them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy as np
 
 from ..kernels.histogram import WIDTH, percentiles_of
 
-#: Windows times operations that are open; beyond, the oldest windows are closed before their time. 20 MB.
+#: Open windows times operations; beyond this, the oldest windows are closed early. 20 MB.
 OPEN_MAX: Final = 20_000
 RANKS: Final = (0.5, 0.9, 0.99)
 
-#: When a window begins (Unix time, ns), component, operation.
+#: Begin of the window (Unix time, ns), component, operation.
 Key = tuple[int, str, str]
 
 
 class Sums(msgspec.Struct, array_like=True):
-    """Of one key. `wait` and `run`: counts by bucket (kernels/histogram.py)."""
+    """Sums for one key. `wait` and `run`: counts by bucket (kernels/histogram.py)."""
 
     count: int = 0
     errors: int = 0
@@ -38,7 +38,7 @@ class Sums(msgspec.Struct, array_like=True):
     run: dict[int, int] = {}
 
     def add(self, other: Sums) -> None:
-        """What another has counted, too."""
+        """Add the sums of another task or batch."""
         self.count += other.count
         self.errors += other.errors
         self.wait_total += other.wait_total
@@ -51,27 +51,27 @@ class Sums(msgspec.Struct, array_like=True):
 
 
 class Told(NamedTuple):
-    """What one step has found out: rows of windows that are closed, of those that are open and have changed."""
+    """Result of one step: rows of closed windows (late rows included), and of open windows that have changed."""
 
     closed: list[dict[str, Any]]
     open: list[dict[str, Any]]
 
 
 class Windows:
-    """Those that are open, and until when all is known."""
+    """The open windows, and the time up to which windows are closed."""
 
     def __init__(self, size_ns: int, lateness_ns: int, open_max: int = OPEN_MAX) -> None:
         self.size_ns, self.lateness_ns, self._open_max = size_ns, lateness_ns, open_max
         self.open: dict[Key, Sums] = {}
-        #: Windows that end by then are closed.
+        #: Windows that end by this time are closed.
         self.closed_until_ns = 0
-        #: When the last step was: what was recorded before has been read by the next that reads all there is.
+        #: Time of the last step: records from before it are read by the next step that reads everything.
         self.looked_ns = 0
 
     def step(self, partials: Iterable[tuple[Key, Sums]], now_ns: int, *, has_read_all: bool = True) -> Told:
-        """Something was read, or there was nothing to read. `has_read_all`: all that had been recorded when it was begun.
+        """Add partial sums, or none if nothing was read. `has_read_all`: they cover everything recorded when reading began.
 
-        Each step must have begun to read after the one before was made, and the first may be the first at all.
+        Each step must have begun to read after the previous one was taken.
         """
         told_until_ns = self.closed_until_ns
         if has_read_all:
@@ -92,7 +92,7 @@ class Windows:
         due = sorted(key for key in self.open if key[0] + self.size_ns <= self.closed_until_ns)
         if len(self.open) - len(due) > self._open_max:
             left = sorted(self.open.keys() - set(due))
-            last = left[len(left) - self._open_max - 1][0]  # with all others of its window
+            last = left[len(left) - self._open_max - 1][0]  # together with all other keys of its window
             due += [key for key in left if key[0] <= last]
             self.closed_until_ns = max(self.closed_until_ns, last + self.size_ns)
         return due
@@ -114,14 +114,14 @@ class Windows:
 
 
 def _figures(counts: dict[int, int], count: int, total: int, longest: int) -> dict[str, float]:
-    """In ms, to the ns."""
+    """Percentiles, max and mean in ms, to the ns."""
     found = {f"p{round(100 * rank)}": ns for rank, ns in zip(RANKS, percentiles(counts, longest), strict=True)}
     found |= {"max": longest, "mean": total / max(1, count)}
     return {name: round(ns / 1e6, 6) for name, ns in found.items()}
 
 
 def percentiles(counts: dict[int, int], longest: int) -> list[float]:
-    """Of `RANKS`, in ns."""
+    """Percentiles for `RANKS`, in ns."""
     dense = np.zeros(max(counts, default=0) + 1, dtype=np.int64)
     assert len(dense) <= WIDTH, "a bucket that no histogram has"
     dense[np.fromiter(counts, dtype=np.int64, count=len(counts))] = np.fromiter(

@@ -1,7 +1,7 @@
-"""Rules: one kind of trouble a file. Each looks at `Facts` and says what it sees and what might help, or nothing.
+"""Rules: one kind of trouble a file. Each inspects `Facts` and returns the trouble with possible remedies, or None.
 
-A rule is a function `Facts -> Finding | None`, pure and without a simulation: it proposes settings, the mildest change first,
-and `judge.py` has them tried. They are asked in this order: what distorts all else comes first.
+A rule is a function `Facts -> Finding | None`, pure and without a simulation. It proposes settings, the mildest change first,
+and `judge.py` simulates them. `RULES` is in order: trouble that distorts all other figures comes first.
 """
 
 from collections.abc import Callable

@@ -7,16 +7,17 @@ from typing import Final
 from ..facts import Facts
 from .finding import Finding
 
-#: Of the limit: what the account books is a few percent less than what the kernel counts (the runtime's own work).
+#: Share of the limit from which usage counts as "at the limit": measured usage is a few percent below the kernel's figure,
+#: because it lacks the runtime's own work.
 _AT_LIMIT: Final = 0.75
-#: Of what a core of its own would bring: a limit protects others, and the last fifth is the most expensive.
+#: Share of the gain of a whole core that suffices: a limit protects others, and the last fifth is the most expensive.
 _WORTH: Final = 0.8
-#: A limit is rounded up to a multiple of this: nobody means 37.
+#: Proposed limits are rounded up to a multiple of this; a limit such as 37 % would pretend a precision that is not there.
 _STEP: Final = 5
 
 
 def too_low_a_limit(facts: Facts) -> Finding | None:
-    """More CPU, for who waits because of the limit."""
+    """Propose a higher CPU limit if work waited while the backplane used up its limit."""
     limit = facts.setting.cpu_limit
     if limit is None or limit >= 100 or not facts.harmed or not facts.queued_ns:
         return None

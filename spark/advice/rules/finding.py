@@ -1,4 +1,4 @@
-"""Finding: what a rule has seen, and what it would try."""
+"""Finding: the trouble that a rule has seen, and the settings that it would try."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ..facts import Key
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One kind of trouble of one backplane."""
+    """One kind of trouble of one backplane, with candidate remedies."""
 
     rule: str
-    #: The key of its table that is to change, and the values to be tried, the mildest change first.
+    #: Key to change in the backplane's table, and the values to try, the mildest change first.
     key: str
     candidates: tuple[Any, ...]
-    #: Whose mean wait is the figure that is to get better.
+    #: Operation and priority of which the mean wait is to improve.
     figure: Key
-    #: In a sentence.
+    #: One or two sentences with figures.
     evidence: str
-    #: What the figure should come to, ns: the mildest that reaches it is taken.
+    #: Target for the figure, ns: the mildest candidate that reaches it is taken.
     goal_ns: float = 0.0
-    #: Or so much of what it gains with the best of the candidates.
+    #: A candidate is also enough if it reaches this share of the best candidate's gain.
     worth: float = 0.9
-    #: The evidence as data.
+    #: The evidence in machine-readable form.
     data: dict[str, Any] = field(default_factory=dict)

@@ -9,12 +9,12 @@ import numpy as np
 from ..facts import Facts
 from .finding import Finding
 
-#: Of the workers' time while something waited: above, it is not the lane.
+#: Share of the workers' time while work was queued; above it the workers are the shortage, not the lane.
 _BUSY: Final = 0.75
 
 
 def too_narrow_a_lane(facts: Facts) -> Finding | None:
-    """A wider lane, for who waits although there are workers."""
+    """Propose a wider lane if its work waited although workers were free."""
     lanes, lane = facts.setting.lanes, np.asarray(facts.gathered.load.lane)
     if not lanes or not len(lane) or not facts.harmed or not facts.queued_ns:
         return None

@@ -1,8 +1,8 @@
 """A starved priority: it had work for longer than a tick, and only more urgent work ran.
 
-That is what quotas are for (law 3): within a tick everybody gets a turn. They do not, where a quota is unlimited, or so
-large that it is never spent. The proposals have the shape of the default rule, half of the one above at each step, and
-become smaller. Priority 0 stays unlimited unless it is who takes all the time.
+Quotas exist to prevent this (law 3): within a tick every priority gets its share. They fail where a quota is unlimited, or so
+large that it is never spent. The proposals have the shape of the default rule, halved at each priority, and become smaller.
+Priority 0 stays unlimited unless it takes a large share of the time itself.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from ..facts import COUNT_MIN, Facts, Key
 from .finding import Finding
 
-#: Of the workers' time while the starved waited, what more urgent work took.
+#: Share of the workers' time that more urgent work must have taken while the starved priority waited.
 _TAKEN: Final = 0.9
 _FIRSTS: Final = (100, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 
 
 def starved_priority(facts: Facts) -> Finding | None:
-    """Smaller quotas above, for who waits longer than a tick for nothing else than more urgent work."""
+    """Propose smaller quotas for urgent priorities if others wait longer than a tick only because of urgent work."""
     tick_ns = facts.setting.tick_ns
     for key, waits in facts.harmed.items():
         nothing_ns, taken, culprits = _starved(facts, key)
@@ -42,8 +42,8 @@ def starved_priority(facts: Facts) -> Finding | None:
 
 
 def _starved(facts: Facts, key: Key) -> tuple[float, float, set[int]]:
-    """(ns for which nothing of this priority or below ran although this was there, in the median; what share of the workers'
-    time more urgent work took then; which priorities took most of it).
+    """(median ns in which nothing of this priority or below ran although some was queued; share of the workers' time that more
+    urgent work took meanwhile; priorities that took more than a quarter of that).
     """
     columns = facts.columns
     begins = columns["arrival"][facts.mask(key) & (columns["wait"] > 0)]
@@ -65,7 +65,7 @@ def _starved(facts: Facts, key: Key) -> tuple[float, float, set[int]]:
 
 
 def _busy_until(facts: Facts, mask: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """How much of these actions' runs lies before each moment; one that runs then counts as not begun."""
+    """Run time of these actions before each moment of `at`. An action that begins exactly then counts as not begun."""
     order = np.argsort(facts.columns["start"][mask])
     starts = facts.columns["start"][mask][order]
     before = np.concatenate(([0], np.cumsum(facts.columns["run"][mask][order])))
@@ -74,7 +74,7 @@ def _busy_until(facts: Facts, mask: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def _candidates(facts: Facts, starved: int, *, is_first_culprit: bool) -> tuple[tuple[int, ...], ...]:
-    """Quotas down to the starved priority, the last of which repeats."""
+    """Quotas from priority 0 down to the starved one; the last entry holds for all priorities below."""
     first = [] if is_first_culprit else [0]
     found = []
     for each in _FIRSTS:

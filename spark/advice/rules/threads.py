@@ -1,8 +1,8 @@
-"""Too few threads for blocking work: while work waited all workers were busy, and most of the time with waiting themselves.
+"""Too few threads for blocking work: while work waited, all workers were busy, and mostly blocked.
 
-More threads do not compute more, since one at a time has the interpreter. So the rule looks at the blocked part alone; that
-the work is spread over objects, which more threads could serve, is for the simulation to see. With one thread and
-`preempt = false` one action runs at a time in the whole backplane: what is written for that would not survive a second.
+More threads do not compute more, since one at a time holds the interpreter, so the rule considers the blocked part alone.
+Whether the work spreads over enough objects for more threads is left to the simulation. With one thread and `preempt = false`
+one action runs at a time in the whole backplane; code written for that would not survive a second thread.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Final
 from ..facts import Facts
 from .finding import Finding
 
-#: Of all workers' time while something waited.
+#: Share of all workers' time while work was queued.
 _BUSY: Final = 0.75
-#: Of the time of actions: below, there is less to gain than a second thread costs.
+#: Share of the actions' run time; below it there is less to gain than a second thread costs.
 _BLOCKED: Final = 0.5
-#: A thread costs some 60 KB and a turn at the lead; a system that needs more than this needs `async def` operations.
+#: A thread costs some 60 KB and its part in the leader hand-over; a system that needs more should use `async def` operations.
 _THREADS_MAX: Final = 64
 _STEPS: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 def too_few_threads(facts: Facts) -> Finding | None:
-    """More threads, for who waits while the others are blocked."""
+    """Propose more threads if work waited while all workers were blocked."""
     threads = facts.setting.threads
     is_alone = threads == 1 and not facts.setting.preempt
     if is_alone or threads >= _THREADS_MAX or not facts.harmed or not facts.queued_ns:
