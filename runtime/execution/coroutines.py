@@ -16,7 +16,7 @@ from .current import current
 
 
 class CallRequest:
-    """`await self.call(...)`: a call that is yet to be sent."""
+    """`await self.call(...)`. All attempts share the deadline `spec.ends_ns`, which the first one sets."""
 
     __slots__ = ("attempts_count", "spec")
 
