@@ -85,7 +85,9 @@ def main() -> int:
     except (BackplaneError, DeclarationFault) as error:
         if config.debug:
             log.error("backplane %s", config.backplane, exc_info=error.__cause__ or error)
-        print(f"backplane {config.backplane}: {first_line(error)}", file=sys.stderr)  # last: the supervisor reads the last line
+        print(
+            f"backplane {config.backplane}: {first_line(error)}", file=sys.stderr
+        )  # last: the supervisor reads the last line
         return 2
 
 

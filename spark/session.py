@@ -304,7 +304,9 @@ def in_a_line(error: BaseException) -> str:
     text = str(error) if java_error is None else str(java_error.toString())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if own := [line for line in lines if line.startswith("appbackplane.") and ": " in line]:
-        return own[-1].partition(": ")[2][:400]  # such as a `DataLoss`: the last line of the traceback in Java's message
+        return own[-1].partition(": ")[2][
+            :400
+        ]  # such as a `DataLoss`: the last line of the traceback in Java's message
     # Our own error, raised in a task, is at the end of its traceback.
     ours = [line for line in lines if "Error: " in line and not line.startswith(("at ", "File "))]
     return (ours[-1] if ours and java_error is not None else lines[0] if lines else type(error).__name__)[:400]

@@ -73,9 +73,7 @@ def run(
     """
     allow_descriptors()
     with ExitStack() as stack:
-        signal_pipe = stack.enter_context(
-            signals.as_events()
-        )  # from here on an interrupt is a graceful shutdown
+        signal_pipe = stack.enter_context(signals.as_events())  # from here on an interrupt is a graceful shutdown
         run_dir = RunDir(Path(config.run_dir), config.system.name, config.file)
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)

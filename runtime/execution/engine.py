@@ -113,7 +113,9 @@ class Engine:
         self.parking = Parking(self)
         self.modules = Modules(self)
         self.watch = Watch(link.fileno())
-        self.stand_in: Callable[[threading.Lock, float], bool] | None = None  # set by single-threaded tests (blocking.py)
+        self.stand_in: Callable[[threading.Lock, float], bool] | None = (
+            None  # set by single-threaded tests (blocking.py)
+        )
         self.undelivered_count = 0
         self._drained_ns = 0
         #: Whether anything was sent since the link was last found empty: a send may consume the descriptor's edge.
@@ -223,7 +225,9 @@ class Engine:
             self._drained_ns = 0
             return
         wake_ns = self.next_wake_ns()
-        if worker.below is not None and self.scheduler.ready.count:  # a tick may give quota to work that a relief may run
+        if (
+            worker.below is not None and self.scheduler.ready.count
+        ):  # a tick may give quota to work that a relief may run
             tick_ns = self.scheduler.ticks.next_ns
             wake_ns = tick_ns if wake_ns is None else min(wake_ns, tick_ns)
         # Rounded up: waking a millisecond early would waste an iteration.

@@ -171,7 +171,9 @@ class Recording:
         """Close an old segment, even if no further record comes."""
         files.prepare()
         files.tend()  # makes the next file now, so that the next record does not wait for it
-        if self._engine.lead.acquire(timeout=LEAD_TIMEOUT_S):  # with a timeout: `close` holds the lead and joins this thread
+        if self._engine.lead.acquire(
+            timeout=LEAD_TIMEOUT_S
+        ):  # with a timeout: `close` holds the lead and joins this thread
             try:
                 if not self._is_closed:
                     writer.turn()

@@ -36,7 +36,9 @@ class Reports:
             more = f" ({left_out} more since the last report)" if left_out else ""
             problem = text_of(error)
             trace = error.trace if isinstance(error, BackplaneError) else None
-            behind = f"; behind it:\n{trace}" if trace else ""  # a request's, or the traceback that a callee sends in debug
+            behind = (
+                f"; behind it:\n{trace}" if trace else ""
+            )  # a request's, or the traceback that a callee sends in debug
             words = (action.name, action.object.name, problem, more, behind)
             log.error("%s on %s failed: %s%s%s", *words, exc_info=error, extra=of_action(action))
 

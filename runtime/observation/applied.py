@@ -58,9 +58,7 @@ class Applied:
         for entry in entries:  # monotonic time restarts with the machine: an entry from before counts as used now
             self._put(msgspec.structs.replace(entry, time_ns=min(entry.time_ns, now_ns)))
         for pair, entry in list(self._last.items()):
-            if (
-                entry.count
-            ):  # killed in between; an unrecorded topic gets rows at most once, so they count as published
+            if entry.count:  # killed in between; an unrecorded topic gets rows at most once, so they count as published
                 there = entry.count if not entry.segment else min(entry.count, present(entry))
                 self._last[pair] = settled(entry, there)
 

@@ -238,7 +238,9 @@ class Context:
         while True:
             part = Part(element, element.parts_count)
             element.parts_count = part.number + 1
-            if element.parts.setdefault(part.number, part) is part:  # otherwise another thread of this request took that number
+            if (
+                element.parts.setdefault(part.number, part) is part
+            ):  # otherwise another thread of this request took that number
                 return part
 
     def _default_owner(self) -> Hashable:

@@ -149,7 +149,9 @@ class Desk(Oversight):
                 if element is not None:
                     failure = None if each.error is None else Failure(each.error, each.trace, each.error_type)
                     result = None if each.result is None else Packed(each.result)
-                    run_ns = min(max(0, each.run_ns), RUN_NS_MAX)  # a wrong value from a worker must not spoil the totals
+                    run_ns = min(
+                        max(0, each.run_ns), RUN_NS_MAX
+                    )  # a wrong value from a worker must not spoil the totals
                     ledger.end(worker, element, result, failure, run_ns, now_ns)
         self._tell()
         self.wake()

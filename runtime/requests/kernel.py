@@ -170,7 +170,9 @@ class RequestKernel(Component):
             self._routes = CommandRoutes(self, handler, type(handler).__commands__)
         self._check_schedule(self.policy)
         if self.policy.kernel == "local" and self.policy.kind == "processes":
-            Component.add(self, Window(self), key="window")  # declares its routes now (law 12); each worker gets its own window
+            Component.add(
+                self, Window(self), key="window"
+            )  # declares its routes now (law 12); each worker gets its own window
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.INITIALIZING and self._executor is None:

@@ -85,9 +85,13 @@ def parts_of(where: Path, topic: str) -> list[InputPartition]:
     parts: list[InputPartition] = []
     for line in lines_of(where, topic).values():
         numbers = line.numbers()
-        parts += [TopicPart(str(line.path(number)), 0, -1) for number in numbers[:-1]]  # closed, so they will not change
+        parts += [
+            TopicPart(str(line.path(number)), 0, -1) for number in numbers[:-1]
+        ]  # closed, so they will not change
         parts += [_pinned(line.path(number)) for number in numbers[-1:]]
-    return parts or [TopicPart("", 0, 0)]  # from an empty list Spark makes a partition of its own, which `read` cannot handle
+    return parts or [
+        TopicPart("", 0, 0)
+    ]  # from an empty list Spark makes a partition of its own, which `read` cannot handle
 
 
 def _pinned(path: Path) -> TopicPart:

@@ -75,7 +75,9 @@ class FileStore:
 
     def swap(self, version: str, record: Record) -> Snapshot | None:
         """Replace the record if it is at `version`; None: it is not. Raises `StoreError`."""
-        made = secrets.token_hex(8)  # random, not a count: a file that was removed and rewritten never repeats a version
+        made = secrets.token_hex(
+            8
+        )  # random, not a count: a file that was removed and rewritten never repeats a version
         try:
             with self._locked():
                 if self.look().version != version:

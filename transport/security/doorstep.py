@@ -55,9 +55,7 @@ class Doorstep:
         """To be made before `bind`, or the first connections are missed."""
         self._socket, self._gatekeeper = socket, gatekeeper
         self._addresses: dict[int, str] = {}  # by descriptor, of all connections
-        self._arrivals: dict[
-            int, int
-        ] = {}  # arrival times of those younger than SILENCE_NS; the oldest first
+        self._arrivals: dict[int, int] = {}  # arrival times of those younger than SILENCE_NS; the oldest first
         self._headroom: Headroom | None = None
         self._reason: str | None = None  # of the failure to which the next end belongs
         self._left: list[Event] = []  # read ahead to see which connections end; not processed yet

@@ -86,7 +86,9 @@ class Instrumentation:
         with self._mutex:
             if place == self._place:
                 return
-            writer = RecordWriter(self._files(policy)) if policy.record else None  # if this raises, the present one goes on
+            writer = (
+                RecordWriter(self._files(policy)) if policy.record else None
+            )  # if this raises, the present one goes on
             if self._writer is not None:
                 self._writer.close()
             self._place, self._writer = place, writer

@@ -63,7 +63,9 @@ class Hold:
         self._since_probe = 0
         self._aside: tuple[int, float] | None = None  # (step, level) of a probe, until the measurement after it
         self._turn = -1  # up first: a hold that is too low loses most
-        self._promising: int | None = None  # the step whose last probe was better by more than noise: probed again at once
+        self._promising: int | None = (
+            None  # the step whose last probe was better by more than noise: probed again at once
+        )
         self._in_a_row = 0  # such probes
         self._evidence: dict[int, tuple[int, float]] = {}  # step to (probes, mean advantage)
 
