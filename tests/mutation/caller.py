@@ -246,12 +246,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_trying_again.py",),
         (
             "objects make again what must not be done twice",
-            "is_repeatable=is_idempotent or options.idempotency_key is not None,",
+            "is_repeatable=is_idempotent or spec.idempotency_key is not None,",
             "is_repeatable=True,",
         ),
         (
             "objects never give up before the deadline",
-            "if not options.is_retried or not request.attempts_count:",
+            "if not spec.is_retried or not request.attempts_count:",
             "if not request.attempts_count:",
         ),
     ),

@@ -153,7 +153,7 @@ MUTATIONS = (
     law(9, "no limit", "runtime/scheduling/throttle.py", "return self.outstanding >= self.limit", "return False"),
     law(
         9, "places are lost", "runtime/scheduling/throttle.py",
-        'however it did."""\n        self.outstanding -= 1', 'however it did."""',
+        'the pace of completions."""\n        self.outstanding -= 1', 'the pace of completions."""',
     ),
     law(9, "nobody is asked to make room", ADMISSION, "component.make_room(action)", "False"),
     law(
@@ -181,7 +181,8 @@ MUTATIONS = (
     law(10, "equal work elsewhere counts", "runtime/execution/board.py", "> 255 - priority", ">= 255 - priority"),
     law(
         10, "a callee runs at its own priority", "runtime/execution/outgoing.py",
-        "priority = self._engine.inheritance.call_priority(action, options.priority)", "priority = options.priority",
+        "envelope.priority = priority = self._engine.inheritance.call_priority(action, spec.priority)",
+        "priority = spec.priority",
     ),
     law(
         10, "what is awaited does not inherit", "runtime/execution/inheritance.py",
@@ -189,7 +190,7 @@ MUTATIONS = (
     ),
     law(
         10, "the chain ends after one link", "runtime/execution/inheritance.py",
-        "engine.say(peer, Envelope(BOOST, id, priority), now_ns)", "pass",
+        "engine.say(peer, boost(id, priority), now_ns)", "pass",
     ),
     law(
         10, "who runs is not boosted by what queues behind", PRESENCE,

@@ -56,8 +56,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "who looks from now on keeps others from looking",
-            "            claim.lock.writer = None  # others",
-            "            pass  # others",
+            "            claim.lock.writer = None  # a downgrade",
+            "            pass  # a downgrade",
         ),
         (
             "who is boosted waits where he was",

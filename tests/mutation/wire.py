@@ -28,7 +28,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         ("a deadline may be a string", " and _is_int_or_nil(deadline)", ""),
         ("a status may have three fields", "        and len(body) == 4\n", "        and len(body) >= 3\n"),
-        ("what was not begun looks as if it had", "REFUSED if fields[3] == REFUSED else None", "None"),
+        ("what was not begun looks as if it had", "is_refused=fields[3] == REFUSED", "is_refused=False"),
         (
             "extension types reach those who read",
             "unpackb(frame, strict_map_key=False, ext_hook=refuse_extension)",
