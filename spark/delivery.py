@@ -2,7 +2,8 @@
 
 To a topic: one backplane publishes the rows and records, in a file, how far each batch of each group has come
 (`backplane.NAME.apply`); so it may be killed, and so may we. To a route: each row is a call with an idempotency key, which
-the serving backplane remembers until it restarts, or its cache is full. Passing failures are retried until a deadline.
+the serving backplane remembers until it restarts, within bounds (`ReplayPolicy`). Passing failures are retried until a
+deadline.
 """
 
 from __future__ import annotations

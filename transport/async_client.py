@@ -1,7 +1,7 @@
 """Async client: the client of a running system for programs on asyncio; one event loop, no background thread.
 
-The event loop watches the link's descriptor, which is edge-triggered. So a turn reads until the link is empty; frames left
-over for fairness are read in the loop's next iteration. Everything requested in one iteration leaves at its end, as one frame
+The event loop watches the link's descriptor, which is edge-triggered. So a turn reads until the link is empty, or, for
+fairness, leaves the rest to the loop's next iteration. Everything requested in one iteration leaves at its end, as one frame
 per peer. All of this runs in the loop's thread. Cancelling a task cancels its call.
 """
 

@@ -95,7 +95,7 @@ class Outbox:
         return PEER_BYTES_MAX if pending is None else PEER_BYTES_MAX - pending.bytes
 
     def forget(self, peer: bytes) -> None:
-        """Drop the envelopes for a dead peer. Its calls are failed by the caller."""
+        """Drop the envelopes for a dead peer. The code that reports its death fails its calls."""
         self._pending.pop(peer, None)
         self.stalled.discard(peer)
 

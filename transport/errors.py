@@ -69,7 +69,7 @@ class DeadlineExceeded(CallerError):
 
 
 class Cancelled(CallerError):
-    """The caller took the call back."""
+    """The caller cancelled the call."""
 
     status = Status.CANCELLED
 

@@ -39,7 +39,7 @@ class Resolver:
         self._kept_max = len(directory.routes) + _OTHERS_MAX
 
     def resolve(self, route: str, key: str | None = None) -> str:  # hot: scripts/bench call_rtt
-        """The name of the backplane to call. Raises `UnknownRoute`; or `Unavailable`, also while backplanes are missing."""
+        """The name of the backplane to call. Raises `UnknownRoute`; or `Unavailable`, also if it may yet be registered."""
         up = self._up.get(route)
         if up is None:
             up = self._that_are_up(route)

@@ -37,10 +37,10 @@ FRAMES_MAX: Final = 64
 DIRECTORY_TOPIC = "system.directory"
 #: A peer that does not read is offered its frames again after this time; ZeroMQ usually wakes us earlier.
 STALLED_RETRY_NS = 10_000_000
-#: A backplane that refused a subscription (starting, busy) is asked again after the first; each request may take the second.
+#: A subscription refused by a backplane (starting, busy) is repeated after the first; each request may take the second.
 SUBSCRIBE_RETRY_NS, SUBSCRIBE_LIMIT_NS = 500_000_000, 5_000_000_000
 #: An expired deadline may mean that a routing table was missed, because the link to the supervisor was cut. It is fetched at
-#: most once in the first time; the fetch may take the second.
+#: most once per REFRESH_NS; a fetch may take REFRESH_LIMIT_NS.
 REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
 _LOST: Final = "a signal's exception struck while answers were being received; whether the work ran is not known"
 

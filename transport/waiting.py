@@ -157,7 +157,7 @@ class Waiting:
 
     def _lead(self, waiter: Waiter, patience_ns: int | None) -> None:  # hot: scripts/bench call_rtt
         self._leader = waiter
-        # A signal's exception strikes after a call, never before: once `try` is entered, the lock has been released.
+        # A signal's exception strikes after a call has taken effect: once `try` is entered, the lock has been released.
         try:
             self.lock.release()
             # Waking up to a millisecond late is better than waking before the deadline and polling twice.

@@ -75,7 +75,7 @@ class Intake:
         self.refused_casts_count = 0
         #: Takes requests for routes of other nodes, and later envelopes about such calls (runtime/peers).
         self.foreign: Callable[[bytes, Envelope, int], None] | None = None
-        #: Called with each caller of other nodes that can no longer be reached.
+        #: Called with each peer that made such requests and can no longer be reached.
         self.foreign_gone: Callable[[bytes], None] | None = None
         self.digesting = Digesting(engine)
         self.replays = Replays(engine)

@@ -48,7 +48,7 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class Outgoing:
-    """Calls to others, and the waits of this backplane's actions. Part of the engine, owned by the thread that has the lead."""
+    """Calls of this backplane's objects, and its actions' waits. Part of the engine, owned by the thread that has the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -94,7 +94,7 @@ class Outgoing:
                 log.exception("%s could not call %s", action.name, request.spec.route)
                 error = InternalError(f"{request.spec.route}: {type(error).__name__}: {text_of(error)}")
             is_placed, peer = action.awaiting_id != 0, self.calls.peer_of(action.awaiting_id)
-            # No retry to a peer that does not read: its `Busy` is for the operation, instead of more calls for the peer.
+            # `Busy` of a peer that does not read is not refused: a refused call is retried, and would pile up more there.
             error.is_refused = not is_placed or peer is LOCAL
             if is_placed:
                 if peer:  # neither LOCAL, which is empty, nor None

@@ -91,8 +91,7 @@ class Replays:
 
     def has_answered(self, peer: bytes, envelope: Envelope, priority: int, now_ns: int) -> bool:
         """Whether a call with a key needs no work of its own: it has its reply, or will get it. Raises `InvalidArgument` if
-        the key was used with other arguments, `FailedPrecondition` if the work waits for this very call, `Busy` at
-        WAITERS_MAX.
+        the key was used with other arguments, `FailedPrecondition` if the work waits for this call, `Busy` at WAITERS_MAX.
         """
         route, key = envelope.route, envelope.idempotency_key
         assert route is not None and key is not None
@@ -173,7 +172,7 @@ class Replays:
         return True
 
     def reprioritised(self, action: Action, peer: bytes, id: int, priority: int) -> bool:
-        """Note the new priority of a call that waits for another's work. False: there is no such call."""
+        """Note the new priority of a call that waits for the work of another call. False: there is no such call."""
         record = self.running.get(action)
         if record is None or (peer, id) not in record.waiters:
             return False

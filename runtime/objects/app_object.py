@@ -156,16 +156,15 @@ class AppObject(Schedulable):
         retry: bool = True,
         **arguments: Any,
     ) -> Awaitable[Any]:
-        """Call an operation and await its result: `stats = await self.call("index.stats", path=p)`. Only in `async def`
-        operations.
+        """Call an operation and await its result: `stats = await self.call("index.stats", path=p)`.
 
         key: key of the object to call. None: any that serves the route.
         priority: 0 is the highest. None: that of the running action, whose trace the call carries as well.
         timeout: seconds, 30 by default. The call ends earlier if the running action's deadline comes first.
         idempotency_key, retry: as in `Client.call`.
 
-        While it waits, the object is in the wait queue: new requests queue behind the reply (law 6). Raises the subclass of
-        `BackplaneError` in which the call ended.
+        Only in `async def` operations. While it waits, the object is in the wait queue: new requests queue behind the reply
+        (law 6). Raises the subclass of `BackplaneError` in which the call ended.
         """
         spec = CallSpec(
             route,
@@ -212,10 +211,10 @@ class AppObject(Schedulable):
         self._host.publish(topic, body)
 
     def after(self, seconds: float, method: Callable[..., Any], /, *arguments: Any) -> TimerHandle:
-        """Run a method of this object once, `seconds` from now, as an action like any other (law 8). The handle cancels it.
+        """Run a method of this object once, `seconds` from now, as an action like any other (law 8).
 
-        Raises `Busy` if its component has `max_posted` timers and actions of its own outstanding, and TypeError if `seconds`
-        is no number.
+        The returned handle cancels it. Raises `Busy` if its component has `max_posted` timers and actions of its own
+        outstanding, and TypeError if `seconds` is no number.
         """
         if isinstance(seconds, bool):  # True would be 1 s
             raise TypeError(f"after({seconds!r}): expected a number of seconds")
