@@ -45,8 +45,8 @@ COLLECTED_BYTES: Final = 64 << 10
 #: First bytes of lists and maps.
 _CONTAINERS: Final = frozenset((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
 #: msgpack's mode for timestamps: seconds, as a float. As nanoseconds a timestamp is an integer of up to 92 bits, where
-#: others have 64: a call with such an id runs, and no answer to it can be packed. With an object for each, a frame took 2.5
-#: s. This product sends no timestamps.
+#: others have 64: a call with such an id runs, and no answer to it can be packed. With objects instead, a frame took 2.5 s.
+#: This product sends no timestamps.
 _SECONDS: Final = 1
 
 

@@ -123,11 +123,11 @@ class Outward:
             self._answer(asked.peer, answered_as(envelope, asked.id))
 
     def down(self, name: str, because: str) -> None:
-        """A node is gone: its calls end in PEER_DOWN, because their outcome is unknown."""
+        """A node is gone: the calls that it held end in PEER_DOWN, because their outcome is unknown."""
         self._fail(name.encode(), f"node {name!r} is down ({because})")
 
     def leave(self) -> None:
-        """This node leaves: all its calls end in PEER_DOWN, because no answers will be received."""
+        """This node leaves: all calls that other nodes hold end in PEER_DOWN, because no answers will be received."""
         for node in [*self._counts]:
             self._fail(node, f"this node has left node {node.decode()!r}")
 
