@@ -4,7 +4,7 @@ Coalescing brings the throughput (one frame a call 100-130 k/s, coalesced 660 k/
 batch to fill: the owner flushes before it waits or starts long work. Envelopes arrive packed (codec.Encoder), so a batch is a
 header and a join. Envelopes for a peer that does not read stay here, in order, up to a bound in bytes; there `add` returns
 False, and the owner refuses the call at once (backpressure). A reserve beyond the bound holds the statuses that replace
-answers. Nothing is dropped in this file.
+answers. Only envelopes for a dead peer are dropped (`forget`).
 """
 
 from collections.abc import Callable
