@@ -1,8 +1,9 @@
 """Delivery: rows of a batch to a topic or a route of a running system, each once, however often the batch is sent.
 
-To a topic: one backplane publishes them and remembers, in a file, how far it has come with which batch of which group
+To a topic: one backplane publishes the rows and records, in a file, how far each batch of each group has come
 (`backplane.NAME.apply`); so it may be killed, and so may we. To a route: each row is a call with an idempotency key, which
-the backplane that serves it remembers as long as it lives. What fails for a passing reason is tried again until a deadline.
+the serving backplane remembers until it restarts, within bounds (`ReplayPolicy`). Passing failures are retried until a
+deadline.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.request import IDEMPOTENCY_KEY_MAX
 
-#: How long a batch may take to be accepted, restarts of the system included.
+#: Seconds for a batch to be accepted, restarts of the system included.
 PATIENCE_S: Final = 60.0
-#: One try: longer than a backplane takes to be restarted, so that the client sees it through where it can.
+#: Seconds for one attempt: longer than a backplane's restart, so that the client retries through it where it can.
 TRY_S: Final = 5.0
-#: Between tries that found no system at all.
+#: Shortest pause between attempts, seconds.
 PAUSE_S: Final = 0.2
-#: Of one call: enough to make its cost small (0.2 ms), little enough to stay 3 ms of the backplane's time.
+#: Rows of one call, and their bytes: enough to make its cost small (0.2 ms), few enough for 3 ms of the backplane's time.
 ROWS_MAX: Final = 256
 BYTES_MAX: Final = 256 << 10
-#: Calls to a route that are on their way at a time.
+#: Calls to a route that are in flight at a time.
 CALLS_MAX: Final = 256
 
 Row = dict[str, Any]
 
 
 class Delivery:
-    """To one system, as one group."""
+    """Delivers to one system, as one group."""
 
     def __init__(
         self,
@@ -52,15 +53,15 @@ class Delivery:
         patience_s: float = PATIENCE_S,
         is_to_end: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`system`: name, run directory or TOML. `backplane`: the one that publishes; None: the first by name.
-        `is_to_end`: whether nothing is tried again any more.
+        """`system`: name, run directory or TOML. `backplane`: the publisher; None: the first by name. `is_to_end`: returns
+        True once nothing is to be retried any more.
         """
         self._system, self._group, self._backplane, self._patience_s = str(system), group, backplane, patience_s
         self._is_to_end = is_to_end
         self._client: Client | None = None
 
     def to_topic(self, topic: str, batch: int, rows: Sequence[Row]) -> int:
-        """Publish a batch; how many of its rows had not been published before. Raises `BackplaneError`."""
+        """Publish a batch; returns how many of its rows had not been published before. Raises `BackplaneError`."""
         end_s = time.monotonic() + self._patience_s
         done = applied = 0
         while done < len(rows):
@@ -74,7 +75,7 @@ class Delivery:
         return applied
 
     def to_route(self, route: str, batch: int, rows: Sequence[Row], key: str | None = None) -> int:
-        """Call it with each row; `key`: which column names the object to call. How many calls. Raises `BackplaneError`."""
+        """Call `route` with each row; returns their number. `key`: column with the object's key. Raises `BackplaneError`."""
         end_s = time.monotonic() + self._patience_s
         for first in range(0, len(rows), CALLS_MAX):
             left = dict(enumerate(rows[first : first + CALLS_MAX], first))
@@ -83,15 +84,15 @@ class Delivery:
         return len(rows)
 
     def try_call(self, route: str, key: str | None, arguments: Row, id: str, limit_s: float) -> None:
-        """Make one call, done once for its `id`. Raises `BackplaneError`, also where it may come through later."""
+        """Make one call, done once per `id`. Raises `BackplaneError`, also where a later attempt may succeed."""
         self._connected().call(route, key=key, arguments=arguments, idempotency_key=id, timeout=limit_s)
 
     def check(self) -> None:
-        """That the system runs. Raises `BackplaneError`."""
+        """Raises `BackplaneError` unless the system runs."""
         self._connected()
 
     def close(self) -> None:
-        """Let go of the system."""
+        """Close the connection to the system, if there is one."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -113,7 +114,7 @@ class Delivery:
                 self._pause(error, end_s)
 
     def _calls(self, route: str, batch: int, rows: dict[int, Row], key: str | None, end_s: float) -> dict[int, Row]:
-        """Make the calls; those that are to be made again."""
+        """Make the calls, and pause if one failed. Returns the rows to be called again."""
         pending, again = {}, {}
         problem: BackplaneError | None = None
         for index, row in rows.items():
@@ -142,14 +143,14 @@ class Delivery:
         return again
 
     def _pause(self, error: BackplaneError, end_s: float) -> None:
-        """Before it is tried again. Raises the error where that does not help."""
+        """Wait before a retry. Raises the error if a retry would not help, or comes too late."""
         if not _may_pass(error) or time.monotonic() + PAUSE_S >= end_s or self._is_to_end():
             raise error
         time.sleep(max(PAUSE_S, min(error.retry_after or 0.0, 1.0)))
 
 
 def first_backplane(system: str | Path) -> str:
-    """Of a running system, by name. Raises `BackplaneError`."""
+    """The first backplane of a running system, by name. Raises `BackplaneError`."""
     with connect(system) as client:
         return _first(client)
 
@@ -162,15 +163,15 @@ def _first(client: Client) -> str:
 
 
 def check_group(group: str) -> str:
-    """Names a sequence of batches. Raises ValueError."""
-    longest = IDEMPOTENCY_KEY_MAX - 42  # two numbers of 20 digits, and what is between
+    """Returns `group`, which names a sequence of batches. Raises ValueError if it is empty or too long."""
+    longest = IDEMPOTENCY_KEY_MAX - 42  # two numbers of 20 digits, and their separators
     if not 0 < len(group) <= longest:
         raise ValueError(f"a group's name has 1 to {longest} characters, got {len(group)}")
     return group
 
 
 def _part(rows: Sequence[Row], first: int) -> Sequence[Row]:
-    """As many as go into one call."""
+    """As many rows as fit into one call, at least one."""
     size = 0
     for count in range(min(ROWS_MAX, len(rows) - first)):
         size += len(msgspec.msgpack.encode(rows[first + count]))

@@ -1,11 +1,11 @@
-"""Transport: carry one envelope from here to there, or say why not.
+"""Transport: carry one envelope from one process to another, or report why that failed.
 
-Client programs need `connect` (or `connect_async`) and the errors. Inside, files that decide take frames and times and
-return what follows from them (envelope, codec, batching, calls, topics, directory, resolver; exchange and session put
-them together for a client), and a few that do touch the world: link (the one that knows ZeroMQ), lifeline, waiting,
-client, async_client. Links to other hosts have folders of their own (security, peers, remote). Nothing here knows what a
-component is, and nothing is imported from the other folders. Nothing is dropped silently: what is refused raises, what is
-lost is counted. Read first: envelope.py, link.py, session.py.
+Client programs need `connect` (or `connect_async`) and the errors. Most files only decide: they take frames and times and
+return the consequences (envelope, codec, batching, calls, topics, directory, resolver; exchange and session combine them for
+a client). A few touch the world: link (ZeroMQ between processes of this host), lifeline, waiting, client, async_client. Links
+to other hosts have folders of their own (security, peers, remote). This package knows nothing of components and imports
+nothing from the other folders. Nothing is dropped silently: refusals raise, losses are counted. Read first: envelope.py,
+link.py, session.py.
 """
 
 from importlib import import_module
@@ -68,8 +68,8 @@ __all__ = [
     "connect_async",
 ]
 
-#: Imported when first asked for: a backplane needs hardly any of these, and asyncio alone costs 15 ms at every start; a
-#: command that asks the supervisor needs none, and msgspec costs it 5 ms.
+#: Imported on first use: a backplane needs hardly any of these, and asyncio alone costs 15 ms at every start. A command that
+#: asks the supervisor needs none, and msgspec would cost it 5 ms.
 _LATER = {
     "AsyncClient": "async_client",
     "AsyncSubscription": "async_subscription",

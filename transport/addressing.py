@@ -1,25 +1,24 @@
-"""Addressing: where the sockets of a system lie, and what things are called.
+"""Addressing: paths of a system's sockets, and reserved names.
 
-A running system is found by its name through its run directory (DESIGN section 8). Every backplane has a socket a
-generation, so that what was meant for a dead process never reaches its successor (TRAPS 5). Paths only; nothing is
-created here.
+A running system is found by its name through its run directory (DESIGN section 8). Every generation of a backplane has a
+socket of its own, so messages for a dead process never reach its successor (TRAPS 5). Paths only; nothing is created here.
 """
 
 import os
 from pathlib import Path
 
-#: Reserved first words of routes. A component may not bear these names.
+#: Reserved first words of routes; no component may have these names.
 SUPERVISOR, BACKPLANE, CONTROL = "supervisor", "backplane", "control"
-#: The operation of every backplane by which a caller says that he calls there no more.
+#: Operation of every backplane by which a caller announces that it will call there no more.
 FAREWELL = "farewell"
-#: In the log folder of a system: a link to the run directory in which it was started last.
+#: In a system's log folder: a link to the run directory in which the system was last started.
 RUN_LINK = "run"
-#: Stands between the name of a node and a route there: `b/index.stats`.
+#: Separates the name of a node from a route there: `b/index.stats`.
 OF_NODE = "/"
 
 
 def default_run_dir(system: str) -> Path:
-    """`$XDG_RUNTIME_DIR/appbackplane/NAME`, else a folder of the user's under the temporary directory."""
+    """`$XDG_RUNTIME_DIR/appbackplane/NAME`, else a folder of this user under the temporary directory."""
     runtime_dir = _runtime_dir()
     return (_temporary_base() if runtime_dir is None else Path(runtime_dir) / "appbackplane") / system
 
@@ -28,7 +27,7 @@ def run_dir_bases() -> list[Path]:
     """Folders that may hold run directories of this user, that of `default_run_dir` first.
 
     cron, sudo and systemd leave XDG_RUNTIME_DIR out, or set another: a system is then sought where a login or a service would
-    have put it. Not where somebody has chosen a folder of his own: tests do that to be alone.
+    have put it. Not if the user has chosen another folder, as tests do to be isolated.
     """
     runtime_dir, usual = _runtime_dir(), f"/run/user/{os.getuid()}"
     chosen = [] if runtime_dir is None else [Path(runtime_dir) / "appbackplane"]
@@ -39,18 +38,18 @@ def run_dir_bases() -> list[Path]:
 
 
 def state_home() -> Path:
-    """Where programs keep what is to outlive them (XDG Base Directory Specification)."""
+    """Folder for files that outlive the programs that write them (XDG Base Directory Specification)."""
     given = os.environ.get("XDG_STATE_HOME")
     return Path(given) if given and os.path.isabs(given) else Path("~/.local/state").expanduser()
 
 
 def run_link(system: str) -> Path:
-    """Leads to the run directory in which this system was started last, if it had a default one."""
+    """Link to the run directory in which this system was last started, if that was a default one."""
     return state_home() / "appbackplane" / system / RUN_LINK
 
 
 def _runtime_dir() -> str | None:
-    """A relative path there is no path: it would be another one in each folder (XDG Base Directory Specification)."""
+    """The variable if it holds an absolute path: a relative one would differ by folder (XDG Base Directory Specification)."""
     given = os.environ.get("XDG_RUNTIME_DIR")
     return given if given and os.path.isabs(given) else None
 
@@ -62,12 +61,12 @@ def _temporary_base() -> Path:
 
 
 def supervisor_socket(run_dir: Path) -> Path:
-    """Where the supervisor listens, for backplanes, clients and the command line."""
+    """Socket on which the supervisor listens for backplanes, clients and the command line."""
     return run_dir / "supervisor.sock"
 
 
 def backplane_socket(run_dir: Path, name: str, generation: int) -> Path:
-    """Where one generation of a backplane listens."""
+    """Socket on which one generation of a backplane listens."""
     return run_dir / f"{name}-{generation}.sock"
 
 

@@ -1,8 +1,8 @@
-"""Async client: the same way into a running system for programs on asyncio; one event loop, no thread.
+"""Async client: the client of a running system for programs on asyncio; one event loop, no background thread.
 
-The link's descriptor is a reader of the loop. It is edge-triggered, so a turn reads until it is empty, and what is left
-for fairness' sake is taken up in the loop's next iteration. Whatever is asked for in one iteration leaves at its end,
-as one frame a peer. Everything here runs in the loop's thread; cancelling a task takes its call back.
+The event loop watches the link's descriptor, which is edge-triggered. So a turn reads until the link is empty, or, for
+fairness, leaves the rest to the loop's next iteration. Everything requested in one iteration leaves at its end, as one frame
+per peer. All of this runs in the loop's thread. Cancelling a task cancels its call.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ async def connect_async(
     target: str | os.PathLike[str], *, timeout: float | None = None, retry_budget: RetryBudget | None = None,
     keys: str | os.PathLike[str] | None = None,
 ) -> "AsyncClient":  # fmt: skip
-    """A client of a running system, on this host or another, for the running event loop.
+    """Connect to a running system, on this host or another, from the running event loop.
 
     Parameters and errors are those of `connect`.
     """
     with opening(descriptors.CLIENT):
-        if is_remote(target):  # a host's number may have to be asked for
+        if is_remote(target):  # a host name may have to be resolved
             way = await asyncio.to_thread(way_to, target, keys, time.monotonic_ns)
         else:
             way = way_to(target, keys, time.monotonic_ns)
@@ -55,8 +55,8 @@ async def connect_async(
 
 
 class AsyncClient:
-    """A connection to a system. Made by `connect_async`; belongs to its event loop, which holds it until it is closed; not to
-    be used after a fork.
+    """A connection to a system, made by `connect_async`. It belongs to its event loop, which keeps it alive until it is
+    closed. After a fork, the child connects anew.
     """
 
     def __init__(self, way: Way, retry_budget: RetryBudget | None = None) -> None:
@@ -78,7 +78,7 @@ class AsyncClient:
         self._loop.add_reader(self._link.fileno(), self._turn)
 
     async def start(self, timeout: float = CONNECT_TIMEOUT_S) -> None:
-        """Connect, unless connected: `connect_async` has done it, and a call does it when the system is back."""
+        """Connect, unless connected. `connect_async` has done so, and calls reconnect by themselves when the system is back."""
         self._expect_open()
         await self._connecting.start(request.duration_ns(timeout))
 
@@ -89,9 +89,9 @@ class AsyncClient:
     ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
         """Call an operation and await its result: `await client.call("query.search", text="asyncio", priority=0)`.
 
-        Parameters and errors are those of `Client.call`. Cancelling the task takes the call back. With 4096 calls of this
-        client outstanding, or 64 MiB of them, it waits for room first, the most urgent call first, those without a
-        `priority` last; at most `timeout` seconds, and then raises `Busy`.
+        Parameters and errors are those of `Client.call`. Cancelling the task cancels the call. Backpressure: with 4096 calls
+        of this client outstanding, or 64 MiB of them, the call waits for room, at most `timeout` seconds, then raises `Busy`.
+        The most urgent waiting call goes first, calls without a `priority` last.
         """
         self._expect_not_forked()
         spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
@@ -116,10 +116,10 @@ class AsyncClient:
         timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> asyncio.Future[Any]:  # fmt: skip
-        """Begin a call without awaiting it: the future ends in the result or the error, and may be cancelled.
+        """Begin a call without awaiting it. The future ends in the result or the error; cancelling it cancels the call.
 
-        `retry` as of `Client.submit`. Raises at once where `call` would wait: `Unavailable` while the system is gone, `Busy`
-        where there is no room, `UnknownRoute` without fetching the directory first.
+        `retry`: see `Client.submit`. Raises at once where `call` would wait: `Unavailable` while the system is gone, `Busy`
+        if there is no room, `UnknownRoute` without fetching the routing table first.
         """
         self._expect_not_forked()
         spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
@@ -134,7 +134,7 @@ class AsyncClient:
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
         arguments: Mapping[str, Any] | None = None, **keywords: Any,
     ) -> None:  # fmt: skip
-        """Send an operation its arguments and expect nothing back. Raises what is known at once: `UnknownRoute`, …"""
+        """Send a request without a reply. Raises only errors known at once, such as `UnknownRoute`."""
         spec = request.asked(route, key, priority, CONNECT_TIMEOUT_S, arguments, keywords)
         await self.start()
         try:
@@ -148,9 +148,9 @@ class AsyncClient:
     async def publish(
         self, topic: str, /, *, priority: int | None = None, arguments: Mapping[str, Any] | None = None, **keywords: Any
     ) -> int:
-        """Tell every object that subscribes to `topic`. Returns how many backplanes it goes to.
+        """Send a message to every object that subscribes to `topic`. Returns the number of backplanes it is sent to.
 
-        Raises `Busy` when one of them has no room; it will see the gap.
+        Raises `Busy` if a backplane has no room for it. The others still get the message, and that backplane counts the gap.
         """
         request.check(topic, None, priority)
         body = request.body_of(topic, arguments, keywords)
@@ -159,10 +159,10 @@ class AsyncClient:
         return self._session.publish(topic, priority, body)
 
     async def subscribe(self, topic: str, *, timeout: float = CONNECT_TIMEOUT_S) -> AsyncSubscription:
-        """Hear what the backplanes publish as `topic`, or below it: `files.*`.
+        """Subscribe to the messages that backplanes publish on `topic`, or on all topics below a prefix: `files.*`.
 
-        Returns when all of them have confirmed, so that nothing that is published afterwards is missed, or after
-        `timeout` seconds; `AsyncSubscription.unconfirmed` names those that have not, and they are asked again.
+        Returns when all backplanes have confirmed, so that no later message is missed, or after `timeout` seconds.
+        `AsyncSubscription.unconfirmed` names the backplanes that have not confirmed; they are asked again.
         """
         check_pattern(topic)
         limit_ns = request.duration_ns(timeout)
@@ -174,7 +174,7 @@ class AsyncClient:
             if self._session.subscribe(topic, subscription, confirmed, time.monotonic_ns()):
                 self._soon()
                 await asyncio.wait((confirmed,), timeout=limit_ns / 1e9)
-                if not confirmed.cancel():  # it had ended
+                if not confirmed.cancel():  # already done
                     confirmed.result()
         except BaseException:
             self._drop(subscription)
@@ -182,7 +182,7 @@ class AsyncClient:
         return subscription
 
     async def directory(self) -> Directory:
-        """The newest map of the system: routes, topics, and where the backplanes are."""
+        """The newest routing table: routes, topics, and the address of each backplane."""
         await self.start()
         self._turn()
         if self._session.directory is None:
@@ -190,11 +190,11 @@ class AsyncClient:
         return self._session.directory
 
     async def close(self) -> None:
-        """Let what was cast and published arrive (at most a second), end all outstanding calls (`Cancelled`) and
-        subscriptions, and let go of the link. Once is enough.
+        """Let casts and published messages arrive (at most a second), end all outstanding calls (`Cancelled`) and
+        subscriptions, and close the link. Closing twice is harmless.
         """
         if self._is_closed or self._pid != os.getpid():
-            return  # of a fork's copy, the link is the parent's
+            return  # in a forked copy, the link belongs to the parent
         try:
             await self._settle()
         finally:
@@ -221,7 +221,7 @@ class AsyncClient:
 
     async def _close(self) -> None:
         if self._is_closed:
-            return  # by another task, while we waited
+            return  # by another task, while this one waited
         self._deliver(self._session.end_all(Cancelled("the client was closed")))
         self._is_closed = True
         self._room.close()
@@ -234,7 +234,7 @@ class AsyncClient:
             subscription._closed = True
             subscription._arrived.set()
         self._subscriptions.clear()
-        # Waits for what has been sent to leave: that must not hold up the loop. Nobody else touches the link any more.
+        # Closing waits for sent frames to leave, which must not block the loop. Nothing else uses the link any more.
         await asyncio.shield(asyncio.to_thread(self._link.close))
 
     def _expect_open(self) -> None:
@@ -266,7 +266,7 @@ class AsyncClient:
             self._soon()
 
     def _soon(self) -> None:
-        """A turn at the end of this iteration of the loop."""
+        """Run a turn at the end of this iteration of the event loop."""
         if not self._is_turn_due and not self._is_closed:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
@@ -282,11 +282,11 @@ class AsyncClient:
             return
         if wake_ns <= now_ns:
             self._soon()
-        elif self._timer is None or wake_ns < self._timer_ns:  # one timer, that of the nearest: setting costs 2 us
+        elif self._timer is None or wake_ns < self._timer_ns:  # one timer, for the nearest wake-up: setting one costs 2 us
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_ns = wake_ns
-            # From now, not from before the turn: that may have taken long (waiting.py).
+            # Measured from now, not from the start of the turn, which may have taken long (waiting.py).
             pause_ns = wake_ns - time.monotonic_ns()
             self._timer = self._loop.call_later(pause_ns / 1e9, self._timer_fired)
 
@@ -324,7 +324,7 @@ class AsyncClient:
 
     def _system_gone(self) -> None:
         self._watch(None)
-        self._turn(self._session.ahead_frames_max)  # what it said last
+        self._turn(self._session.ahead_frames_max)  # its last frames
         error = self._way.gone()
         if self._session.system_gone(error, is_back_soon=is_back_soon(self._way, error)):
             self._connecting.open(request.duration_ns(CONNECT_TIMEOUT_S))

@@ -1,4 +1,4 @@
-"""Async connecting: how an async client comes to its system and its directory; the twin of connecting.py, for an event loop."""
+"""Async connecting: connects an async client and fetches its routing table; the twin of connecting.py, for an event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class AsyncConnecting:
-    """Part of an `AsyncClient`: in its loop."""
+    """Part of an `AsyncClient`; runs in its event loop."""
 
     def __init__(self, client: "AsyncClient", way: Way, session: ClientSession, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
         self._client = client
         self._way = way
         self._session = session
-        #: What is under way, for all who wait for it.
+        #: The connection attempt and the fetch under way, for all tasks that wait for them.
         self._starting: asyncio.Future[None] | None = None
         self._fetching: asyncio.Future[None] | None = None
-        #: From when on the directory may be fetched again.
+        #: When the routing table may be fetched again.
         self._fetch_again_ns = 0
 
     async def start(self, limit_ns: int) -> None:
-        """Connect, unless connected."""
+        """Connect, unless connected; concurrent callers share one attempt."""
         if self._session.directory is not None:
             return
         try:
@@ -37,7 +37,7 @@ class AsyncConnecting:
             raise not_in_time(self._way, error) from error
 
     async def await_system(self, limit_ns: int) -> None:
-        """As `Calling.await_system`."""
+        """As `Connecting.await_system`, without blocking the loop."""
         until_ns = self._now_ns() + limit_ns
         while True:
             left_ns = max(1, until_ns - self._now_ns())
@@ -53,19 +53,19 @@ class AsyncConnecting:
             await asyncio.sleep(LOOK_AGAIN_NS / 1e9)
 
     async def start_for_call(self, until_ns: int, *, is_patient: bool) -> None:
-        """Connect for a call, before its deadline. `is_patient`: as of `Connecting.start`."""
+        """Connect for a call, before its deadline. `is_patient`: as in `Connecting.start`."""
         while self._session.directory is None:
             left_s = max(1, until_ns - self._now_ns()) / 1e9
             try:
                 await asyncio.wait_for(self._client.start(left_s), left_s)
-            except TimeoutError:  # others, whose start it is, have more time
+            except TimeoutError:  # the start belongs to other tasks, which have more time
                 raise not_in_time(self._way, DeadlineExceeded("no connection before the deadline")) from None
             except (Unavailable, PeerDown) as error:
                 if self._client._is_closed or not (is_patient and is_back_soon(self._way, error)):
                     raise
 
     async def fetch(self, until_ns: int) -> None:
-        """`Connecting.fetch`, and follow it, before `until_ns`."""
+        """As `Connecting.fetch`, then adopt the table, before `until_ns`."""
         if self._fetching is None:
             if self._now_ns() < self._fetch_again_ns:
                 return
@@ -77,7 +77,7 @@ class AsyncConnecting:
         self._client._turn()
 
     def open(self, limit_ns: int) -> asyncio.Future[None]:
-        """Begin to connect; what is returned ends when it is done."""
+        """Begin to connect; the returned future ends when connected, or in an error."""
         self._client._watch(self._way.open())
         starting = self._starting = self._client._loop.create_future()
         starting.add_done_callback(self._started)
@@ -89,8 +89,8 @@ class AsyncConnecting:
         if self._starting is starting:
             self._starting = None
         if not starting.cancelled():
-            starting.exception()  # whoever awaits it raises it; if nobody does any more, it need not be reported
+            starting.exception()  # tasks that await it raise it; if none does any more, it need not be reported
 
     def _fetched(self, fetching: asyncio.Future[None]) -> None:
         self._fetching, self._fetch_again_ns = None, self._now_ns() + FETCH_AGAIN_NS
-        fetching.exception()  # in vain: that is said of the route
+        fetching.exception()  # a failed fetch is reported by the error for the route

@@ -9,18 +9,18 @@ from .call_spec import CallSpec
 from .errors import Busy
 from .session import ClientSession
 
-#: Of a call that leaves its priority to the operation, while it waits for room: after all that name theirs.
+#: Stands for an unknown priority, that of the operation, while a call waits for room: behind all calls that name theirs.
 PRIORITY_UNKNOWN = 256
 
 
 class AsyncRoom:
-    """Part of an `AsyncClient`: in its loop."""
+    """Part of an `AsyncClient`; runs in its event loop."""
 
     def __init__(self, session: ClientSession, loop: asyncio.AbstractEventLoop, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
         self._session = session
         self._loop = loop
-        #: Calls that wait: (priority, turn, who), the most urgent first.
+        #: Waiting calls: (priority, sequence number, future), most urgent first.
         self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
         self._turns = itertools.count()
         self._is_closed = False
@@ -40,7 +40,7 @@ class AsyncRoom:
                     self._loop.call_soon(self.let_in)  # there may be more room, or this task has just been cancelled
 
     def let_in(self) -> None:
-        """Wake who is to have the room that has become free."""
+        """Wake the most urgent waiting call, if there is room."""
         while self._queue and not self._session.is_full:
             room = heapq.heappop(self._queue)[2]
             if not room.done():
@@ -48,12 +48,12 @@ class AsyncRoom:
                 return
 
     def busy(self, route: str) -> Busy:
-        """The error for a call that has found none."""
+        """The error for a call that has found no room."""
         count = self._session.outstanding_count
         return Busy(f"{route}: {count} calls of this client are outstanding", retry_after=0.1)
 
     def close(self) -> None:
-        """All who wait learn that the client is closed."""
+        """Wake all waiting calls: the client is closed."""
         self._is_closed = True
         for _, _, room in self._queue:
             if not room.done():

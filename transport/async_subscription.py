@@ -1,4 +1,4 @@
-"""Async subscription: what an async client holds while it listens to a topic; the twin of `handles.Subscription`."""
+"""Async subscription: an async client's handle of one subscription; the twin of `handles.Subscription`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class AsyncSubscription:
     """Messages of one topic: `async for message in subscription`; close it, or use it in an `async with`.
 
-    Messages wait here up to a bound (inbox.py); what is lost beyond it, or on the way, is told by `Message.lost`.
+    Messages wait here up to a bound (inbox.py). `Message.lost` counts those lost beyond it, or on the way.
     """
 
     def __init__(self, client: "AsyncClient", topic: str) -> None:
@@ -27,10 +27,10 @@ class AsyncSubscription:
         self._arrived: asyncio.Event = asyncio.Event()
 
     async def get(self, timeout: float | None = None) -> Message:
-        """The next message. Waits `timeout` seconds, then `TimeoutError`; None: until there is one.
+        """Wait for the next message: `timeout` seconds, then `TimeoutError`; None: without limit.
 
-        Raises `PeerDown` when the system is gone (the next `get` connects again, if it is back) and `Unavailable` when
-        the subscription or its client has been closed.
+        Raises `PeerDown` when the system is gone (the next `get` reconnects if the system is back) and `Unavailable` when the
+        subscription or its client has been closed.
         """
         self._client._expect_not_forked()
         async with asyncio.timeout(timeout):
@@ -60,16 +60,16 @@ class AsyncSubscription:
 
     @property
     def lost_count(self) -> int:
-        """Messages that were lost, on the way or because they were not taken in time."""
+        """Messages lost on the way, or dropped here because they were not taken in time."""
         return self._inbox.lost_count
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:
-        """Backplanes that have not confirmed the subscription (yet): what they publish may be missing."""
+        """Backplanes that have not confirmed the subscription (yet): messages published there may be missing."""
         return self._client._unconfirmed(self.topic)
 
     async def close(self) -> None:
-        """Hear no more; what is already here can still be taken."""
+        """End the subscription; messages already received can still be taken."""
         self._client._drop(self)
 
     async def __aenter__(self) -> Self:

@@ -1,9 +1,9 @@
-"""Attempts: the calls of one session that have failed and are to be made again, and when each is due.
+"""Attempts: failed calls of one session that wait for a retry, and the time at which each is due.
 
-What was said is said again in the same bytes (codec.renumbered), under another id and by the same deadline; what else
-there is to know of a call is read from them, so that one that does not fail pays for nothing. `retrying.py` decides; this
-keeps the account and the queue, and says at the end how often it was tried. Bounded as calls are: what waits here counts
-as outstanding (exchange.py).
+A retry sends the same bytes (codec.renumbered) under another id and with the same deadline. All else about the call is read
+from those bytes, so a call that does not fail pays nothing. `retrying.py` decides; this module keeps the account and the
+queue, and reports the number of attempts in the final error. Bounded like calls: waiting calls count as outstanding
+(exchange.py).
 """
 
 import heapq
@@ -21,12 +21,12 @@ from .retrying import SPREAD_NS, GiveUp, RetryAccount, after_attempts, decide
 
 
 def half() -> float:
-    """No chance at all, for who wants to know beforehand how long it waits."""
+    """No randomness: for callers that must know the wait beforehand."""
     return 0.5
 
 
 class Attempt(Own):
-    """One call that has failed at least once and has not ended; it is also what its later attempts are known by."""
+    """One call that has failed at least once and has not ended. It is also the token of its later attempts."""
 
     __slots__ = (
         "because", "count", "due_ns", "ends_ns", "first_id", "id", "idempotency_key", "is_sent", "key", "packed",
@@ -41,34 +41,34 @@ class Attempt(Own):
         self.route: str = envelope.route
         self.key = envelope.key
         self.idempotency_key = envelope.idempotency_key
-        #: The deadline, which all attempts share: a call bears the time at which it ends (exchange.py).
+        #: The deadline, shared by all attempts: a call carries the time at which it ends (exchange.py).
         self.ends_ns = -envelope.deadline
-        #: The id that its caller knows, and that of the attempt which is outstanding; 0: it waits for the next.
+        #: The id that the caller knows; and that of the outstanding attempt, 0: the call waits for the next one.
         self.first_id = id
         self.id = 0
         self.count = 1
         self.due_ns = 0
         #: Whether the last attempt has left this process.
         self.is_sent = True
-        #: Why it is not tried again.
+        #: Why the call is not retried any more.
         self.because = ""
 
 
 class Attempts:
-    """What one client tries again. `exchange` is its session's."""
+    """The retries of one client. `exchange` is its session's."""
 
     def __init__(self, exchange: Exchange, account: RetryAccount, random: Callable[[], float]) -> None:
-        """`random`: from 0 up to 1."""
+        """`random`: returns a number from 0 up to 1."""
         self.account = account
         self._exchange = exchange
         self._random = random
         self._waiting: list[tuple[int, int, Attempt]] = []
         self._of: dict[int, Attempt] = {}
-        #: Ids that stand for no call of its own, beside those of retries.
+        #: Ids reserved for unsent calls; subtracted, like those of retries, so that the budget counts calls only.
         self._ids_extra_count = 0
 
     def begin(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
-        """A call that could not be sent waits until it can; returns its id. Raises `error` where waiting is no use."""
+        """Keep a call that could not be sent until it can be; returns its id. Raises `error` if waiting is of no use."""
         id = self._exchange.calls.take_id()
         self._ids_extra_count += 1
         packed = self._exchange.pack_call(id, spec)
@@ -81,7 +81,7 @@ class Attempts:
     def failed(
         self, id: int, call: Call, error: BackplaneError, now_ns: int, resolver: Resolver | None
     ) -> BackplaneError | None:
-        """A call has ended in `error`. None: it is not over. `resolver`: None while there is no system."""
+        """A call has ended in `error`. Returns its final error; None: it is retried. `resolver`: None without a system."""
         token, packed = call[0], call[3]
         if packed is None or resolver is None:
             return error
@@ -92,14 +92,14 @@ class Attempts:
             return None
         return (
             error if attempt is token else after_attempts(error, attempt.count, attempt.because)
-        )  # of an attempt it will be said at its end
+        )  # `finish` adds the number of attempts
 
     def make_due(self, now_ns: int, peer_for: Callable[[str, str | None], bytes], events: Events) -> None:
-        """Make those again that are due. Called at each turn: where none waits, it costs a look at an empty list."""
+        """Send the retries that are due. Called in each turn; if none waits, it only checks an empty list."""
         while self._waiting and self._waiting[0][0] <= now_ns:
             attempt = heapq.heappop(self._waiting)[2]
             if self._of.get(attempt.first_id) is not attempt:
-                continue  # taken back
+                continue  # cancelled
             self._exchange.waits_no_more(len(attempt.packed))
             attempt.count += 1
             try:
@@ -112,7 +112,7 @@ class Attempts:
                     events.append(Ended(attempt.token, None, after_attempts(error, attempt.count, attempt.because)))
 
     def hurry(self, now_ns: int) -> None:
-        """A new directory: what found no place looks again soon, in the order in which it was asked for."""
+        """A new routing table: calls that found no instance are soon due again, in their original order."""
         due_ns = now_ns + int(self._random() * SPREAD_NS)
         for _, _, attempt in self._waiting:
             if not attempt.is_sent:
@@ -121,7 +121,7 @@ class Attempts:
         heapq.heapify(self._waiting)
 
     def take(self, id: int) -> object | None:
-        """The token of a call that waits to be made again: it is taken back. None: it does not wait."""
+        """Cancel a call that waits for a retry; returns its token. None: the call does not wait."""
         attempt = self._of.get(id)
         if attempt is None or attempt.id:
             return None
@@ -130,22 +130,22 @@ class Attempts:
         return attempt.token
 
     def current(self, id: int) -> int:
-        """The id of the attempt that is outstanding of a call whose caller knows it by `id`."""
+        """The id of the outstanding attempt of the call that its caller knows as `id`."""
         attempt = self._of.get(id)
         return id if attempt is None else attempt.id
 
     def end(self, attempt: Attempt) -> None:
-        """It has ended."""
+        """Forget a call that has ended or was cancelled."""
         self._of.pop(attempt.first_id, None)
 
     def finish(self, attempt: Attempt, result: Any, error: BackplaneError | None, events: Events) -> None:
-        """It has ended for good."""
+        """Report the end of a retried call; its error names the number of attempts."""
         self.end(attempt)
         final = None if error is None else after_attempts(error, attempt.count, attempt.because)
         events.append(Ended(attempt.token, result, final))
 
     def end_all(self, error: BackplaneError, events: Events) -> None:
-        """None will be made again."""
+        """End all calls that wait for a retry in `error`."""
         for attempt in list(self._of.values()):
             if not attempt.id:
                 self.end(attempt)
@@ -154,11 +154,11 @@ class Attempts:
         self._waiting.clear()
 
     def next_ns(self) -> int | None:
-        """When the next is due; None: none waits."""
+        """When the next retry is due, ns; None: none waits."""
         return self._waiting[0][0] if self._waiting else None
 
     def _wait(self, attempt: Attempt, error: BackplaneError, now_ns: int, *, is_repeatable: bool) -> bool:
-        """False: it has ended."""
+        """Queue the next attempt. False: there is none, and `attempt.because` tells why."""
         attempt.id = 0
         verdict = decide(
             error,

@@ -1,10 +1,10 @@
-"""Outbox: all that is bound for one peer at the end of a loop turn leaves as one frame.
+"""Outbox: all envelopes for one peer at the end of a turn leave as one frame.
 
-Coalescing is where throughput comes from (one frame a call 100-130 k/s, coalesced 660 k/s: DESIGN section 5), and
-nothing waits for a batch to fill: the owner flushes whenever it would otherwise wait or start long work. Envelopes come
-in packed (codec.Encoder), so a batch is a header and a join. A peer that does not read keeps its envelopes here, in
-order, up to a bound in bytes; at the bound `add` says no and the owner refuses the call at once (backpressure).
-Above it there is a reserve for the words that say so in the place of an answer. Nothing is dropped in this file.
+Coalescing brings the throughput (one frame a call 100-130 k/s, coalesced 660 k/s: DESIGN section 5). Nothing waits for a
+batch to fill: the owner flushes before it waits or starts long work. Envelopes arrive packed (codec.Encoder), so a batch is a
+header and a join. Envelopes for a peer that does not read stay here, in order, up to a bound in bytes; there `add` returns
+False, and the owner refuses the call at once (backpressure). A reserve beyond the bound holds the statuses that replace
+answers. Only envelopes for a dead peer are dropped (`forget`).
 """
 
 from collections.abc import Callable
@@ -17,48 +17,48 @@ from . import codec
 BATCH_MAX: Final = 512
 #: Bytes in one frame before it is cut, for the same reason; one larger envelope travels alone.
 BATCH_BYTES_MAX: Final = 1 << 20
-#: Bytes kept for one peer that does not read: beyond it the sender is told, and our memory stays flat.
+#: Bytes kept for one peer that does not read: beyond them the sender is refused, and our memory stays flat.
 PEER_BYTES_MAX: Final = 32 << 20
-#: And for the words that stand for answers that found no room: some hundred bytes each, for twice the calls that one client
+#: Reserve for the statuses that replace answers without room: some hundred bytes each, for twice the calls that one client
 #: has outstanding.
 RESERVE_BYTES: Final = 2 << 20
 
 
 class Sent(Enum):
-    """What became of a frame offered to a link."""
+    """Result of offering a frame to a link."""
 
     SENT = "sent"
     FULL = "full"  # the peer does not read: try later
     UNREACHABLE = "unreachable"  # no such peer, or it has gone
 
 
-# To find a member in an enum costs as much as to find the envelope's queue.
+# Looking up a member of an enum costs as much as looking up the envelope's queue.
 _SENT: Final = Sent.SENT
 _FULL: Final = Sent.FULL
 _UNREACHABLE: Final = Sent.UNREACHABLE
 
 
 class _Pending:
-    """What waits for one peer: packed envelopes, oldest first, and their bytes."""
+    """Packed envelopes waiting for one peer, oldest first, and their bytes."""
 
     __slots__ = ("bytes", "envelopes", "frame", "frame_bytes", "frame_count")
 
     def __init__(self) -> None:
         self.envelopes: list[bytes] = []
         self.bytes = 0
-        #: The frame that is being offered; how many of the envelopes it holds, from the oldest on, and their bytes.
+        #: The frame being offered; how many of the envelopes it holds, from the oldest on, and their bytes.
         self.frame: bytes | None = None
         self.frame_count = self.frame_bytes = 0
 
 
 class Outbox:
-    """Packed envelopes waiting for the end of the turn, a queue a peer."""
+    """Packed envelopes waiting for the end of the turn, one queue per peer."""
 
     def __init__(self) -> None:
         self._pending: dict[bytes, _Pending] = {}
-        #: One that is empty, for the next peer.
+        #: An empty queue, for the next peer.
         self._spare: _Pending | None = None
-        #: The peer to which a frame is being offered. It stays when a signal's exception strikes meanwhile.
+        #: The peer to which a frame is being offered. It stays set if a signal's exception strikes meanwhile.
         self._offered: bytes | None = None
         #: Peers whose socket was full at the last flush: flush again soon.
         self.stalled: set[bytes] = set()
@@ -67,7 +67,7 @@ class Outbox:
         return bool(self._pending)
 
     def add(self, peer: bytes, packed: bytes) -> bool:  # hot: scripts/bench call_pipelined
-        """Put one packed envelope behind all others for `peer`. False: the peer is at its bound, nothing was kept."""
+        """Append one packed envelope to the queue of `peer`. False: the peer is at its bound, and nothing was kept."""
         pending = self._pending.get(peer)
         if pending is None:
             spare, self._spare = self._spare, None
@@ -79,7 +79,7 @@ class Outbox:
         return True
 
     def add_instead(self, peer: bytes, packed: bytes) -> bool:
-        """One short envelope in the place of an answer for which `add` had no room. False: the reserve is used up, too."""
+        """Append a short envelope in place of an answer for which `add` had no room. False: the reserve is used up, too."""
         pending = self._pending.get(peer)
         if pending is None or pending.bytes + len(packed) <= PEER_BYTES_MAX:
             return self.add(peer, packed)
@@ -90,23 +90,23 @@ class Outbox:
         return True
 
     def room(self, peer: bytes) -> int:
-        """Bytes that `add` has room for."""
+        """Bytes for which `add` has room."""
         pending = self._pending.get(peer)
         return PEER_BYTES_MAX if pending is None else PEER_BYTES_MAX - pending.bytes
 
     def forget(self, peer: bytes) -> None:
-        """Let go of what waits for a peer that is dead; its calls are failed by whoever says so."""
+        """Drop the envelopes for a dead peer. The code that reports its death fails its calls."""
         self._pending.pop(peer, None)
         self.stalled.discard(peer)
 
     def flush(self, send: Callable[[bytes, bytes], Sent], *, with_stalled: bool = True) -> list[bytes]:
-        """Offer everything to `send(peer, frame)`. Returns the peers that cannot be reached; usually empty.
+        """Offer everything to `send(peer, frame)`. Returns the peers that cannot be reached; usually none.
 
-        `with_stalled=False` leaves those alone whose socket was full the last time: to make a frame for one that is frozen
-        takes 380 us (11 for another's), so who flushes all the time does it now and then.
+        `with_stalled=False` skips peers whose socket was full the last time. A frame for a frozen peer takes 380 us to make
+        (11 for another's), so an owner that flushes all the time includes them only now and then.
 
-        A signal's exception (Ctrl-C) may leave `send` at any point. The next flush then offers the same frame, the same object,
-        before all others: only `send` knows how much of it has left (link.py).
+        A signal's exception (Ctrl-C) may leave `send` at any point. The next flush then offers the same frame, the same
+        object, before all others: only `send` knows how much of it has left (link.py).
         """
         unreachable: list[bytes] = []
         for peer in self._peers():
@@ -129,7 +129,7 @@ class Outbox:
         return unreachable
 
     def _peers(self) -> list[bytes]:
-        """Whom something waits for; first the one that was being offered a frame when a signal's exception struck."""
+        """Peers with waiting envelopes; first the peer that was being offered a frame when a signal's exception struck."""
         peers = list(self._pending)
         if self._offered is not None:
             peers.insert(0, self._offered)
@@ -143,8 +143,8 @@ def _send_all(peer: bytes, pending: _Pending, send: Callable[[bytes, bytes], Sen
         if frame is None:
             frame = _make_frame(pending)
         sent = send(peer, frame)
-        # No call from here on until the envelopes are out of the queue: a signal's exception would strike at it, and they
-        # would be sent again.
+        # Call nothing from here until the envelopes are out of the queue: a signal's exception would strike at the call, and
+        # they would be sent again.
         pending.frame = None
         if sent is not _SENT:
             return sent

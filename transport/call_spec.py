@@ -1,6 +1,6 @@
 """Call spec: everything that a caller asks for, as one value from the caller's method to the wire.
 
-Whoever makes a call (a client, an object, a node on behalf of another) fills one in; sessions, retries and the codec hand it on
+Every caller (a client, an object, a node on behalf of another) fills one in. Sessions, retries and the codec pass it on
 without naming its fields. A new field of a call is added here, in `Envelope`, and in the codec.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 class CallSpec:
     """A call or a cast before it has an id and a callee.
 
-    What a user gave is of any type until `request.check_call` has seen it. `timeout` is in seconds, None: the default;
-    `timeout_ns` is set by the check. `ends_ns` is the deadline on the monotonic clock of this host, 0 until the call begins.
-    `is_retried`: whether the call may be made again where that does no harm.
+    A user's values may have any type until `request.check_call` has checked them. `timeout` is in seconds, None: the default;
+    the check sets `timeout_ns`. `ends_ns` is the deadline on this host's monotonic clock, 0 until the call begins.
+    `is_retried`: whether the call may be retried where that is harmless.
     """
 
     __slots__ = (
@@ -46,6 +46,6 @@ class CallSpec:
         self.is_retried = is_retried
 
     def routing_key(self) -> str | None:
-        """The key that selects one of several instances: that of the object, else the idempotency key."""
+        """The key that selects one of several replicas: that of the object, else the idempotency key."""
         key: str | None = self.idempotency_key if self.key is None else self.key
         return key

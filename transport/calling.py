@@ -1,8 +1,8 @@
-"""Calling: what a blocking client does, with its lock held.
+"""Calling: the work of a blocking client, done with its lock held.
 
-`Client` (client.py) is the way in, and says what all of this is for; here it happens, in one compiled piece, because a
-call passes through the whole of it. The session decides, the threads that wait look after the link (waiting.py), and
-what comes is put into the waitables that users hold. Whatever touches the link looks at it before letting go of the lock.
+`Client` (client.py) is the documented interface. This is one compiled module, because each call passes through all of it. The
+session decides, waiting threads poll the link (waiting.py), and results go into the waitables that users hold. A thread that
+touches the link polls it before it releases the lock.
 """
 
 import os
@@ -26,14 +26,14 @@ from .waitables import Outcome, Stream
 from .waiting import Waiting
 from .ways import Way, is_back_soon
 
-#: How long `connect` waits for the directory, and `subscribe` for the backplanes.
+#: Seconds that `connect` waits for the routing table, and `subscribe` for the backplanes' confirmations.
 CONNECT_TIMEOUT_S: Final = 5.0
-#: How long `close` waits for proof that what was cast and published has arrived: a living peer needs a millisecond.
+#: Seconds that `close` waits for proof that casts and published messages have arrived: a living peer needs a millisecond.
 CLOSE_TIMEOUT_S: Final = 1.0
-#: A client that has not looked for so long looks before it speaks: its directory may be old, or the system gone.
+#: A client idle for longer than this polls before it sends: its routing table may be old, or the system gone.
 IDLE_NS = 20_000_000
-#: In a burst of submits, each within so long of the one before, the first ones leave at once, as long as few are outstanding;
-#: then the callees have work in hand, and further ones gather, up to so many a frame, or until anybody waits or looks.
+#: In a burst, each submit follows the one before within BURST_GAP_NS. The first BURST_EAGER calls leave at once while no
+#: more are outstanding. Then the callees have work, and calls gather, up to GATHER_MAX or until a thread polls.
 BURST_GAP_NS = 20_000
 BURST_EAGER: Final = 64
 GATHER_MAX: Final = 64
@@ -43,7 +43,7 @@ _getpid: Final = os.getpid
 
 
 class Calling:
-    """A client's link, session and lock. Any thread may use it; not to be used after a fork."""
+    """A client's link, session and lock. Any thread may use it; unusable after a fork."""
 
     def __init__(self, way: Way, budget: RetryBudget) -> None:
         self.way = way
@@ -62,26 +62,26 @@ class Calling:
         self._is_closed = False
 
     def start(self, limit_ns: int) -> None:
-        """Connect, unless connected."""
+        """Connect, unless connected, within `limit_ns`."""
         with self._lock:
             self._expect_open()
             if self.session.directory is None:
                 self._connecting.start(limit_ns)
 
     def await_system(self, limit_ns: int) -> None:
-        """Connect, and wait for a system that is not up yet."""
+        """Connect; wait for a system that is not up yet, at most `limit_ns`."""
         with self._lock:
             self._connecting.await_system(limit_ns)
 
     def call(self, spec: CallSpec) -> Any:  # hot: scripts/bench call_rtt
-        """Begin a call and wait for its end."""
+        """Begin a call and wait for its end. Raises the error in which it ended."""
         pending = Outcome(self, spec.route)
         with self._lock:
             self._begin(pending, spec)
             try:
                 if not self._waiting.wait(pending, pending._ends_ns):
                     self._end_lost(pending)
-            except BaseException:  # Ctrl-C: nobody wants the answer any more
+            except BaseException:  # Ctrl-C: nobody needs the answer any more
                 self.session.cancel(pending._id)
                 self._look(_monotonic_ns())
                 raise
@@ -90,7 +90,7 @@ class Calling:
         return pending._result
 
     def submit(self, pending: Outcome, spec: CallSpec) -> None:  # hot: scripts/bench call_pipelined
-        """Begin a call whose end comes into `pending`. It leaves now, or in a burst with others."""
+        """Begin a call that will complete `pending`. It leaves now, or in a burst together with others."""
         with self._lock:
             session = self.session
             if session.is_full:
@@ -109,7 +109,7 @@ class Calling:
             self._submitted_ns = now_ns
 
     def cast(self, spec: CallSpec) -> None:
-        """Call, and expect nothing back."""
+        """Send a request without a reply. An unknown route is looked up once more, in a freshly fetched routing table."""
         with self._lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             try:
@@ -122,7 +122,7 @@ class Calling:
             self._look(_monotonic_ns())
 
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
-        """Tell all who hear `topic`; returns how many backplanes."""
+        """Publish to all subscribers of `topic`; returns the number of backplanes."""
         with self._lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             try:
@@ -131,7 +131,7 @@ class Calling:
                 self._look(_monotonic_ns())
 
     def subscribe(self, stream: Stream, limit_ns: int) -> None:
-        """Hear its topic, and wait until all backplanes know."""
+        """Subscribe to the stream's topic, and wait until all backplanes have confirmed, at most `limit_ns`."""
         check_pattern(stream.topic)
         confirmed = Outcome(self, stream.topic)
         with self._lock:
@@ -147,7 +147,7 @@ class Calling:
                 raise
 
     def directory(self) -> Directory:
-        """The newest."""
+        """The newest routing table, after one poll of the link."""
         with self._lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             self._look(_monotonic_ns())
@@ -157,9 +157,9 @@ class Calling:
         return directory
 
     def close(self) -> None:
-        """Let what was said arrive, end everything, and let go of the link; twice is once."""
+        """Let sent messages arrive, end everything outstanding, and close the link. Closing twice is harmless."""
         if self._pid != _getpid():
-            return  # a fork's copy: the link is the parent's
+            return  # a forked copy: the link belongs to the parent
         with self._lock:
             if self._is_closed:
                 return
@@ -170,10 +170,10 @@ class Calling:
             finally:
                 self._close()
 
-    # -- what pending calls and subscriptions ask for -----------------------------------------------------------------
+    # -- requests of pending calls and subscriptions ------------------------------------------------------------------
 
     def wait_for(self, pending: Outcome, timeout: float | None) -> bool:
-        """Wait until it has ended; False: not within so many seconds."""
+        """Wait until the call has ended, at most `timeout` seconds. False: it is still outstanding."""
         limit_ns = None if timeout is None else request.duration_ns(timeout)
         with self._lock:
             until_ns = ends_ns = pending._ends_ns
@@ -186,14 +186,14 @@ class Calling:
             return pending.is_ready
 
     def look_once(self) -> None:
-        """Send what has gathered, and take what has come."""
+        """Send gathered envelopes and read received frames, without waiting."""
         with self._lock:
             if not self._is_closed:
                 self._waiting.check_lifeline()
                 self._look(_monotonic_ns())
 
     def cancel(self, pending: Outcome) -> bool:
-        """Take it back; whether it had not ended."""
+        """Cancel a call. Returns False if it had already ended."""
         with self._lock:
             if pending.is_ready:
                 return False
@@ -202,7 +202,7 @@ class Calling:
         return isinstance(pending._error, Cancelled)
 
     def next_message(self, stream: Stream, timeout: float | None) -> Message:
-        """Wait for the next message of a subscription."""
+        """Wait for the next message of a subscription, at most `timeout` seconds. Raises the error in which it ended."""
         limit_ns = None if timeout is None else request.duration_ns(timeout)
         with self._lock:
             message = stream._inbox.take()
@@ -222,7 +222,7 @@ class Calling:
         raise Unavailable(f"the subscription to {stream.topic!r} is closed")
 
     def unsubscribe(self, stream: Stream) -> None:
-        """Hear no more."""
+        """End a subscription. Messages already received can still be taken."""
         with self._lock:
             if not self._is_closed:
                 self._drop(stream)
@@ -236,7 +236,7 @@ class Calling:
 
     @property
     def _lock(self) -> Any:  # hot: scripts/bench call_pipelined
-        """Of this process's client. In a fork's copy a thread that is not there may have it, and the link is the parent's."""
+        """The client's lock. Raises in a forked copy: a thread missing there may hold it, and the link is the parent's."""
         if self._pid != _getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
         self._waiting.expect_outside()
@@ -261,11 +261,11 @@ class Calling:
     def _ready_to_speak(
         self, now_ns: int, limit_ns: int, *, is_patient: bool = False
     ) -> int:  # hot: scripts/bench call_pipelined
-        """Connected, and not by a directory from long ago. Returns the time."""
+        """Ensure a connection and a recent routing table before sending. Returns the time."""
         self._expect_open()
         if now_ns - self._looked_ns > IDLE_NS:
             if self.way.is_remote:
-                self._look(now_ns)  # the link finds out, and cuts the lifeline
+                self._look(now_ns)  # the link itself detects a lost connection, and cuts the lifeline
             self._waiting.check_lifeline()
             self._look(now_ns)
         if self.session.directory is None:
@@ -274,7 +274,7 @@ class Calling:
         return now_ns
 
     def _begin(self, pending: Outcome, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
-        """Let a call leave with the next look; returns the time."""
+        """Queue a call for the next poll of the link; returns the time."""
         timeout_ns = spec.timeout_ns
         asked_ns = _monotonic_ns()
         spec.ends_ns = asked_ns + timeout_ns
@@ -285,7 +285,7 @@ class Calling:
         except (
             Unavailable,
             UnknownRoute,
-        ) as unknown:  # by a directory that may be old: the new one may lie in the link
+        ) as unknown:  # the routing table may be old, and a newer one unread in the link
             if isinstance(unknown, UnknownRoute):
                 self._connecting.fetch(timeout_ns)
                 self._expect_open()
@@ -301,14 +301,14 @@ class Calling:
         return now_ns
 
     def _end_lost(self, pending: Outcome) -> None:
-        """Its deadline has passed, and the session knows nothing of it any more: a signal's exception has struck the thread
-        that was about to end it.
+        """End a call that is past its deadline and lost to the session, because a signal's exception struck the thread that
+        was about to end it.
         """
         pending._error = DeadlineExceeded(f"{pending.route}: no answer before the deadline")
         self._waiting.ready(pending)
 
     def _look(self, now_ns: int, frames_max: int = FRAMES_MAX) -> int | None:  # hot: scripts/bench call_rtt
-        """Take a turn; returns when the next is due."""
+        """Run one turn of the session. Returns when the next is due, None: when something arrives."""
         if self._is_closed:
             return None
         self._looked_ns = now_ns
@@ -318,17 +318,17 @@ class Calling:
             self._link.expect()
         try:
             self._deliver(session.turn(now_ns, frames_max))
-        except BaseException:  # a signal's: what is left of this turn is for who polls, and polling would not tell him
+        except BaseException:  # a signal's: the leader must finish this turn, and its poll would not wake it
             waiting.wake_leader()
             raise
         if waiting.is_led and session.has_more:
-            waiting.wake_leader()  # it polls, and what is left on the link makes no edge any more
+            waiting.wake_leader()  # it polls, and frames left on the link cause no further edge
         return session.next_wake_ns(now_ns)
 
     def _look_for_some(self, now_ns: int) -> int | None:  # hot: scripts/bench call_rtt
-        """For a thread that waits: a frame a turn, since to ask whether there is another costs more than most turns need.
+        """`_look` for a waiting thread: one frame a turn, because checking for another costs more than most turns need.
 
-        Before it polls it has looked until there was none. Where another one polls meanwhile, nothing must be left.
+        Before it polls, it has read until the link was empty. While another thread polls, no frame may be left on the link.
         """
         return self._look(now_ns, FRAMES_MAX if self._waiting.is_led else 1)
 
@@ -338,7 +338,7 @@ class Calling:
             for event in events:
                 if isinstance(event, Ended):
                     pending: Outcome = event.token
-                    if not pending.is_ready:  # where a signal's exception has struck, a call may end a second time
+                    if not pending.is_ready:  # after a signal's exception, a call may end a second time
                         pending._result, pending._error = event.result, event.error
                     self._waiting.ready(pending)
                     if self._room.seekers_count:
@@ -352,7 +352,7 @@ class Calling:
             del events[:done]
 
     def _system_gone(self) -> None:
-        self._look(_monotonic_ns(), self.session.ahead_frames_max)  # what it said last
+        self._look(_monotonic_ns(), self.session.ahead_frames_max)  # its last frames
         error = self.way.gone()
         if self.session.system_gone(error, is_back_soon=is_back_soon(self.way, error)):
             self._connecting.begin(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))

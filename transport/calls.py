@@ -1,10 +1,9 @@
 """Outstanding calls: every call ends in exactly one of a reply, a status or its deadline.
 
-The table holds one token a call (whatever the owner wants back) until the first of these ends it; whatever comes later
-finds nothing and is counted as late, never delivered twice (DESIGN 12.5). An answer counts only from the peer the call
-went to. Deadlines that come in order, as those of calls with one timeout do, stand in a list, the rest in a heap. What has
-ended is swept from them when it outnumbers the rest two to one: at thirty seconds' default and 200,000 calls a second they
-would hold six million.
+The table holds one token per call, any value that the owner wants back, until the call ends. A later answer finds no entry:
+it is counted as late and never delivered (DESIGN 12.5). An answer counts only from the call's callee. Deadlines in increasing
+order, as those of calls with one timeout, are kept in a list, the others in a heap. Entries of ended calls are swept when
+they outnumber the rest two to one: with 30 s, the default, and 200,000 calls a second they would be six million.
 """
 
 import heapq
@@ -13,22 +12,22 @@ from typing import Generic, TypeVar
 
 Token = TypeVar("Token")
 
-#: Below this many entries sweeping is not worth it.
+#: Below this many entries, sweeping is not worth its cost.
 _SWEEP_MIN = 1024
 
 
 class OutstandingCalls(Generic[Token]):
-    """Calls that have left and not ended. Not thread-safe: the owner of the link is the owner of this."""
+    """Calls that have left and not ended. Not thread-safe: it belongs to the owner of the link."""
 
     def __init__(self, last_id: int = 0) -> None:
-        """`last_id`: the one before the first."""
+        """`last_id`: the first call gets the id after it."""
         self._calls: dict[int, tuple[bytes, int, Token]] = {}
-        #: Ids in the order of their deadlines, the ones before `_first` ended; and (deadline, id) of those out of order.
+        #: Ids in the order of their deadlines, those before `_first` ended; and (deadline, id) of the calls out of order.
         self._in_order: list[int] = []
         self._first = 0
         self._latest_ns = 0
         self._out_of_order: list[tuple[int, int]] = []
-        #: No deadline is nearer; that of the nearest may be later.
+        #: Lower bound of all deadlines; the nearest may be later.
         self._nearest_ns = 0
         self._last_id = last_id
         #: Answers that came for calls which had already ended.
@@ -39,11 +38,11 @@ class OutstandingCalls(Generic[Token]):
 
     @property
     def next_id(self) -> int:
-        """The context id of the call that is opened next."""
+        """The context id that the next opened call will get."""
         return self._last_id + 1
 
     def open(self, peer: bytes, deadline_ns: int, token: Token) -> int:
-        """Note a call to `peer` that must end by `deadline_ns` (monotonic); returns its context id, unique here."""
+        """Note a call to `peer` that must end by `deadline_ns` (monotonic). Returns its context id, unique in this table."""
         self._last_id = id = self._last_id + 1
         self._calls[id] = (peer, deadline_ns, token)
         count = len(self._calls)
@@ -59,7 +58,7 @@ class OutstandingCalls(Generic[Token]):
         return id
 
     def take_id(self) -> int:
-        """An id that is nobody else's, for a call that is to be opened later."""
+        """Reserve a unique id, for a call that is opened later."""
         self._last_id += 1
         return self._last_id
 
@@ -73,16 +72,16 @@ class OutstandingCalls(Generic[Token]):
         return call[2]
 
     def peer_of(self, id: int) -> bytes | None:
-        """The callee of an outstanding call."""
+        """The callee of an outstanding call; None: the call has ended."""
         call = self._calls.get(id)
         return None if call is None else call[0]
 
     def __iter__(self) -> Iterator[tuple[int, bytes, int, Token]]:
-        """Those that are outstanding, oldest first: (id, peer, deadline, token)."""
+        """The outstanding calls, oldest first: (id, peer, deadline, token)."""
         return ((id, *call) for id, call in self._calls.items())
 
     def get(self, id: int) -> tuple[bytes, int, Token] | None:
-        """The callee, deadline and token of an outstanding call."""
+        """The callee, deadline and token of an outstanding call; None: the call has ended."""
         return self._calls.get(id)
 
     def expire(self, now_ns: int) -> list[tuple[int, bytes, Token]]:
@@ -109,16 +108,16 @@ class OutstandingCalls(Generic[Token]):
         return ended
 
     def next_deadline_ns(self) -> int | None:  # hot: scripts/bench call_pipelined
-        """The nearest deadline, or None. May be that of a call which has ended, until `expire`: waking early is harmless."""
+        """The nearest deadline, or None. Until `expire` it may belong to an ended call: waking early is harmless."""
         return self._nearest_ns if self._calls else None
 
     @property
     def noted_count(self) -> int:
-        """Deadlines that are kept, some of calls which have ended."""
+        """Deadlines kept, those of ended calls included."""
         return len(self._in_order) + len(self._out_of_order)
 
     def _nearest(self) -> int:
-        """The call with the nearest deadline; there is one."""
+        """The outstanding call with the nearest deadline. The table must not be empty."""
         calls, in_order, out_of_order = self._calls, self._in_order, self._out_of_order
         while self._first < len(in_order) and in_order[self._first] not in calls:
             self._first += 1

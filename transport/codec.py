@@ -1,11 +1,11 @@
 """Codec: a batch of envelopes to bytes and back, within bounds.
 
 One ZeroMQ frame is one msgpack array of envelopes (DESIGN section 6). Decoding trusts nobody: size, depth and types are
-checked here and nowhere else, so that whoever gets an `Envelope` may use it. A reused unpacker can be poisoned by bad
-input (TRAPS 14), hence one `unpackb` a frame; a reused packer is safe and faster. An envelope is packed when it is
-handed over, not when its batch leaves: what the caller changes afterwards must not change what it said. Values that
-msgpack does not know (dataclasses, enums, datetimes, sets, msgspec structs) are turned into builtins by msgspec. Numbers of
-other libraries, such as numpy.int64, travel as int or float.
+checked here and nowhere else, so every `Envelope` is safe to use. A reused unpacker can be poisoned by bad input (TRAPS 14),
+hence one `unpackb` a frame; a reused packer is safe and faster. An envelope is packed when it is handed over, not when its
+batch leaves: later changes by the caller must not change the message. msgspec turns values unknown to msgpack (dataclasses,
+enums, datetimes, sets, msgspec structs) into builtins. Numbers of other libraries, such as numpy.int64, travel as int or
+float.
 """
 
 import struct
@@ -18,42 +18,42 @@ from .call_spec import CallSpec
 from .envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope, Kind, call
 from .errors import InvalidArgument, MalformedFrame, text_of
 
-#: What is decoded: bytes, or a view of memory that somebody else owns.
+#: Input of `decode`: bytes, or a view of memory that another object owns.
 Frame = bytes | memoryview
-#: Largest frame accepted or produced, bytes. A body must fit in one frame with its envelope: 16 MiB keeps one message
-#: below a tenth of a second of copying; above it the caller is told to send a reference instead.
+#: Largest frame accepted or produced, bytes. A body must fit in one frame with its envelope: 16 MiB keeps one message below
+#: a tenth of a second of copying. A larger one is refused with `InvalidArgument`.
 FRAME_BYTES_MAX: Final = 16 << 20
-#: Envelopes in one frame, which is taken in at one go: 33 ms for as many calls. Nobody of ours sends more than 512
+#: Envelopes in one frame, which is accepted in one go: 33 ms for this many calls. Our own processes send at most 512
 #: (batching.BATCH_MAX); with 65,535, a stranger's frame kept urgent calls of others waiting for 480 ms.
 ENVELOPES_MAX: Final = 4_096
 #: One envelope: a frame less its array header.
 ENVELOPE_BYTES_MAX: Final = FRAME_BYTES_MAX - 3
 
 _FIELDS: Final = 9
-#: With the idempotency key, which calls that have none do not spend a byte on.
+#: Fields with the idempotency key; calls without one do not spend a byte on it.
 _FIELDS_KEYED: Final = 10
-#: Two array headers and two integers take at most so many.
+#: Two array headers and two integers take at most this many bytes.
 _HEAD_BYTES = 3 + 1 + 9 + 9
-#: How an envelope begins, by kind; an id that fits into 32 bits; what else there is of a reply around its result.
+#: First bytes of an envelope, by kind; an id that fits into 32 bits; the constant bytes of a reply around its result.
 _HEADS: Final = {int(kind): bytes((0x90 | _FIELDS, kind)) for kind in Kind}
 _pack_id: Final = struct.Struct(">BI").pack
 _UINT32: Final = 0xCE
 _NIL: Final = b"\xc0"
 _NILS: Final = b"\xc0" * 5
 _REPLY_HEAD: Final = bytes((0x90 | _FIELDS, REPLY))
-#: A call likewise; its deadline as a 64-bit integer with a sign, and the nil that follows it.
+#: The same for a call; its deadline as a signed 64-bit integer, and the nil that follows it.
 _CALL_HEAD: Final = bytes((0x90 | _FIELDS, CALL))
 _pack_deadline: Final = struct.Struct(">BqB").pack
 _INT64: Final = 0xD3
-#: Routes whose packed form an encoder keeps: programs call few, and when one calls more, they are packed again.
+#: Routes whose packed form an encoder caches. Programs call few; with more, the cache starts anew.
 _ADDRESSES_MAX: Final = 1_000
 _ID_MAX: Final = (1 << 32) - 1
-#: Characters of a name in an error: a line of a terminal has room for it.
+#: Characters of a name in an error, which fit into a line of a terminal.
 _NAME_MAX: Final = 60
 
 
 def plain_number(value: Any) -> int | float:
-    """Hook for `msgspec.to_builtins`: numbers that their library has registered as Python's. Raises TypeError.
+    """Hook for `msgspec.to_builtins`: numbers that their library registered as Python's. Raises TypeError for others.
 
     numpy.float64 is a float and would travel without it; numpy.int64 and numpy.float32 would not.
     """
@@ -68,17 +68,17 @@ def plain_number(value: Any) -> int | float:
 
 
 def _to_builtins(value: Any) -> Any:
-    # str_keys stays off: msgpack carries integer keys, and a silent change of type would be a lie.
+    # str_keys stays off: msgpack carries integer keys, and their type must not change silently.
     return msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=plain_number)
 
 
 class Encoder:
-    """Turns envelopes into bytes. One a thread: the packer under it keeps state while it packs."""
+    """Packs envelopes. One per thread: its packer keeps state while it packs."""
 
     __slots__ = ("_addresses", "_packer")
 
     def __init__(self) -> None:
-        #: Routes to priority, route and key of the calls that name the route alone, packed.
+        #: Route to packed priority, route and key, for calls that set the route alone.
         self._addresses: dict[str, bytes] = {}
         self._packer = msgpack.Packer(default=_to_builtins, autoreset=True, use_bin_type=True)
 
@@ -113,7 +113,7 @@ class Encoder:
         return packed
 
     def reply(self, id: int, result: Any) -> bytes:  # hot: scripts/bench call_pipelined
-        """`encode(Envelope(REPLY, id, body=result))`, at half its cost: what never changes is not packed each time."""
+        """`encode(Envelope(REPLY, id, body=result))`, at half its cost: constant parts are not packed each time."""
         packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
         packed = b"".join((_REPLY_HEAD, packed_id, _NILS, self._pack(result), _NIL))
         if len(packed) > ENVELOPE_BYTES_MAX:
@@ -121,11 +121,11 @@ class Encoder:
         return packed
 
     def rest(self, envelope: Envelope) -> bytes:  # hot: scripts/bench pubsub
-        """An envelope without kind and id, for `with_id`: what is told to many is packed once. Raises as `encode`."""
+        """An envelope without kind and id, for `with_id`: a message to many peers is packed once. Raises as `encode`."""
         return self._pack(envelope.row()[2:])[1:]  # less its array header
 
     def body(self, value: Any) -> bytes:
-        """A body alone, for who keeps it. Raises as `encode`."""
+        """A packed body without its envelope. Raises as `encode`."""
         return self._pack(value)
 
     def _pack(self, value: Any) -> bytes:
@@ -137,7 +137,7 @@ class Encoder:
         return packed
 
     def _culprit(self, value: Any) -> str:
-        """Which of the named values it is, in an envelope's row or a body."""
+        """Names the value that cannot travel, in an envelope's row or a body."""
         for each in value if type(value) is tuple else (value,):
             if type(each) is dict:
                 for name, one in each.items():
@@ -150,7 +150,7 @@ class Encoder:
 
 
 def with_id(kind: int, id: int, rest: bytes) -> bytes:  # hot: scripts/bench call_pipelined
-    """A packed envelope of its first two fields and the `rest`. Raises `InvalidArgument` for one that is too large."""
+    """A packed envelope made of its first two fields and the `rest`. Raises `InvalidArgument` if it is too large."""
     packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
     packed = b"".join((_HEADS[kind], packed_id, rest))
     if len(packed) > ENVELOPE_BYTES_MAX:
@@ -159,7 +159,7 @@ def with_id(kind: int, id: int, rest: bytes) -> bytes:  # hot: scripts/bench cal
 
 
 def renumbered(packed: bytes, id: int) -> bytes:
-    """A packed envelope under another id: what is said again is said in the same bytes."""
+    """A packed envelope under another id, with all other bytes unchanged."""
     start = msgpack.Unpacker()
     start.feed(packed[:_HEAD_BYTES])
     start.read_array_header()
@@ -175,7 +175,7 @@ def _refuse_size(size: int) -> None:
 
 
 def batch(packed: list[bytes]) -> bytes:
-    """One frame of envelopes packed before: a msgpack array header and the parts, never packed twice."""
+    """One frame of packed envelopes: a msgpack array header and the parts, never packed twice."""
     count = len(packed)
     if count < 16:
         return bytes((0x90 | count,)) + b"".join(packed)
@@ -188,7 +188,7 @@ def decode(frame: Frame) -> list[Envelope]:
         raise MalformedFrame(f"frame of {len(frame):,} bytes, limit {FRAME_BYTES_MAX:,}")
     try:
         rows = _unpacked(frame)
-    except Exception as error:  # the edge: whatever unpackb raises (TRAPS 15), the peer is at fault
+    except Exception as error:  # the edge: unpackb may raise anything (TRAPS 15), and the peer is at fault
         raise MalformedFrame(f"not msgpack: {type(error).__name__}: {error}") from error
     return checked(rows)
 
@@ -201,10 +201,10 @@ def checked(rows: Any) -> list[Envelope]:
 
 
 def head(frame: Frame) -> tuple[int, int] | None:
-    """Kind and id of the only envelope of a frame that cannot be decoded; None if it holds several, or does not say.
+    """Kind and id of the only envelope of a frame that cannot be decoded; None if it holds several, or has no such start.
 
-    A batch is cut long before it is large (batching.py), so a large frame that we made holds one envelope. Only its first
-    bytes are looked at, so nothing that it claims to hold is allocated.
+    A batch is cut long before it is large (batching.py), so a large frame that we made holds one envelope. Only the first
+    bytes are read, so nothing that the frame claims to hold is allocated.
     """
     start = msgpack.Unpacker()
     start.feed(bytes(frame[:_HEAD_BYTES]))
@@ -221,7 +221,7 @@ def _unpacked(frame: Frame) -> Any:
     # Arrays and maps may have no more elements than the frame has bytes: unpackb's own default.
     try:
         return msgpack.unpackb(frame, strict_map_key=False, ext_hook=refuse_extension)
-    except TypeError:  # a key that was a tuple when it was packed; nothing that `encode` lets through may spoil a batch
+    except TypeError:  # a key packed from a tuple: no envelope that `encode` accepts may spoil its batch
         return msgpack.unpackb(
             frame, strict_map_key=False, ext_hook=refuse_extension, object_pairs_hook=_with_tuples_for_keys
         )
@@ -232,14 +232,14 @@ def _with_tuples_for_keys(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def as_key(key: Any) -> Any:
-    """What a key was when it was packed."""
+    """A key as it was before packing: lists become tuples."""
     if type(key) is dict:  # a frozen dataclass was the key
         return tuple((name, as_key(value)) for name, value in key.items())
     return tuple(map(as_key, key)) if type(key) is list else key
 
 
 def refuse_extension(code: int, _data: bytes) -> Any:
-    """A hook of msgpack's."""
+    """Hook for msgpack: raises ValueError for every extension type."""
     raise ValueError(f"extension type {code} is not part of the wire")
 
 

@@ -1,8 +1,7 @@
 """Connections: which peer of the link is which generation of which backplane.
 
-A place is connected when it is first needed, and let go when a directory says that its generation has ended: the next
-one has another path, hence another peer, and nothing meant for the dead reaches the living (TRAPS 5). Pure but for the
-port it is given.
+A backplane is connected when first needed, and dropped when a routing table says that its generation has ended. The next
+generation has another path, hence another peer: nothing meant for the dead one reaches it (TRAPS 5). Pure, but for the link.
 """
 
 from pathlib import Path
@@ -13,34 +12,34 @@ from .codec import Frame
 from .directory import Directory, Place
 from .errors import PeerDown
 
-#: Calls whose answers a link reads ahead as it is made: half of link.READ_AHEAD, since topics come by it, too.
+#: Calls whose answers a new link reads ahead: half of link.READ_AHEAD, since messages of topics use it, too.
 ANSWERS_AHEAD: Final = 32
-#: Calls whose answers a link reads ahead at most. Each frame may be 1 MiB, and any peer may send as many as are read ahead:
-#: without a bound, 5,000 calls of a backplane's objects gave each of its clients room for 20,000 frames, for ever.
+#: Calls whose answers a link reads ahead at most. Each frame may be 1 MiB, and any peer may send as many as are read ahead.
+#: Without a bound, 5,000 calls of a backplane's objects gave each of its clients room for 20,000 frames, for ever.
 ANSWERS_AHEAD_MAX: Final = 4096
 
 
 class LinkPort(Protocol):
-    """What a client's side needs of `link.Link`; nothing here waits."""
+    """The part of `link.Link` that a session needs; no method waits."""
 
     def connect(self, path: Path) -> bytes:
-        """The peer to send to."""
+        """Connect to a socket; returns the peer to send to."""
 
     def disconnect(self, peer: bytes) -> None:
-        """Forget a peer."""
+        """Forget a peer and its unread frames."""
 
     def send(self, peer: bytes, frame: bytes) -> Sent:
-        """Offer one frame."""
+        """Offer one frame; never blocks."""
 
     def read_ahead(self, frames: int) -> None:
-        """Keep room for so many frames of each peer that are not received yet."""
+        """Keep room for this many frames of each peer that are not received yet."""
 
     def receive(self) -> tuple[bytes, Frame] | None:
-        """The next (peer, frame), if there is one."""
+        """The next (peer, frame); None: there is none."""
 
 
 class Connections:
-    """Places we have connected to, by name."""
+    """The backplanes that this process has connected to, by name."""
 
     def __init__(self, link: LinkPort) -> None:
         self._link = link
@@ -49,38 +48,38 @@ class Connections:
         self._names: dict[bytes, str] = {}
         #: Calls whose answers the link reads ahead now.
         self.answers_ahead = ANSWERS_AHEAD
-        #: The last generation of each place that was drained, and left nothing.
+        #: The last generation of each backplane that was drained completely.
         self._finished: dict[str, int] = {}
 
     def peer(self, name: str) -> bytes | None:
-        """The peer that a place is; None: not connected."""
+        """The peer of a backplane; None: not connected."""
         return self._peers.get(name)
 
     def place_name(self, peer: bytes) -> str | None:
-        """The place that a peer is; None: it is no place that we have connected to."""
+        """The name of a peer's backplane; None: we have not connected to that peer."""
         return self._names.get(peer)
 
     def name(self, peer: bytes) -> str:
-        """The place that a peer is, for messages to people."""
+        """The name of a peer's backplane, for messages to people."""
         return self._names.get(peer, "a stranger")
 
     def names(self) -> list[str]:
-        """The places we are connected to."""
+        """The names of the connected backplanes."""
         return list(self._peers)
 
     def peers(self) -> list[bytes]:
-        """The same, as peers."""
+        """The peers of the connected backplanes."""
         return list(self._names)
 
     def connect(self, name: str, place: Place) -> bytes:
-        """Connect to a place that is not connected."""
+        """Connect to an instance that is not connected; returns its peer."""
         assert name not in self._peers
         peer = self._peers[name] = self._link.connect(Path(place.path))
         self._generations[name], self._names[peer] = place.generation, name
         return peer
 
     def drop(self, name: str) -> bytes | None:
-        """Let go of a place; returns the peer that it was."""
+        """Disconnect from a backplane; returns its former peer."""
         peer = self._peers.pop(name, None)
         if peer is not None:
             del self._generations[name], self._names[peer]
@@ -88,9 +87,9 @@ class Connections:
         return peer
 
     def expect_answers(self, calls_count: int) -> None:
-        """Have the link read the answers of so many calls ahead: each may be a frame, and its callee may end before we look.
+        """Have the link read the answers of this many calls ahead: each may be a frame, and its callee may end first.
 
-        At least doubled each time, since a system call a call would cost more than the room; the other half is for topics.
+        At least doubled each time, since a system call per call would cost more than the room. The other half is for topics.
         """
         ahead = min(2 * calls_count, ANSWERS_AHEAD_MAX)
         if ahead > self.answers_ahead:
@@ -98,9 +97,9 @@ class Connections:
             self._link.read_ahead(2 * ahead)
 
     def note(self, directory: Directory) -> None:
-        """A new version, whether it is followed or a newer one is: which generations have finished all that they had.
+        """Note which generations have finished all their work, by a routing table that may never be adopted.
 
-        One that is up has not: a supervisor that was started again counts generations from 1, as the one before it did.
+        An instance that is up has not: a restarted supervisor counts generations from 1 again, as its predecessor did.
         """
         for name, place in directory.backplanes.items():
             if place.has_finished:
@@ -109,7 +108,7 @@ class Connections:
                 del self._finished[name]
 
     def finished(self, name: str) -> PeerDown | None:
-        """The end of calls whose answers are lost, although the place has finished all that it had; None: it has not."""
+        """The error for calls whose answers are lost although the backplane had finished all its work; None: it had not."""
         if name not in self._finished or self._finished[name] != self._generations.get(name):
             return None
         return PeerDown(
@@ -117,6 +116,6 @@ class Connections:
         )
 
     def outdated(self, directory: Directory, keep: str) -> list[str]:
-        """Connected places whose generation has ended by this directory; `keep` is not in any directory."""
+        """Connected backplanes whose generation has ended by this routing table. `keep`: a name that is in no routing table."""
         up = {name: place.generation for name, place in directory.backplanes.items() if place.is_up}
         return [name for name, generation in self._generations.items() if name != keep and up.get(name) != generation]

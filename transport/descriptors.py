@@ -1,7 +1,7 @@
-"""Descriptors: what a client has open beside its link, and what is said of a process that may open no more.
+"""Descriptors: a client's descriptors beside its link's, and the error for a process that may open no more.
 
-A client is closed by its owner. One that is dropped instead is collected at some time: then its descriptors are closed, too,
-and a ResourceWarning names it, as for a file (its link lets go by itself, link.py). Python shows these with `-X dev`.
+A client is closed by its owner. If it is dropped instead, the garbage collector closes its descriptors at some time, and a
+ResourceWarning names it, as for a file (its link closes by itself, link.py). Python shows these with `-X dev`.
 """
 
 import errno
@@ -15,46 +15,46 @@ from typing import Final
 
 from .errors import FailedPrecondition
 
-#: What a client has open when it is connected: its link (7), what wakes it, and what tells that the system has gone.
+#: Descriptors of a connected client: its link (7), its wake-up eventfd, and its lifeline.
 CLIENT: Final = 9
 _NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class Descriptors:
-    """Of one client. Whoever opens one notes it here, and closes it by `close`."""
+    """The descriptors of one client: `note` each after opening it, and close it by `close`."""
 
     def __init__(self, name: str) -> None:
-        """`name`: how the client is called in a warning. Only the client may hold this object: it is collected with it."""
+        """`name`: the client's name in a warning. Only the client may hold this object, so that both are collected together."""
         self._open: set[int] = set()
         self._finalizer = weakref.finalize(self, _left_behind, self._open, name, os.getpid())
         self._finalizer.atexit = False  # a program that ends closes everything
 
     def note(self, fd: int) -> int:
-        """One more."""
+        """Register an open descriptor; returns it."""
         self._open.add(fd)
         return fd
 
     def close(self, fd: int) -> None:
-        """One less. Out of the list first: a number that is closed twice may be another's by then."""
+        """Close a descriptor. Removed from the set first: a number that is closed twice may belong to others by then."""
         self._open.discard(fd)
         os.close(fd)
 
     def end(self) -> None:
-        """The client has been closed as it should."""
+        """The client has been closed properly: no warning."""
         self._finalizer.detach()
 
 
 def _left_behind(fds: set[int], name: str, pid: int) -> None:
     while fds:
         os.close(fds.pop())
-    if os.getpid() == pid:  # of a fork's copy the parent takes care
+    if os.getpid() == pid:  # a forked copy belongs to the parent
         warnings.warn(f"unclosed {name}: close it, or use it in a `with`", ResourceWarning, stacklevel=2)
 
 
 @contextmanager
 def opening(count: int = 0) -> Iterator[None]:
-    """Raises `FailedPrecondition` with the remedy where a process, or its host, may open no more descriptors; at once, where it
-    may not open `count` more: ZeroMQ aborts the process in which one of its threads finds none (epoll.cpp).
+    """Raises `FailedPrecondition`, with the remedy, if the process or its host may open no more descriptors. Checks at once
+    that `count` can be opened: ZeroMQ aborts the process in which one of its threads finds none (epoll.cpp).
     """
     try:
         _try_to_open(count)

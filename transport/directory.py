@@ -1,8 +1,8 @@
-"""Directory: who serves which route, who hears which topic, and where each backplane listens.
+"""Directory: the routing table: backplanes by route, subscribed backplanes by topic, and the address of each backplane.
 
-The supervisor builds it from what the backplanes registered and pushes every new version to backplanes and clients;
-everybody resolves routes locally, so a call needs no third party. A restarted backplane has a new generation and with
-it a new socket path: nothing meant for the dead one can reach the new one (TRAPS 5). Plain data, the same on the wire.
+The supervisor builds it from the registrations and pushes every new version to backplanes and clients. Each of them resolves
+routes locally, so a call needs no third party. A restarted backplane has a new generation and with it a new socket path:
+nothing meant for the dead one can reach the new one (TRAPS 5). Plain data, the same on the wire.
 """
 
 import difflib
@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-#: From this priority on work may wait behind other work that may: below what an operation has that says nothing
+#: From this priority on, work may wait behind other such work: it is less urgent than an operation that declares no priority
 #: (runtime/objects/operation.py). Between nodes it has a line of its own.
 BULK_FROM = 5
-#: Nobody mistypes a word longer than this, and looking for what it is like takes longer the longer it is.
+#: Longest word for which a similar one is sought: nobody mistypes a longer one, and the search takes time with its length.
 LIKENESS_MAX = 200
 
 
@@ -30,7 +30,7 @@ class OperationEntry(msgspec.Struct, frozen=True):
     reentrant: bool = False
     #: Routes it declares to call; `check` looks for cycles among these.
     calls: tuple[str, ...] = ()
-    #: Whether doing it again does no harm, so that callers may try again.
+    #: Whether a repetition is harmless, so that callers may retry.
     idempotent: bool = False
     #: Whether other nodes may call it.
     export: bool = False
@@ -45,14 +45,14 @@ class ComponentEntry(msgspec.Struct, frozen=True):
     #: Topics its objects subscribe to.
     topics: tuple[str, ...] = ()
     objects_count: int = 0
-    #: "system": it moves when all it depends on allow; "backplane": it waits for those of its own backplane only.
+    #: "system": it moves when all its dependencies allow; "backplane": it waits only for those in its own backplane.
     driven_by: str = "system"
-    #: Topics that cross nodes: what it publishes on them others may hear, and it may hear what others publish.
+    #: Topics that cross nodes: other nodes may receive its messages on them, and it may receive theirs.
     exported_topics: tuple[str, ...] = ()
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """What a backplane tells the supervisor once its components are constructed (law 12)."""
+    """Report of a backplane to the supervisor once its components are constructed (law 12)."""
 
     backplane: str
     generation: int
@@ -60,32 +60,32 @@ class Registration(msgspec.Struct, frozen=True):
     #: Path of the socket it listens on.
     path: str
     components: tuple[ComponentEntry, ...]
-    #: Its slot on the board; -1: none.
+    #: Its slot on the shared-memory board; -1: none.
     slot: int = -1
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where one backplane can be reached. `is_up` turns False the moment its death is seen."""
+    """One generation of a backplane, and its address. `is_up` turns False as soon as its death is seen."""
 
     generation: int
     path: str
     is_up: bool = True
-    #: What whoever boosts it needs (runtime/execution/os_priority.py): its process, which is its process group, too, and
-    #: the folder of its own cgroup, if it has one.
+    #: For boosting it (runtime/execution/os_priority.py): its process id, which is also that of its process group, and the
+    #: folder of its own cgroup, if it has one.
     pid: int = 0
     cgroup: str | None = None
-    #: Its slot on the board.
+    #: Its slot on the shared-memory board.
     slot: int = -1
-    #: It is up, and finishes what it has; who has a choice, or can wait, asks elsewhere, or later.
+    #: It is up, and finishes its accepted work. Callers with a choice go elsewhere, and others wait if they can.
     is_draining: bool = False
-    #: Its components are where they are to be, and it is not about to go. Who has a choice calls such a place.
+    #: Its components are in their target states, and it is not about to stop. Callers with a choice prefer it.
     is_ready: bool = True
-    #: It has ended after a drain that left nothing: all calls that it had taken in were done or refused, and answered.
+    #: It ended after a complete drain: all calls that it had accepted were done or refused, and answered.
     has_finished: bool = False
 
 
 class Directory(msgspec.Struct, frozen=True):
-    """One version of the whole system's map."""
+    """One version of the routing table of the whole system."""
 
     system: str
     version: int = 0
@@ -94,21 +94,21 @@ class Directory(msgspec.Struct, frozen=True):
     routes: dict[str, tuple[str, ...]] = {}
     #: Topic to the names of the backplanes that subscribe to it.
     topics: dict[str, tuple[str, ...]] = {}
-    #: Routes that may be called again when nobody knows whether the work was done: those that all who serve them declare so.
+    #: Routes that may be called again if the work may have been done: all backplanes that serve them declare so.
     idempotent: tuple[str, ...] = ()
-    #: Routes that other nodes may call: those that all who serve them declare so.
+    #: Routes that other nodes may call: all backplanes that serve them declare so.
     exported: tuple[str, ...] = ()
-    #: Those of them that may wait (`BULK_FROM`), as all who serve them declare.
+    #: Exported routes whose work may wait (`BULK_FROM`), as all backplanes that serve them declare.
     bulk: tuple[str, ...] = ()
-    #: Topics that cross nodes; what is published on them goes to `node`, too.
+    #: Topics that cross nodes; messages on them go to `node`, too.
     exported_topics: tuple[str, ...] = ()
-    #: The backplane that carries what is for other nodes; "": this system knows no others.
+    #: The backplane that carries calls to other nodes; "": this system knows no others.
     node: str = ""
-    #: Backplanes of this system that have never registered: what they serve is not known yet, so the routes are incomplete.
+    #: Backplanes of this system that have never registered: their routes are not known yet, so `routes` is incomplete.
     missing: tuple[str, ...] = ()
 
     def newly_draining(self, before: "Directory | None") -> list[str]:
-        """Those that are being drained, and were not in the version before."""
+        """Backplanes that are draining and were not in the version `before`."""
         known = {} if before is None else before.backplanes
         return [
             name
@@ -119,14 +119,14 @@ class Directory(msgspec.Struct, frozen=True):
 
     @property
     def wanted_topics(self) -> tuple[str, ...]:
-        """Topics that cross nodes, and are heard by objects of this system."""
+        """Topics that cross nodes and have subscribers in this system."""
         return tuple(
             topic for topic in self.exported_topics if any(name != self.node for name in self.topics.get(topic, ()))
         )
 
     @property
     def unready(self) -> frozenset[str]:
-        """Those that are up, but should not be called where another can be."""
+        """Backplanes that should not be called if another can be."""
         return frozenset(name for name, place in self.backplanes.items() if not place.is_ready)
 
     @classmethod
@@ -145,7 +145,7 @@ class Directory(msgspec.Struct, frozen=True):
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word most like this one."""
+    """The known word most like this one; None: none is close, or it is longer than LIKENESS_MAX."""
     if len(word) > LIKENESS_MAX:
         return None
     close = difflib.get_close_matches(word, known, n=1)
@@ -164,10 +164,9 @@ def build(
     missing: Collection[str] = (),
     finished: Collection[str] = (),
 ) -> Directory:
-    """The directory of all registered backplanes; those in `down` keep their routes but cannot be reached. `cgroups`: the
-    folders of those that have a group of their own. `draining`: those that are up, and take nothing new. `unready`: those
-    that are not to be called where another can be. `node`: the one that carries what is for other nodes, if there is one.
-    `missing`: those that have never registered. `finished`: those in `down` that were drained.
+    """The routing table of all registered backplanes; those in `down` keep their routes but cannot be reached. `cgroups`:
+    folders of those with a cgroup of their own. `draining`: up, but accept nothing new. `unready`: not to be called if
+    another can be. `node`: carries calls to other nodes. `missing`: never registered. `finished`: in `down` after a drain.
     """
     folders = cgroups or {}
     routes: dict[str, list[str]] = {}

@@ -1,8 +1,8 @@
-"""Discovery: where a running system is, by its name, its run directory or its TOML (DESIGN section 8).
+"""Discovery: find a running system by its name, its run directory or its TOML (DESIGN section 8).
 
-The one place that knows how a name becomes a run directory; the supervisor makes it by the same rule. Only the two keys
-that are needed are read from a TOML: that the rest of it is in order is the supervisor's business. Reads files, nothing
-else: whether anybody is there is for `lifeline.py` to find out.
+Only this module turns a name into a run directory; the supervisor creates it by the same rule. It reads only the two keys it
+needs from a TOML: the supervisor checks the rest. It reads files, nothing else: `lifeline.py` finds out whether anybody
+listens.
 """
 
 import os
@@ -13,35 +13,35 @@ from pathlib import Path
 from . import addressing
 from .errors import FailedPrecondition, InvalidArgument, NotFound, SystemNotRunning
 
-#: Names become folder names and words of a command line: no slashes, no dots, no surprises in a shell.
+#: `_NAME`: names become folder names and words of a command line: no slashes, no dots, nothing special to a shell.
 NO_ROOT = "expected a folder of its own, which the root folder is not"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a system is expected."""
+    """A system, and the run directory in which it is expected."""
 
     run_dir: Path
-    #: Its name, or what it was looked for by.
+    #: Its name, or the name of the given folder.
     system: str
-    #: Its TOML, where it was found by that.
+    #: Its TOML, if it was found by that.
     toml: Path | None = None
     #: Whether the folder was named by the caller; False: it follows from the system's name.
     is_given: bool = False
 
     @property
     def supervisor(self) -> Path:
-        """The socket of its supervisor."""
+        """Path of its supervisor's socket."""
         return addressing.supervisor_socket(self.run_dir)
 
     def not_running(self, nearest: str | None = None) -> SystemNotRunning:
-        """The error for a system that nobody serves. `nearest`: the one that was probably meant."""
+        """The error for a system that nobody serves. `nearest`: the system that was probably meant."""
         toml = "SYSTEM.toml" if self.toml is None else str(self.toml)
         return SystemNotRunning(self.system, str(self.run_dir), toml, nearest)
 
     def not_permitted(self) -> FailedPrecondition:
-        """The error for a system that may run or not: this user may not look."""
+        """The error for a system that this user has no permission to reach, whether it runs or not."""
         return FailedPrecondition(
             f"system {self.system!r}: no permission to reach its supervisor in {self.run_dir}, which is for the user alone "
             "who started it"
@@ -49,14 +49,14 @@ class Location:
 
 
 def run_dir_of(system: str, given: str | None, folder: Path) -> Path:
-    """The run directory of a system whose TOML lies in `folder` and says `[system] run_dir = given`."""
+    """The run directory of a system whose TOML lies in `folder` and sets `[system] run_dir = given`."""
     return addressing.default_run_dir(system) if given is None else folder / Path(given).expanduser()
 
 
 def locate(target: str | os.PathLike[str]) -> Location:
     """Find a system by name, run directory or TOML. A string is a name unless it has a slash or ends in `.toml`.
 
-    Raises `NotFound` for a TOML that is not there, `InvalidArgument` for one that cannot be read.
+    Raises `NotFound` for a TOML that does not exist, `InvalidArgument` for one that cannot be read and for a malformed name.
     """
     text = os.fspath(target)
     if isinstance(target, str) and os.sep not in text and not text.endswith(".toml"):
@@ -67,7 +67,7 @@ def locate(target: str | os.PathLike[str]) -> Location:
         path = Path(text).expanduser()
         if path.suffix == ".toml" or path.is_file():
             return _from_toml(path)
-    except (OSError, RuntimeError) as error:  # too long, not to be looked at; or the home of nobody
+    except (OSError, RuntimeError) as error:  # too long, no permission, or an unknown user's home
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InvalidArgument(f"{text}: {reason}") from error
     if is_root(path):
@@ -78,12 +78,12 @@ def locate(target: str | os.PathLike[str]) -> Location:
 
 
 def is_root(path: Path) -> bool:
-    """Whether this is the folder above all others, which cannot be for one system alone."""
+    """Whether this is the root folder, which no system can have for itself."""
     return not os.path.abspath(path).strip(os.sep)  # "//" is another root to POSIX
 
 
 def _from_toml(path: Path) -> Location:
-    import tomllib  # 1.5 ms that nobody needs who names a system
+    import tomllib  # 1.5 ms that callers by name do not spend
 
     try:
         system = tomllib.loads(path.read_text(encoding="utf-8-sig"))["system"]

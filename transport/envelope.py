@@ -1,11 +1,11 @@
-"""Envelope: one message between two processes. One constructor for each kind; only these and the codec know all fields.
+"""Envelope: one message between two processes. Only these constructors, one per kind, and the codec know all fields.
 
-On the wire an envelope is a msgpack array of nine fields, or ten (DESIGN section 6, plus `chain`, the objects that already wait
-in this call, which lets a cycle be refused before it deadlocks). Two places of the array have another meaning in some kinds.
-Slots, which compiled code reads like the fields of a struct. Fields that a kind does not use are nil, which costs one byte
-each; the tenth, `idempotency_key` of a CALL, is left out.
+On the wire an envelope is a msgpack array of nine or ten fields (DESIGN section 6, plus `chain`: the objects already waiting
+in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth field depends on the kind.
+Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one byte each; the tenth,
+`idempotency_key` of a CALL, is left out.
 
-| kind | id | fourth place | fifth place | body |
+| kind | id | fourth field | fifth field | body |
 |---|---|---|---|---|
 | CALL | the caller's context id, above 0 | operation | key of the object | map of arguments |
 | CAST | 0 | operation | key of the object | map of arguments |
@@ -23,15 +23,15 @@ from typing import Any, Final
 from .call_spec import CallSpec
 from .errors import BackplaneError, Busy, text_of
 
-#: A remote traceback may be so long, characters: some hundred frames.
+#: Longest remote traceback, characters: some hundred frames.
 TRACE_MAX = 65_536
-#: On the wire, in the fourth place of a STATUS: the work has not begun, so that any call may be made again. Peers of earlier
-#: versions ignore the word.
+#: On the wire, the fourth field of a STATUS: the work has not begun, so any call may be retried. Peers of earlier versions
+#: ignore the word.
 REFUSED: Final = "refused"
 
 
 class Kind(IntEnum):
-    """What an envelope is for; the numbers travel."""
+    """Purpose of an envelope. The numbers are part of the wire format."""
 
     CALL = 1
     REPLY = 2
@@ -42,7 +42,7 @@ class Kind(IntEnum):
     BOOST = 7
 
 
-# The same as plain integers, for hot loops: comparing an IntEnum member costs three times as much.
+# The kinds as plain integers, for hot loops: comparing an IntEnum member costs three times as much.
 CALL: Final = 1
 REPLY: Final = 2
 STATUS: Final = 3
@@ -55,12 +55,12 @@ BOOST: Final = 7
 class Envelope:
     """One message.
 
-    `deadline`, in ns: from 0 up, the time that remains, for whoever has no clock in common with the callee. Below 0, minus
-    the time on the monotonic clock that all processes of this host share (`due_ns`): then what a call spends in the socket
-    of a callee that is stopped is spent, and what nobody wants any more does not run when it goes on.
+    `deadline`, in ns: from 0 up, the time that remains, for a caller that has no clock in common with the callee. Below 0,
+    minus the time on the monotonic clock that all processes of this host share (`due_ns`). Time that a call spends in the
+    socket of a stopped callee then counts, and an expired call does not run when that callee goes on.
     `chain` is [object, route] of every call that waits for this one, outermost first; nil when a client calls. A BOOST with one
     is a question, which older peers ignore: does the call wait for the first of them, which waits for it by way of all others?
-    `idempotency_key`: of calls that bear the same one, the work is done once (runtime/execution/replays.py).
+    `idempotency_key`: the work of all calls with the same key is done once (runtime/execution/replays.py).
     `is_refused`: of a STATUS, whether the work has certainly not begun. `node`: of a PUBLISH, the other node that published it.
     """
 
@@ -117,12 +117,12 @@ class Envelope:
 
 
 def due_ns(deadline: int, now_ns: int) -> int:
-    """The time at which a call with this `deadline` is over."""
+    """The monotonic time, ns, at which a call with this `deadline` expires."""
     return now_ns + deadline if deadline >= 0 else -deadline
 
 
 def call(id: int, spec: CallSpec, deadline: int | None, chain: Sequence[Sequence[str]] | None = None) -> Envelope:
-    """Call `id`. `deadline` as of `Envelope`: minus `spec.ends_ns`, or the time that remains."""
+    """Call `id`. `deadline`: as in `Envelope`, minus `spec.ends_ns` or the time that remains."""
     return Envelope(
         CALL, id, spec.priority, spec.route, spec.key, deadline, spec.trace, spec.body, chain, spec.idempotency_key
     )
@@ -134,36 +134,36 @@ def cast(spec: CallSpec) -> Envelope:
 
 
 def forwarded(asked: Envelope, id: int, route: str, deadline: int | None) -> Envelope:
-    """The CALL or CAST `asked` as another node is asked for it: its objects know nothing of the chain here."""
+    """The CALL or CAST `asked` as sent to another node: without the chain, whose objects are unknown there."""
     return Envelope(
         asked.kind, id, asked.priority, route, asked.key, deadline, asked.trace, asked.body, None, asked.idempotency_key
     )
 
 
 def answered_as(answer: Envelope, id: int) -> Envelope:
-    """The REPLY or STATUS of a forwarded call under the id that it has at its caller."""
+    """The REPLY or STATUS of a forwarded call, under the id that its caller knows."""
     return Envelope(answer.kind, id, body=answer.body, is_refused=answer.is_refused)
 
 
 def cancel(id: int) -> Envelope:
-    """The caller takes call `id` back."""
+    """Cancel call `id` at its callee."""
     return Envelope(CANCEL, id)
 
 
 def boost(id: int, priority: int | None) -> Envelope:
-    """Call `id` has this priority from now on."""
+    """Give call `id` this priority from now on."""
     return Envelope(BOOST, id, priority)
 
 
 def search(id: int, priority: int | None, since: int, chain: Sequence[Sequence[str]]) -> Envelope:
-    """Whether call `id` waits for the first of `chain`, queued at `since`, which waits for it through all others."""
+    """Ask whether call `id` waits for the first of `chain`, queued at `since`, which waits for `id` through all the others."""
     return Envelope(BOOST, id, priority, body=since, chain=chain)
 
 
 def message(
     number: int, topic: str, body: Any, priority: int | None = None, trace: str | None = None, node: str | None = None
 ) -> Envelope:
-    """A message of a topic, with the number that it has for one subscriber."""
+    """A message of a topic, with its sequence number for one subscriber."""
     return Envelope(PUBLISH, number, priority, topic, None, None, trace, body, None, None, False, node)
 
 
@@ -173,23 +173,23 @@ def reply(id: int, result: Any) -> Envelope:
 
 
 def status(id: int, error: BackplaneError, *, is_refused: bool = False) -> Envelope:
-    """The status in which call `id` ended. It can always travel, whatever a person has put into the error.
+    """The status in which call `id` ended. It can always be packed, with any values in the error's fields.
 
-    `is_refused`: the work has certainly not begun. Said by whoever refuses, and never read from the error, which may have
-    come out of a call that the work itself has made.
+    `is_refused`: the work has certainly not begun. Decided by the refusing code, never read from the error, which may come
+    from a call that the work itself made.
     """
     return Envelope(STATUS, id, body=_told(error), is_refused=is_refused)
 
 
 def instead(id: int, reader: str) -> Envelope:
-    """What call `id` ends in when its answer finds no room with a `reader` who does not read: short, and always sayable.
+    """The status of call `id` when its answer does not fit the outbox of a `reader` that does not read; it needs little room.
 
-    It is not `refused`: the work has run, and who does not mind may ask again.
+    It is not `refused`: the work has run, and a caller whose call may be repeated can retry.
     """
     return status(id, Busy(f"the answer did not fit: {reader} does not read its messages", retry_after=0.1))
 
 
-def _told(error: Any) -> list[Any]:  # any error: what its fields hold is up to who raised it
+def _told(error: Any) -> list[Any]:  # any error, with any values in its fields
     trace = None if error.trace is None else text_of(error.trace, TRACE_MAX)
     return [int(error.status), text_of(error.message) or type(error).__name__, _seconds(error.retry_after), trace]
 

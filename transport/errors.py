@@ -1,8 +1,8 @@
-"""Errors: one root, and below it whose fault it was, because that decides what the reader does next.
+"""Errors: one root, and below it the party at fault, because that decides the reader's next step.
 
-`CallerError`: change the call. `PeerError`: try again later or elsewhere. `InternalError`: a bug of the operation or of
-ours; read the log. Each error carries its `Status`, so that it crosses a process boundary and comes out as itself
-(`error_from`), and a `retry_after` in seconds where waiting helps. Nothing here touches a socket or a clock.
+`CallerError`: change the call. `PeerError`: try again later or elsewhere. `InternalError`: a bug of the operation or of ours;
+read the log. Each error carries its `Status`, so that it crosses a process boundary and comes out as itself (`error_from`),
+and a `retry_after` in seconds where waiting helps. Nothing here touches a socket or a clock.
 """
 
 from .status import Status
@@ -12,13 +12,13 @@ class BackplaneError(Exception):
     """Root of everything this project raises on purpose."""
 
     status = Status.INTERNAL
-    # For subclasses of users' that do not call `__init__`.
+    # For users' subclasses that do not call `__init__`.
     message: str = ""
     retry_after: float | None = None
     trace: str | None = None
-    #: Whether the work has certainly not begun, so that the call may be made again, whatever it does (retrying.py).
+    #: Whether the work has certainly not begun, so that even a call that must not be repeated may be retried (retrying.py).
     is_refused: bool = False
-    #: How often the call was tried.
+    #: How many attempts the call took.
     attempts: int = 1
 
     def __init__(self, message: str, *, retry_after: float | None = None, trace: str | None = None) -> None:
@@ -26,7 +26,7 @@ class BackplaneError(Exception):
         self.message = message
         #: Seconds after which trying again makes sense; None: waiting does not help.
         self.retry_after = retry_after
-        #: The remote traceback, where the callee runs in debug.
+        #: The remote traceback, if the callee runs in debug mode.
         self.trace = trace
 
 
@@ -69,13 +69,13 @@ class DeadlineExceeded(CallerError):
 
 
 class Cancelled(CallerError):
-    """The caller took the call back."""
+    """The caller cancelled the call."""
 
     status = Status.CANCELLED
 
 
 class Busy(PeerError):
-    """At its limit: come back after `retry_after` seconds (law 9)."""
+    """The callee is at a limit: retry after `retry_after` seconds (law 9)."""
 
     status = Status.RESOURCE_EXHAUSTED
 
@@ -87,7 +87,7 @@ class Unavailable(PeerError):
 
 
 class SystemNotRunning(Unavailable):
-    """Nobody serves the system that was asked for."""
+    """No supervisor serves the system that was asked for."""
 
     def __init__(self, system: str, run_dir: str, toml: str, nearest: str | None = None) -> None:
         remedy = f"start it: appbackplane up {toml}" if nearest is None else f"did you mean {nearest!r}?"
@@ -105,37 +105,37 @@ class UnknownRoute(NotFound):
     """No object serves this route."""
 
     def __init__(self, route: str, nearest: str | None = None, *, because: str = "") -> None:
-        """`because`: what is to be said of it beyond that nobody serves it."""
+        """`because`: an addition to the message."""
         hint = f" (did you mean {nearest!r}?)" if nearest else ""
         super().__init__(f"no route {route!r}{hint}{because and f': {because}'}")
         self.route, self.nearest = route, nearest
 
 
 class MalformedFrame(PeerError):
-    """A peer sent bytes that are not a batch of envelopes. Counted and dropped by whoever reads; never fatal."""
+    """A peer sent bytes that are not a batch of envelopes. The reader counts and drops them; never fatal."""
 
     status = Status.INVALID_ARGUMENT
 
 
 class FrameLost(MalformedFrame):
-    """A signal's exception struck in the moment in which a frame was taken from the socket, and it is gone."""
+    """A signal's exception struck while a frame was being taken from the socket, and the frame is lost."""
 
     def __init__(self, sender: bytes | None) -> None:
         super().__init__("a signal's exception struck while a frame was being received: it is lost")
-        #: The peer whose frame it was; None: not known.
+        #: The sender of the frame; None: not known.
         self.sender = sender
 
 
-#: A message may be so long, characters: what a person can take in and a log can bear. Routes and keys of strangers, and
-#: whatever an operation was working on, are quoted in messages.
+#: Longest message, characters, that a person can read and a log can bear. Messages quote routes and keys of strangers, and
+#: values that an operation was working on.
 MESSAGE_MAX = 4_096
 
 
 def text_of(said: object, length_max: int = MESSAGE_MAX) -> str:
-    """What an error says, so that it can travel: bounded, Unicode, and never an error itself."""
+    """The text of an error, fit to travel: bounded, valid Unicode. Never raises."""
     try:
         text = str(said)
-    except BaseException as error:  # whatever somebody's own __str__ does
+    except BaseException as error:  # a foreign __str__ may raise anything
         text = f"(no message: {type(error).__name__} while it was asked for)"
     if len(text) > length_max:
         text = f"{text[:length_max]}... ({len(text):,} characters in all)"

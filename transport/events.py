@@ -1,4 +1,4 @@
-"""Events: what a turn of a session brought to its owner. Made once a call, hence slots, and no tuples."""
+"""Events: results of one turn of a session, for its owner. Made once a call, hence slots, and no tuples."""
 
 from typing import Any, final
 
@@ -8,7 +8,7 @@ from .inbox import Message
 
 @final
 class Ended:
-    """Something asked for is over: `token` is the caller's. Exactly one a call."""
+    """A request of the owner has ended; `token` is the owner's. Exactly one per call."""
 
     __slots__ = ("error", "result", "token")
 
@@ -30,7 +30,7 @@ class Ended:
 
 @final
 class Heard:
-    """A message for a subscriber, and about how many bytes it took on the way."""
+    """A message for a subscriber, and its approximate size on the wire, bytes."""
 
     __slots__ = ("message", "size", "subscriber")
 

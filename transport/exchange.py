@@ -1,8 +1,8 @@
-"""Exchange: calls and messages between one process and those it connects to; which of them is what, it does not know.
+"""Exchange: the call table of one process and its frames; it does not know the roles of its peers.
 
-Below the session (session.py): connections, numbered calls, packed envelopes, the outbox, and the reading of frames.
-What is put leaves at the next `flush`. After whatever touches the link it must be read until empty before it is waited
-on, because its descriptor is edge-triggered: `has_more` says when that is due.
+It is the lower half of a session (session.py): connections, numbered calls, packed envelopes, the outbox, and the reading of
+frames. Envelopes leave at the next `flush`. The link's descriptor is edge-triggered, so after each use the link must be read
+until empty before it is waited on; `has_more` tells when that is due.
 """
 
 from collections.abc import Iterable
@@ -19,22 +19,22 @@ from .directory import Place
 from .envelope import Envelope, boost, cancel, cast
 from .errors import Busy, DeadlineExceeded, FrameLost, InvalidArgument, MalformedFrame
 
-#: Calls outstanding, and bytes of them, from which on whoever can wait should (client.py). Throughput is flat from 1000
-#: calls on. Taking calls in costs the callee about 8 us each: with so many on their way to it, an urgent call of the same
-#: client is 33 ms late at the worst. No more than answers are read ahead, or those beyond would be lost with their callee.
-#: Bytes: what cannot be taken in yet is kept by both sides.
+#: Outstanding calls, and their bytes, from which a caller able to wait should wait (client.py). Throughput is flat from 1000
+#: calls on. Accepting a call costs the callee about 8 us: behind so many, an urgent call of the same client is at worst 33
+#: ms late. No more than the answers that are read ahead, or those beyond would be lost with their callee. Bytes are bounded
+#: because both sides keep the calls that cannot be accepted yet.
 OUTSTANDING_MAX, OUTSTANDING_BYTES_MAX = ANSWERS_AHEAD_MAX, 64 << 20
-#: What its owner wants back; the route; the bytes that it takes; and these themselves, if it may be made again.
+#: A call's token for its owner, its route, its size in bytes, and its packed envelope if it may be retried.
 Call = tuple[object, str, int, bytes | None]
-#: Frames that are read before a directory that has come is followed, while there are more: what four peers have sent ahead
-#: (link.READ_AHEAD), since answers of one that has ended may be among them; or four a call that is outstanding, as peers
-#: take turns. A flood of topics must not put it off for long.
+#: Frames read before a new routing table is adopted, while there are more: as many as four peers send ahead
+#: (link.READ_AHEAD), since answers of a dead one may be among them; or four per outstanding call, as peers take turns. A
+#: flood of messages must not delay the table for long.
 HELD_FRAMES_MAX: Final = 256
 HELD_FRAMES_PER_CALL: Final = 4
 
 
 class Exchange:
-    """The lower half of a session. `token` is whatever the opener of a call wants back when it ends."""
+    """The lower half of a session. `token`: any value that the opener of a call wants back when the call ends."""
 
     def __init__(self, link: LinkPort) -> None:
         self.connections = Connections(link)
@@ -43,18 +43,18 @@ class Exchange:
         self.has_more = False
         #: Envelopes put since the last flush.
         self.gathered_count = 0
-        #: Frames and envelopes that made no sense and were dropped.
+        #: Frames and envelopes dropped because they were malformed.
         self.malformed_count = 0
         self.calls: OutstandingCalls[Call] = OutstandingCalls()
-        #: Calls that have failed and wait to be made again: they take their place.
+        #: Failed calls that wait for a retry; they count as outstanding.
         self.waiting_count = 0
-        #: Of the frame that was received last: whose it is, and how many bytes an envelope.
+        #: Of the frame received last: its sender, and its bytes per envelope.
         self.sender = b""
         self.share_bytes = 0
-        #: The envelopes of that frame that its reader has not done with yet, the next one last.
+        #: The envelopes of that frame that its reader has not handled yet, the next one last.
         self.unread: list[Envelope] = []
         self._received: tuple[bytes, Frame] | None = None
-        #: Peers of which a frame has been lost; None: of one that is not known.
+        #: Senders of lost frames; None: the sender is unknown.
         self._lost_from: list[bytes | None] = []
         self._outstanding_bytes = 0
         self._link = link
@@ -63,28 +63,28 @@ class Exchange:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether somebody does not read what is bound for them."""
+        """Whether a peer does not read its frames."""
         return bool(self._outbox.stalled)
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is outstanding that more should wait."""
+        """Whether so much is outstanding that further calls should wait."""
         return (
             len(self.calls) + self.waiting_count >= OUTSTANDING_MAX or self._outstanding_bytes >= OUTSTANDING_BYTES_MAX
         )
 
     def waits(self, size: int) -> None:
-        """A call of so many bytes has failed, and waits to be made again: it takes its place all the same."""
+        """A failed call of `size` bytes waits for a retry; it still counts as outstanding."""
         self.waiting_count += 1
         self._outstanding_bytes += size
 
     def waits_no_more(self, size: int) -> None:
-        """It is made again, or has ended."""
+        """The waiting call is retried, or has ended."""
         self.waiting_count -= 1
         self._outstanding_bytes -= size
 
     def connected(self, name: str, place: Place) -> bytes:
-        """The peer that a place is, connected if need be."""
+        """The peer of an instance, connected if necessary."""
         peer = self.connections.peer(name)
         if peer is None:
             peer = self.connections.connect(name, place)
@@ -92,7 +92,7 @@ class Exchange:
         return peer
 
     def open(self, peer: bytes, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
-        """Begin a call; returns its id. Raises `InvalidArgument`, `Busy`; then nothing has begun."""
+        """Begin a call; returns its id. Raises `InvalidArgument` or `Busy`; then nothing has begun."""
         packed = self.pack_call(self.calls.next_id, spec)
         size = len(packed)
         id = self.calls.open(peer, spec.ends_ns, (token, spec.route, size, packed if spec.is_retried else None))
@@ -105,7 +105,7 @@ class Exchange:
         return id
 
     def open_again(self, peer: bytes, token: object, ends_ns: int, route: str, packed: bytes) -> int:
-        """Begin one again that has been packed before. Raises `Busy`."""
+        """Begin another attempt of a call from its packed bytes; returns the attempt's id. Raises `Busy`."""
         packed = renumbered(packed, self.calls.next_id)
         id = self.calls.open(peer, ends_ns, (token, route, len(packed), packed))
         self._outstanding_bytes += len(packed)
@@ -117,14 +117,14 @@ class Exchange:
         return id
 
     def pack_call(self, id: int, spec: CallSpec) -> bytes:  # hot: scripts/bench call_rtt
-        """A call as it travels. Raises `InvalidArgument`."""
+        """A call in its packed form. Raises `InvalidArgument`."""
         try:
             return self._encoder.call(id, spec)
         except InvalidArgument as error:
             raise InvalidArgument(f"{spec.route}: {error.message}") from error
 
     def end(self, id: int, peer: bytes | None = None) -> object | None:  # hot: scripts/bench call_rtt
-        """An answer has come: the token of its call, or None for one that had ended, or that `peer` does not hold."""
+        """An answer has come. Returns the token of its call; None if the call has ended or `peer` is not its callee."""
         ended = self.calls.end(id, peer)
         if ended is None:
             return None
@@ -132,40 +132,40 @@ class Exchange:
         return ended[0]
 
     def end_call(self, id: int, peer: bytes) -> Call | None:
-        """`end`, with all there is to know of the call."""
+        """As `end`, but returns the whole `Call`."""
         ended = self.calls.end(id, peer)
         if ended is not None:
             self._outstanding_bytes -= ended[2]
         return ended
 
     def put(self, peer: bytes, envelope: Envelope) -> None:
-        """Let an envelope leave at the next flush. Raises `InvalidArgument`, `Busy`."""
+        """Send an envelope at the next flush. Raises `InvalidArgument`, `Busy`."""
         self.put_packed(peer, self.pack(envelope))
 
     def pack(self, envelope: Envelope) -> bytes:  # hot: scripts/bench call_rtt
-        """An envelope as it travels, for one peer or many. Raises `InvalidArgument`."""
+        """An envelope in its packed form, for one peer or many. Raises `InvalidArgument`."""
         try:
             return self._encoder.encode(envelope)
         except InvalidArgument as error:
             raise InvalidArgument(f"{envelope.route}: {error.message}") from error
 
     def put_packed(self, peer: bytes, packed: bytes) -> None:  # hot: scripts/bench call_rtt
-        """Let what `pack` gave leave at the next flush. Raises `Busy`."""
+        """Send a packed envelope at the next flush. Raises `Busy`."""
         if not self._outbox.add(peer, packed):
             raise Busy(f"{self.connections.name(peer)} does not read its messages: no room for more", retry_after=0.1)
         self.gathered_count += 1
 
     def say_farewell(self, names: Iterable[str]) -> None:
-        """These are drained: from now on we ask elsewhere. It comes there after all that we have asked."""
+        """Tell draining backplanes that no more calls follow. The farewell arrives after all earlier calls."""
         for name in names:
             peer = self.connections.peer(name)
             if peer is not None:
                 route = backplane_route(name, FAREWELL)
-                with suppress(Busy):  # it does not read; then it waits for us for a while
+                with suppress(Busy):  # it does not read, and will wait for the farewell for a while
                     self.put(peer, cast(CallSpec(route, {})))
 
     def cancel(self, id: int) -> object | None:
-        """Take a call back; returns its token, or None when it has ended."""
+        """Cancel a call; returns its token, or None if it has ended."""
         peer = self.calls.peer_of(id)
         if peer is None:
             return None
@@ -174,14 +174,14 @@ class Exchange:
         return token
 
     def boost(self, id: int, priority: int) -> None:
-        """Have a call that is outstanding done at this priority from now on."""
+        """Change the priority of an outstanding call."""
         peer = self.calls.peer_of(id)
-        # Full: then it is done at the priority that it has, as it would be without.
+        # If there is no room, the call keeps the priority that it has.
         if peer is not None and self._outbox.add(peer, self._encoder.encode(boost(id, priority))):
             self.gathered_count += 1
 
     def expire(self, now_ns: int) -> list[tuple[object, DeadlineExceeded]]:
-        """End what is overdue, and tell those who were to do it."""
+        """End overdue calls, and cancel them at their callees."""
         ended = []
         for id, peer, (token, route, size, _) in self.calls.expire(now_ns):
             self._outstanding_bytes -= size
@@ -191,7 +191,7 @@ class Exchange:
         return ended
 
     def lose(self, name: str) -> tuple[bytes | None, list[tuple[int, Call]]]:
-        """A place is dead: (the peer that it was, the ids and the calls that it held)."""
+        """A backplane is dead. Returns its former peer, and the (id, call) pairs that it held."""
         peer = self.connections.drop(name)
         if peer is None:
             return None, []
@@ -200,12 +200,12 @@ class Exchange:
         return peer, self._fail(peer)
 
     def abandon(self, name: str) -> list[tuple[int, Call]]:
-        """The ids and the calls that a place holds; they end here, and it is not told."""
+        """End the calls that a backplane holds, without notifying it. Returns (id, call) pairs."""
         peer = self.connections.peer(name)
         return [] if peer is None else self._fail(peer)
 
     def flush(self) -> list[str]:  # hot: scripts/bench call_rtt
-        """Offer all that was put to the link. Returns the places that cannot be reached; usually none."""
+        """Offer all envelopes to the link. Returns the backplanes that cannot be reached; usually none."""
         if not self._outbox:
             self.gathered_count = 0
             return []
@@ -216,9 +216,9 @@ class Exchange:
         return [self.connections.name(peer) for peer in unreachable]
 
     def receive(self) -> bool:  # hot: scripts/bench call_rtt
-        """Have `unread` hold the envelopes of the next frame, which is from `sender`. False: there is no frame left.
+        """Load `unread` with the envelopes of the next frame, which is from `sender`. False: no frame is left.
 
-        Of a malformed frame there are none, and it is counted. Should a signal's exception strike, the same frame is next.
+        A malformed frame is counted and yields no envelopes. After a signal's exception, the same frame is read again.
         """
         if self.unread:
             return True
@@ -244,7 +244,7 @@ class Exchange:
         return True
 
     def take_unanswered(self) -> list[tuple[int, Call]]:
-        """End the calls whose answers may have been in a frame that is lost: all that its sender held. Their ids, and they."""
+        """End the calls whose answers may have been in a lost frame: all calls of its sender. Returns (id, call) pairs."""
         if not self._lost_from:
             return []
         peers = set(self.connections.peers() if None in self._lost_from else self._lost_from)
@@ -254,12 +254,12 @@ class Exchange:
 
     @property
     def ahead_frames_max(self) -> int:
-        """Frames after which all answers that have come are read, if the peers have sent little else."""
+        """Frames after which all received answers have been read, if the peers have sent little else."""
         return max(HELD_FRAMES_MAX, HELD_FRAMES_PER_CALL * len(self.calls))
 
     def has_read_on(self, frames: int) -> bool:
-        """Asked after each turn of so many `frames` since a directory came: whether what came with it has been read, and so
-        what a place answered before it ended.
+        """Call after each turn of `frames` frames while a new routing table is pending. True once all frames received before
+        it have been read (or the bound is reached), so that answers of backplanes that ended are not lost.
         """
         if not self._held_frames:
             self._held_frames_max = self.ahead_frames_max

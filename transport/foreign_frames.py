@@ -1,10 +1,10 @@
-"""Foreign frames: what comes from another host is decoded within bounds of work, not of bytes alone.
+"""Foreign frames: decode frames from another host within bounds of work, not of bytes alone.
 
-A frame of 16 MiB of empty lists takes seconds to make and a gigabyte to hold, one of keys that are made to collide hours: in
-these the thread that looks after all peers would serve nobody. So lists and maps, names in maps, and keys whose hash the sender
-chooses are counted while they are made, before the next is. Lists of plain values and blobs are bounded by the frame's bytes,
-as everywhere (codec.py). It costs an honest frame up to 1 MiB nothing, a larger one a fifth; where keys are no text, and in
-large frames, maps are put together by hand, which costs 0.5 us a name. Where processes of one host talk, codec.py does.
+A frame of 16 MiB of empty lists takes seconds to build and a gigabyte to hold; one of keys made to collide takes hours. The
+thread that serves all peers would serve nobody meanwhile. So lists, maps, names in maps, and keys whose hash the sender
+chooses are counted while they are built, each before the next. Lists of plain values and blobs are bounded by the frame's
+bytes, as everywhere (codec.py). An honest frame up to 1 MiB costs nothing more, a larger one a fifth. Maps in large frames,
+and maps with keys that are not text, are built by hand, at 0.5 us a name. Between processes of one host, codec.py decodes.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from .batching import BATCH_BYTES_MAX
 from .envelope import Envelope
 from .errors import MalformedFrame
 
-#: Frames up to this are not counted: of the worst, 1 MiB of empty lists, it is 0.2 s. No batch is larger (batching.py), so a
-#: frame that is refused holds one message, whose caller can be told (codec.head).
+#: Frames up to this size are not counted: the worst, 1 MiB of empty lists, takes 0.2 s. No batch is larger (batching.py), so
+#: a refused frame holds one message, and its caller can be told (codec.head).
 UNCOUNTED_BYTES: Final = BATCH_BYTES_MAX + 16
-#: Lists and maps in one frame: 0.1 s if they are empty, 0.3 s as records of 45 bytes, which fill a frame 16 MiB long.
+#: Lists and maps in one frame: 0.1 s if they are empty, 0.3 s as records of 45 bytes, which fill a frame of 16 MiB.
 CONTAINERS_MAX: Final = 524_288
-#: Names in all its maps: 0.25 s if no two are the same; a million took 0.7 s.
+#: Names in all maps of a frame: 0.25 s if no two are the same; a million took 0.7 s.
 NAMES_MAX: Final = 524_288
-#: Keys that are neither text nor bytes. Their hashes are the sender's to choose, and of n that follow each other's ways through
-#: the table each takes n steps: 16,384 cost 0.1 s, and a million an hour.
+#: Keys that are neither text nor bytes. The sender chooses their hashes, and each of n keys that follow the same probe
+#: sequence takes n steps: 16,384 cost 0.1 s, and a million an hour.
 CHOSEN_KEYS_MAX: Final = 16_384
-#: Of one map so many with the very same hash: -1 and -2 have, so have eight points of a grid in space.
+#: Keys of one map with the very same hash: -1 and -2 have it, and so do eight points of a grid in space.
 SAME_HASH_MAX: Final = 8
-#: Longer lists, and what is deeper, are left to msgpack, of which maps are counted when they are complete: none may be wider
-#: than this, or some open ones would hold what is not counted yet. A longer list of maps that are all wider has more than
-#: `NAMES_MAX`.
+#: Longer lists, and deeper values, are left to msgpack, whose maps are counted only when complete. None of these may be
+#: wider than WIDTH_MAX, or a few open ones would hold names not counted yet. A longer list of maps that are all wider has
+#: more than `NAMES_MAX` names.
 BY_HAND_LENGTH_MAX: Final = 512
 BY_HAND_DEPTH_MAX: Final = 32
 WIDTH_MAX: Final = NAMES_MAX // BY_HAND_LENGTH_MAX
-#: From larger frames on the collector of circles waits: there are none in what is made, and to look for them while half a
-#: million lists are made, each time there are a quarter more, took 0.7 s of 0.8.
+#: For larger frames the garbage collector is off: decoded values hold no cycles, and scanning for them while half a million
+#: lists were built, at each growth by a quarter, took 0.7 s of 0.8.
 COLLECTED_BYTES: Final = 64 << 10
-#: What a list or a map begins with.
+#: First bytes of lists and maps.
 _CONTAINERS: Final = frozenset((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
-#: How msgpack unpacks a timestamp: to seconds, a float. As nanoseconds it is an integer of up to 92 bits, where all others have
-#: 64: a call with such an id runs, and no answer to it can be packed. With an object for each, a frame took 2.5 s. This
-#: product sends no timestamps.
+#: msgpack's mode for timestamps: seconds, as a float. As nanoseconds a timestamp is an integer of up to 92 bits, where
+#: others have 64: a call with such an id runs, and no answer to it can be packed. With objects instead, a frame took 2.5 s.
+#: This product sends no timestamps.
 _SECONDS: Final = 1
 
 
 class TooComplicated(MalformedFrame):
-    """It holds more than one frame from another host may."""
+    """A frame from another host exceeds the bounds of this module."""
 
     def __init__(self, what: str, limit: int) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class TooComplicated(MalformedFrame):
 
 
 def decode(frame: bytes) -> list[Envelope]:
-    """As `codec.decode`, of what another host has sent. Raises `MalformedFrame`: `TooComplicated` beyond the bounds."""
+    """As `codec.decode`, for frames of another host. Raises `MalformedFrame`: `TooComplicated` beyond the bounds."""
     if len(frame) > codec.FRAME_BYTES_MAX:
         raise MalformedFrame(f"frame of {len(frame):,} bytes, limit {codec.FRAME_BYTES_MAX:,}")
     try:
@@ -71,7 +71,7 @@ def decode(frame: bytes) -> list[Envelope]:
             return codec.checked(_unpacked(frame))
     except MalformedFrame:
         raise
-    except Exception as error:  # the edge: whatever msgpack raises, the peer is at fault
+    except Exception as error:  # the edge: msgpack may raise anything, and the peer is at fault
         raise MalformedFrame(f"not msgpack: {type(error).__name__}: {error}") from error
 
 
@@ -88,7 +88,7 @@ def _unpacked(frame: bytes) -> Any:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    # Two threads at a time: whoever comes second finds it off, and leaves it to the first to turn it on.
+    # With two threads at once, the second finds the collector off, and leaves turning it on to the first.
     is_on = gc.isenabled()
     gc.disable()
     try:
@@ -99,10 +99,10 @@ def _uncollected() -> Iterator[None]:
 
 
 class _Reader:
-    """One frame."""
+    """Decodes one frame, and counts as it goes."""
 
     def __init__(self, frame: bytes, *, is_text: bool) -> None:
-        """`is_text`: keys are text or bytes, or it fails with a `ValueError`."""
+        """`is_text`: keys are text or bytes; others fail with a `ValueError`."""
         self._frame = frame
         self._containers = self._names = self._chosen = 0
         hook = {"object_hook": self._made} if is_text else {"object_pairs_hook": self._named}
@@ -113,7 +113,7 @@ class _Reader:
         self._unpacker.feed(frame)
 
     def read(self) -> Any:
-        """What it says."""
+        """The decoded value. Raises `MalformedFrame`, or a `ValueError` of msgpack's."""
         try:
             value = self._value(0)
             if self._unpacker.tell() != len(self._frame):
@@ -124,7 +124,7 @@ class _Reader:
                 raise TooComplicated("names in a map that is in a list of more than 512", WIDTH_MAX) from error
             raise
         finally:
-            self._unpacker = None  # the hooks are ours: a circle, with a copy of the frame in it
+            self._unpacker = None  # the hooks are our methods: a reference cycle, with a copy of the frame in it
 
     def _value(self, depth: int) -> Any:
         unpacker = self._unpacker
@@ -179,7 +179,7 @@ class _Reader:
             if self._chosen > CHOSEN_KEYS_MAX:
                 raise TooComplicated("keys that are neither text nor bytes", CHOSEN_KEYS_MAX)
             pairs = [(codec.as_key(key), value) for key, value in pairs]
-            hashes = sorted(hash(key) for key, _ in pairs)  # not a table of them: that is what is made to be slow
+            hashes = sorted(hash(key) for key, _ in pairs)  # sorted, and in no table: the keys may be made to slow one down
             if any(map(int.__eq__, hashes, hashes[SAME_HASH_MAX:])):
                 raise TooComplicated("keys with the same hash in one map", SAME_HASH_MAX)
         return dict(pairs)

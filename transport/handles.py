@@ -1,7 +1,7 @@
-"""Handles: what a blocking client hands out, a call that is under way and a subscription.
+"""Handles: the objects that a blocking client gives to users: a call under way, and a subscription.
 
-What has come for them is in their bases (waitables.py); for everything else they ask their client, which alone has the
-lock and the link (calling.py).
+Their bases (waitables.py) hold the received results. For everything else they ask their client, which alone has the lock and
+the link (calling.py).
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from .waitables import Outcome, Stream
 
 
 class PendingCall(Outcome):
-    """A call that has been submitted: ask it for the result."""
+    """A submitted call: ask it for the result."""
 
     __slots__ = ()
 
@@ -23,9 +23,9 @@ class PendingCall(Outcome):
         return f"<PendingCall {self.route}: {state}>"
 
     def result(self, timeout: float | None = None) -> Any:  # hot: scripts/bench call_pipelined
-        """Wait for the result, or raise the error in which the call ended.
+        """Wait for the result; raises the error in which the call ended.
 
-        `timeout`: seconds to wait here, then `TimeoutError`, and the call goes on; None: until its own deadline.
+        `timeout`: seconds to wait here; then `TimeoutError`, and the call goes on. None: wait until its own deadline.
         """
         if not self.is_ready or self._error is not None:
             error = self.exception(timeout)
@@ -34,40 +34,40 @@ class PendingCall(Outcome):
         return self._result
 
     def exception(self, timeout: float | None = None) -> BackplaneError | None:
-        """Wait for the end of the call; None: it ended in a result."""
+        """Wait for the end of the call, as `result` does, and return its error; None: it ended in a result."""
         if not self.is_ready and not self._client.wait_for(self, timeout):
             raise TimeoutError(f"{self.route}: still outstanding after {timeout} s")
         return self._error
 
     def done(self) -> bool:
-        """Whether it has ended. Looks at the link, never waits."""
+        """Whether the call has ended. Polls the link, never waits."""
         if not self.is_ready:
             self._client.look_once()
         return self.is_ready
 
     def cancel(self) -> bool:
-        """Take it back; it ends in `Cancelled`. False: it had ended before. Work that has begun may run on."""
+        """Cancel the call; it ends in `Cancelled`. Returns False if it had already ended. Work that has begun may run on."""
         return self._client.cancel(self)
 
 
 class Subscription(Stream):
     """Messages of one topic, as an iterator; close it, or use it in a `with`.
 
-    Messages wait here up to a bound (inbox.py); what is lost beyond it, or on the way, is told by `Message.lost`.
+    Messages wait here up to a bound (inbox.py). `Message.lost` counts those lost beyond it, or on the way.
     """
 
     __slots__ = ()
 
     def get(self, timeout: float | None = None) -> Message:
-        """The next message. Waits `timeout` seconds, then `TimeoutError`; None: until there is one.
+        """Wait for the next message: `timeout` seconds, then `TimeoutError`; None: without limit.
 
-        Raises `PeerDown` when the system is gone (the next `get` connects again, if it is back) and `Unavailable` when
-        the subscription or its client has been closed.
+        Raises `PeerDown` when the system is gone (the next `get` reconnects if the system is back) and `Unavailable` when the
+        subscription or its client has been closed.
         """
         return self._client.next_message(self, timeout)
 
     def try_get(self) -> Message | None:
-        """The next message, or None if there is none now. Raises what `get` raises."""
+        """The next message, or None if none has arrived. Raises the errors of `get`."""
         self._client.look_once()
         return self.get() if self.is_ready else None
 
@@ -80,22 +80,22 @@ class Subscription(Stream):
         try:
             return self.get()
         except Unavailable:
-            if self._closed:  # by another thread, while we waited
+            if self._closed:  # by another thread, while this one waited
                 raise StopIteration from None
             raise
 
     @property
     def lost_count(self) -> int:
-        """Messages that were lost, on the way or because they were not taken in time."""
+        """Messages lost on the way, or dropped here because they were not taken in time."""
         return self._inbox.lost_count
 
     @property
     def unconfirmed(self) -> tuple[str, ...]:
-        """Backplanes that have not confirmed the subscription (yet): what they publish may be missing."""
+        """Backplanes that have not confirmed the subscription (yet): messages published there may be missing."""
         return self._client.unconfirmed(self.topic)
 
     def close(self) -> None:
-        """Hear no more; what is already here can still be taken."""
+        """End the subscription; messages already received can still be taken."""
         self._client.unsubscribe(self)
 
     def __enter__(self) -> Self:

@@ -1,8 +1,8 @@
-"""Hearing: what a client subscribes to, and which backplanes have been asked for it.
+"""Hearing: subscriptions of one client, and the backplanes that have confirmed them.
 
-A client subscribes at every backplane that is up, and again when a new generation appears; several subscriptions to
-one topic ask once. Nobody can know a topic's publishers beforehand, so all are asked. A topic stands when every place
-has answered: what is published after that is heard. Pure; the session turns what this returns into calls.
+A client subscribes at every backplane that is up, and again at each new generation. Several subscriptions to one topic cause
+one request. Publishers of a topic cannot be known beforehand, so all backplanes are asked. A topic stands when all have
+answered: every later message is received. Pure; the session turns the returned `Ask`s into calls.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from .topics import TopicTable
 
 
 class Ask(NamedTuple):
-    """One generation of a backplane is to be asked for one topic."""
+    """A request to one generation of a backplane for one topic."""
 
     name: str
     generation: int
@@ -20,21 +20,21 @@ class Ask(NamedTuple):
 
 
 class Hearing:
-    """Subscribers by topic, and the places that know of them."""
+    """Subscribers by topic, and the backplanes that have confirmed them."""
 
     def __init__(self) -> None:
-        #: Who hears what, here.
+        #: Subscribers in this process, by topic.
         self.table: TopicTable[object] = TopicTable()
         self._subscribers: dict[str, set[object]] = {}
-        #: Topic to the places that have not answered.
+        #: Topic to the backplanes that have not answered.
         self._unanswered: dict[str, set[str]] = {}
-        #: Topic to those who wait until it stands.
+        #: Topic to the waiters for its last confirmation.
         self._waiting: dict[str, list[object]] = {}
-        #: Places that are up, to their generations.
+        #: Backplanes that are up, with their generations.
         self._places: dict[str, int] = {}
 
     def add(self, topic: str, subscriber: object) -> list[Ask]:
-        """Subscribe; returns who is to be asked."""
+        """Subscribe; returns the requests to send."""
         subscribers = self._subscribers.setdefault(topic, set())
         is_first = not subscribers
         subscribers.add(subscriber)
@@ -45,14 +45,14 @@ class Hearing:
         return [Ask(name, generation, topic) for name, generation in self._places.items()]
 
     def wait(self, topic: str, waiter: object) -> bool:
-        """Have `waiter` handed back once the topic stands. False: it does already."""
+        """Have `waiter` returned once all backplanes have confirmed. False: they have already."""
         if not self._unanswered.get(topic):
             return False
         self._waiting.setdefault(topic, []).append(waiter)
         return True
 
     def remove(self, topic: str, subscriber: object) -> list[str]:
-        """Unsubscribe; returns the places to tell."""
+        """Unsubscribe; returns the backplanes to notify."""
         self.table.remove(topic, subscriber)
         subscribers = self._subscribers.get(topic)
         if subscribers is None:
@@ -66,7 +66,7 @@ class Hearing:
         return [name for name in self._places if name not in unanswered]
 
     def update(self, places: Mapping[str, int]) -> tuple[list[Ask], list[object]]:
-        """The places that are up now, by generation: (who is to be asked, who has nobody left to wait for)."""
+        """Note the backplanes that are up, by generation. Returns the requests to send, and the waiters now satisfied."""
         gone = [name for name, generation in self._places.items() if places.get(name) != generation]
         new = [name for name, generation in places.items() if self._places.get(name) != generation]
         self._places = dict(places)
@@ -77,21 +77,21 @@ class Hearing:
         return [Ask(name, places[name], topic) for name in new for topic in self._subscribers], freed
 
     def answered(self, ask: Ask) -> list[object]:
-        """A place has subscribed us; returns those who waited for it alone."""
+        """A backplane has confirmed. Returns the waiters for which it was the last."""
         if self.is_wanted(ask):
             self._unanswered[ask.topic].discard(ask.name)
         return self._freed(ask.topic)
 
     def refused(self, topic: str) -> list[object]:
-        """A place will never subscribe us to this; returns those who must be told."""
+        """A backplane has refused this topic for good. Returns the waiters to be told."""
         return self._waiting.pop(topic, [])
 
     def is_wanted(self, ask: Ask) -> bool:
-        """Whether somebody still listens, and that generation is still up."""
+        """Whether the topic still has subscribers, and that generation is still up."""
         return ask.topic in self._subscribers and self._places.get(ask.name) == ask.generation
 
     def unanswered(self, topic: str) -> list[str]:
-        """The places that are up and have not subscribed us yet."""
+        """Backplanes that are up and have not confirmed yet, by name."""
         return sorted(self._unanswered.get(topic, ()))
 
     def _freed(self, topic: str) -> list[object]:

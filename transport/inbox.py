@@ -1,8 +1,7 @@
-"""Inbox: messages heard and not yet taken by one subscriber.
+"""Inbox: messages received for one subscriber and not taken yet.
 
-Bounded, because a subscriber may be slower than what it listens to: when it is full the oldest message goes, and the
-one after it says how many are missing before it, exactly as a gap on the way would. The newest is what a slow listener
-needs most.
+Bounded, because a subscriber may be slower than its publishers. When it is full, the oldest message is dropped, and the one
+after it reports how many are missing before it, exactly as after a gap on the way. A slow subscriber needs the newest most.
 """
 
 from collections import deque
@@ -23,11 +22,11 @@ class Message(NamedTuple):
 
 
 class Inbox:
-    """First in, first out, up to a bound."""
+    """A first-in, first-out queue with a bound."""
 
     def __init__(self, messages_max: int = MESSAGES_MAX, bytes_max: int = BYTES_MAX) -> None:
         assert messages_max > 1
-        #: Each with its size, so that one call puts it in or takes it out: a signal's exception strikes between two.
+        #: Each message with its size, so that one call adds or removes both: a signal's exception strikes between two.
         self._messages: deque[tuple[Message, int]] = deque()
         self._messages_max, self._bytes_max = messages_max, bytes_max
         self._bytes = 0
@@ -38,7 +37,7 @@ class Inbox:
         return len(self._messages)
 
     def put(self, message: Message, size: int = 0) -> None:
-        """One more, of about `size` bytes; when there is no room, the oldest go and their follower tells.
+        """Add a message of about `size` bytes. Without room, the oldest are dropped, and their successor counts them.
 
         The newest is kept, however large.
         """
@@ -54,7 +53,7 @@ class Inbox:
             self.lost_count += 1
 
     def take(self) -> Message | None:
-        """The oldest, or None."""
+        """Remove and return the oldest message; None: there is none."""
         if not self._messages:
             return None
         message, size = self._messages.popleft()

@@ -1,8 +1,8 @@
-"""Lifeline: whether a supervisor lives, as a descriptor to poll beside the link's.
+"""Lifeline: a descriptor, polled beside the link's, that tells whether a supervisor lives.
 
-ZeroMQ reconnects for ever and says nothing, so a client of a dead system would wait for its deadlines. Here the socket
-is connected to once, plainly: that nobody answers is known at once, and the kernel says which process listens and whose
-it is. The pidfd of that process becomes readable when it ends: seen in about a millisecond, with no message and no
+ZeroMQ reconnects for ever and reports nothing, so a client of a dead system would wait for its deadlines. This module
+connects to the socket once, without ZeroMQ: a missing listener is known at once, and the kernel names the listening process
+and its user. The pidfd of that process becomes readable when it ends: seen in about a millisecond, with no message and no
 thread. One descriptor a client; the plain connection is closed again at once.
 """
 
@@ -19,18 +19,18 @@ from .discovery import Location
 from .errors import FailedPrecondition, Unavailable
 
 _CREDENTIALS = struct.Struct("3i")
-#: For a supervisor to take in those before us; a start of a hundred clients takes it some ms. A timeval, for the kernel.
+#: Seconds for a supervisor to accept connections before ours: those of a hundred clients take some ms. The kernel's timeval.
 _ROOM_WAIT_S = 1
 _ROOM_WAIT = struct.pack("@ll", _ROOM_WAIT_S, 0)
 
 
 def open_lifeline(location: Location) -> int | None:
-    """A descriptor that becomes readable when the system's supervisor ends; whoever gets it closes it.
+    """A descriptor that becomes readable when the system's supervisor ends, for the caller to close.
 
-    None where the kernel does not tell (the process is in another pid namespace). Raises `SystemNotRunning`, `Unavailable`
-    when the supervisor has no room for a connection, and `FailedPrecondition` when no descriptor is left, or when another
-    user's process listens: in a shared temporary directory anybody may have put a socket of that name. Root may talk to
-    anybody's supervisor, if it named the folder itself.
+    None if the kernel does not tell (the process is in another pid namespace). Raises `SystemNotRunning`, `Unavailable` if
+    the supervisor has no room for a connection, and `FailedPrecondition` if no descriptor is left, or if another user's
+    process listens: in a shared temporary directory anybody may have put a socket of that name. Root may talk to anybody's
+    supervisor, if it named the folder itself.
     """
     with opening(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _ROOM_WAIT)
@@ -51,15 +51,15 @@ def open_lifeline(location: Location) -> int | None:
         try:
             with opening():
                 return os.pidfd_open(pid) if pid > 0 else None
-        except OSError:  # it has ended in this very moment, or the kernel is older than pidfd: deadlines still hold
+        except OSError:  # it has just ended, or the kernel is older than pidfd: deadlines still hold
             return None
 
 
 def find_living(location: Location) -> Location:
     """Where this system is served: at `location`, or else where it was started in another environment.
 
-    Looked for in the run directory that is recorded beside its log, and in those that a login, a service or cron would have
-    given it. A folder that was named is taken as it is. `location` itself where nobody serves it.
+    Checks the run directory recorded beside its log, then those that a login, a service or cron would have given it. A folder
+    named by the caller is taken as it is. Returns `location` itself if nobody serves the system.
     """
     if location.is_given or _is_served(location.run_dir):
         return location
@@ -70,7 +70,7 @@ def find_living(location: Location) -> Location:
 
 
 def other_run_dirs(system: str) -> list[Path]:
-    """Where it may have been started, beside its default run directory."""
+    """Run directories, beside the default, in which the system may have been started."""
     first, *others = (base / system for base in run_dir_bases())
     with suppress(OSError):  # it was never started here
         others.insert(0, Path(os.readlink(run_link(system))))
@@ -78,7 +78,7 @@ def other_run_dirs(system: str) -> list[Path]:
 
 
 def _is_served(run_dir: Path) -> bool:
-    """Whether a process listens there that this user may believe. Never blocks: where its queue is full somebody listens, and
+    """Whether a trusted user's process listens there. Never blocks: a full queue means that somebody listens, and
     `open_lifeline` finds out whose process it is.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -96,7 +96,7 @@ def _is_served(run_dir: Path) -> bool:
 
 
 def nearest(location: Location) -> str | None:
-    """The system that was probably meant, of those that run; None: there is none, or it was not named by its name."""
+    """The running system that was probably meant; None: there is none, or the caller gave no system name."""
     if location.toml is not None or location.is_given:
         return None
     import difflib  # only where somebody has mistyped
@@ -110,7 +110,7 @@ def nearest(location: Location) -> str | None:
 
 
 def check_trusted(location: Location, uid: int) -> None:
-    """Raises `FailedPrecondition` when the user who listens there may not be believed."""
+    """Raises `FailedPrecondition` if the listening process belongs to a user who is not trusted."""
     here = os.getuid()
     if uid not in (here, 0) and not (here == 0 and location.is_given):
         raise FailedPrecondition(f"{location.supervisor} is served by another user (uid {uid}): not trusted")

@@ -1,7 +1,7 @@
-"""Publishing: what a client publishes, to every backplane whose objects hear it.
+"""Publishing: send a client's messages to every backplane whose objects subscribe to the topic.
 
-They are found in the directory, since objects subscribe by declaration. Each backplane's messages are numbered a topic,
-so that it sees what it lost; one that has no room loses this message, and the publisher is told.
+The routing table names them, since objects subscribe by declaration. Messages to each backplane are numbered per topic, so
+that it can count its losses. A backplane without room loses the message, and the publisher gets `Busy`.
 """
 
 from typing import Any
@@ -14,15 +14,15 @@ from .topics import PAIRS_MAX, TopicTable, check_topic
 
 
 class Publishing:
-    """Who hears what, by one directory at a time."""
+    """Subscribed backplanes by topic, by one routing table at a time."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._hearers: TopicTable[str] = TopicTable()
-        self._numbers: dict[tuple[bytes, str], int] = {}  # the latest used last; as many as a subscriber keeps
+        self._numbers: dict[tuple[bytes, str], int] = {}  # most recently used last; as many as a subscriber keeps
 
     def update(self, directory: Directory | None) -> None:
-        """A new version; None: there is no system now."""
+        """Use a new routing table; None: there is no system now."""
         self._hearers = TopicTable()
         if directory is not None:
             for topic, names in directory.topics.items():
@@ -30,7 +30,7 @@ class Publishing:
                     self._hearers.add(topic, name)
 
     def forget(self, peer: bytes) -> None:
-        """It is dead: its next generation counts from one."""
+        """A peer is dead: its next generation counts from one."""
         for pair in [pair for pair in self._numbers if pair[0] == peer]:
             del self._numbers[pair]
 
@@ -38,13 +38,13 @@ class Publishing:
         self, directory: Directory, topic: str, priority: int | None, body: dict[str, Any],
         *, node: str | None = None, trace: str | None = None, lost: int = 0,
     ) -> list[bytes]:  # fmt: skip
-        """Put a message for all who hear it; returns these peers. Raises `Busy` if one had no room for it.
+        """Queue a message for all subscribed backplanes; returns their peers. Raises `Busy` if one had no room for it.
 
-        `node`: that has published it, if it is another; `lost`: how many before it did not come from there.
+        `node`: the other node that published it. `lost`: how many messages before it were lost on the way from there.
         """
         check_topic(topic)
         peers, full = [], []
-        packed = (0, b"")  # a number, and the message with it: most subscribers have heard as much as the others
+        packed = (0, b"")  # a number, and the message packed with it: most subscribers are at the same number
         for name in self._hearers.matching(topic):
             place = directory.backplanes.get(name)
             if place is None or not place.is_up or place.is_draining:
@@ -59,7 +59,7 @@ class Publishing:
             except Busy:
                 full.append(name)
             self._numbers.pop((peer, topic), None)
-            self._numbers[peer, topic] = number  # one that found no room is a gap, which its reader sees
+            self._numbers[peer, topic] = number  # a message without room is a gap, which its reader sees
             if len(self._numbers) > PAIRS_MAX:
                 del self._numbers[next(iter(self._numbers))]
         if full:

@@ -1,28 +1,28 @@
-"""Purposes: what calls of a session's own are for, and what the end of each means to it (session.py)."""
+"""Purposes: tokens of a session's own calls. Each tells the session how to handle the end of its call (session.py)."""
 
 from .hearing import Ask
 
 
 class Own:
-    """What a call of the session's own is for."""
+    """Purpose of one of the session's own calls."""
 
 
 class Fetch(Own):
-    """For the directory, on behalf of `token`; None: of itself."""
+    """Fetch of the routing table on behalf of `token`; None: of the session itself."""
 
     def __init__(self, token: object) -> None:
         self.token = token
 
 
 class Asked(Own):
-    """To be subscribed."""
+    """Request to one backplane to be subscribed."""
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
 
 
 class Settling(Own):
-    """For answers that matter only as such; `token`, if any, comes back with the last."""
+    """Calls of which only the end matters; `token`, if any, comes back with the last."""
 
     def __init__(self, token: object, remaining_count: int = 0) -> None:
         self.token = token

@@ -1,7 +1,7 @@
-"""Request: what a caller asks for, checked before a call is opened.
+"""Request: check the caller's values before a call is opened.
 
-A value of the wrong type would make the callee drop the whole frame as malformed, and the caller would learn of it by
-its deadline: so it is refused here, at once, with the route and the argument named.
+A value of the wrong type would make the callee drop the whole frame as malformed, and the caller would learn of it only at
+its deadline. So it is refused here, at once, and the error names the route and the argument.
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from typing import Any, Final
 from .call_spec import CallSpec
 from .errors import InvalidArgument, text_of
 
-#: A call that names no timeout ends after this (DESIGN 12.5): long enough for bulk work in a full queue, short enough
-#: that a lost callee is noticed by people who are still there.
+#: Default timeout of a call (DESIGN 12.5): long enough for bulk work in a full queue, short enough that people are still
+#: there to notice a lost callee.
 TIMEOUT_DEFAULT_S: Final = 30.0
-#: Every call has a deadline, and none is further away than a week: what takes longer is started by one call and asked
-#: for by others. (In milliseconds it fits the int of poll(2).)
+#: Longest timeout, a week: longer work is started by one call and queried by others. (In milliseconds it fits the int of
+#: poll(2).)
 TIMEOUT_MAX_S: Final = 7 * 86_400.0
-#: A UUID has 36; whoever serves keeps each of them for minutes.
+#: Longest key, characters: a UUID has 36, and the callee keeps each key for minutes.
 IDEMPOTENCY_KEY_MAX: Final = 255
 
 
@@ -34,7 +34,7 @@ def asked(
 
 
 def check_call(spec: CallSpec) -> None:  # hot: scripts/bench call_rtt
-    """Check all that a user gave, but for the arguments. Raises `InvalidArgument`."""
+    """Check all values given by a user, except the arguments, and set `timeout_ns`. Raises `InvalidArgument`."""
     check(spec.route, spec.key, spec.priority)
     if spec.idempotency_key is not None:
         check_idempotency_key(spec.route, spec.idempotency_key)
@@ -43,7 +43,7 @@ def check_call(spec: CallSpec) -> None:  # hot: scripts/bench call_rtt
 
 
 def check(route: object, key: object, priority: object) -> None:  # hot: scripts/bench call_rtt
-    """Raises `InvalidArgument` for what cannot address a call."""
+    """Raises `InvalidArgument` for a route, key or priority that cannot address a call."""
     if type(route) is not str or not route:
         raise InvalidArgument(f"a route is a string such as 'query.search', got {route!r}")
     if key is not None and type(key) is not str:
@@ -53,7 +53,7 @@ def check(route: object, key: object, priority: object) -> None:  # hot: scripts
 
 
 def check_idempotency_key(route: str, key: object) -> None:
-    """Raises `InvalidArgument` for what cannot name a piece of work."""
+    """Raises `InvalidArgument` for an idempotency key that is no string, or empty, or too long."""
     if type(key) is not str or not 0 < len(key) <= IDEMPOTENCY_KEY_MAX:
         raise InvalidArgument(
             f"{route}: idempotency_key must be a string of 1 to {IDEMPOTENCY_KEY_MAX} characters, got {text_of(repr(key), 60)}"
@@ -61,7 +61,7 @@ def check_idempotency_key(route: str, key: object) -> None:
 
 
 def body_of(route: str, arguments: Any, keywords: dict[str, Any]) -> dict[str, Any]:
-    """All arguments of a call as one map. `arguments` carries those whose names clash with the call's own keywords."""
+    """All arguments of a call as one map. `arguments` holds those whose names clash with the call's own keywords."""
     if arguments is None:
         return keywords
     if not isinstance(arguments, Mapping):
@@ -75,12 +75,12 @@ def body_of(route: str, arguments: Any, keywords: dict[str, Any]) -> dict[str, A
 
 
 def is_number(seconds: object) -> bool:
-    """Whether this can be a time in seconds. Python counts True as 1, which is a mistake wherever a time is expected."""
+    """Whether this can be a time in seconds. Excludes booleans: Python counts True as 1, a mistake where a time is expected."""
     return isinstance(seconds, int | float) and not isinstance(seconds, bool)
 
 
 def duration_ns(seconds: Any, what: str = "timeout") -> int:  # hot: scripts/bench call_rtt
-    """Seconds of patience in ns; None is the default."""
+    """Seconds to ns; None: the default timeout. Raises `InvalidArgument` unless above 0 and at most a week."""
     if isinstance(seconds, float) and 0.0 < seconds <= TIMEOUT_MAX_S:  # the usual case, compiled, without an object
         return int(seconds * 1e9)
     if seconds is None:

@@ -1,11 +1,11 @@
-"""Resolver: which backplane a route goes to, by one version of the directory.
+"""Resolver: which backplane serves a route, by one version of the routing table.
 
-Several backplanes may serve one route. Without a key they take turns, those that are ready before any that are not (who
-is least busy inside a backplane is the backplane's own matter); with a key the choice is a stable hash over all that serve
-it, up or not, because a key names an object, and its requests must not wander to another place whenever its own restarts.
-A place that is being drained takes nothing new, but for the calls of what it is finishing. What nobody here serves goes to
-the backplane that carries calls to other nodes, if there is one, and so does `b/index.stats`, which names a node. Pure, the
-same in clients and backplanes; a new directory is a new resolver. A resolution without a key costs two dictionary look-ups.
+Several backplanes may serve one route. Without a key they take turns, ready ones before all others (each picks its least busy
+object itself). With a key the choice is a stable hash over all that serve the route, up or not: a key names an object, and
+its requests must not move whenever its own backplane restarts. A draining backplane accepts nothing new, but for the calls of
+the work it finishes. Routes that nobody here serves go to the backplane that carries calls to other nodes, if there is one;
+so does `b/index.stats`, which names a node. Pure, the same in clients and backplanes; a new table is a new resolver. A
+resolution without a key costs two dictionary look-ups.
 """
 
 import zlib
@@ -14,23 +14,22 @@ from . import addressing
 from .directory import Directory, Place
 from .errors import Unavailable, UnknownRoute
 
-#: When a caller may look again for a place that is down: a process is back in 56 ms (TRAPS 21), imports take longer.
+#: Seconds until a caller may retry a backplane that is down: a process is back in 56 ms (TRAPS 21), imports take longer.
 RETRY_AFTER_S = 0.25
-#: A key that begins so and goes on with the name of a backplane (and a colon, or no more) is at home there: for who means one
-#: of the replicas.
+#: Prefix of a key that selects one of the replicas: the name of a backplane follows, and a colon or the end.
 AT = "@"
 _OWN = f"{addressing.BACKPLANE}."
-#: Words by which each system is run: what is not known here by one of these is another node's only if that is named.
+#: First words of the system's own routes: an unknown one goes to another node only if it names that node.
 _OURS = (addressing.SUPERVISOR, addressing.BACKPLANE, addressing.CONTROL)
-#: Resolutions kept beside those of the directory's own routes: of routes elsewhere only their callers know how many there are.
+#: Resolutions cached beside those of the table's own routes: only callers know how many routes elsewhere there are.
 _OTHERS_MAX = 4_096
-#: Backplanes named in a message.
+#: Backplanes named in a message, at most.
 _NAMED_MAX = 5
 _ALONE = "one with a / is of another node, and this system knows none: give it a table [node] in its TOML"
 
 
 class Resolver:
-    """Routes to places, by one directory."""
+    """Routes to backplanes, by one routing table."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -40,7 +39,7 @@ class Resolver:
         self._kept_max = len(directory.routes) + _OTHERS_MAX
 
     def resolve(self, route: str, key: str | None = None) -> str:  # hot: scripts/bench call_rtt
-        """The name of the backplane to ask. Raises `UnknownRoute`, or `Unavailable`, also of what may yet be registered."""
+        """The name of the backplane to call. Raises `UnknownRoute`; or `Unavailable`, also if it may yet be registered."""
         up = self._up.get(route)
         if up is None:
             up = self._that_are_up(route)
@@ -55,15 +54,15 @@ class Resolver:
         return up[turn % len(up)]
 
     def is_idempotent(self, route: str) -> bool:
-        """Whether doing it again does no harm."""
+        """Whether a repetition of the operation does no harm."""
         return route in self._idempotent
 
     def place(self, name: str) -> Place:
-        """Where a backplane that `resolve` named listens."""
+        """The address of a backplane that `resolve` named."""
         return self._directory.backplanes[name]
 
     def draining(self, route: str, key: str | None = None) -> str | None:
-        """The name of a place that is being drained, for who belongs to the work that it finishes; None: there is none."""
+        """The name of a draining backplane that serves the route, for calls of the work it finishes; None: there is none."""
         names = self._serving(route)
         if key is not None:
             names = (_place_of(names, key),)
@@ -100,7 +99,7 @@ class Resolver:
         return names or self._elsewhere(route, word)
 
     def _elsewhere(self, route: str, word: str) -> tuple[str, ...]:
-        """Who carries it to other nodes. Which of them has what a key names is known there."""
+        """The backplane that carries calls to other nodes, which decides where a key is at home."""
         if word not in _OURS and self._directory.node:
             return (self._directory.node,)
         if addressing.OF_NODE in route:
@@ -114,7 +113,7 @@ class Resolver:
         return place is not None and place.is_up
 
     def _takes(self, name: str, route: str) -> bool:
-        """Whether it takes something new; its own operations a backplane serves to the end."""
+        """Whether a backplane accepts new calls. It serves its own operations to the end."""
         return self._is_up(name) and (not self._directory.backplanes[name].is_draining or route.startswith(_OWN))
 
 
@@ -125,14 +124,14 @@ def not_registered(route: str, missing: tuple[str, ...]) -> Unavailable:
 
 
 def home(names: tuple[str, ...], key: str) -> str:
-    """Which of those that serve a route has what `key` names: each key one, whoever asks, whether it is up or not."""
-    # The highest of one hash a pair: when a backplane is added, only the keys that it takes over move.
-    # (A key that is not UTF-8 is for the codec to refuse.)
+    """The backplane of `names` that holds `key`: the same for every caller, whether it is up or not."""
+    # Rendezvous hashing: the highest hash of a pair wins, so only the keys that a new backplane takes over move. (The codec
+    # refuses a key that is not UTF-8.)
     return max(names, key=lambda name: (_weight(name, key), name))
 
 
 def _place_of(names: tuple[str, ...], key: str) -> str:
-    """The one that `key` names, or its home."""
+    """The backplane that `key` names, or its home."""
     named = key[1:].partition(":")[0] if key.startswith(AT) else ""
     return named if named in names else home(names, key)
 

@@ -1,10 +1,10 @@
-"""Retrying: whether a call that has failed is made again, and when.
+"""Retrying: whether a failed call is retried, and when.
 
-Only what may have a better end: UNAVAILABLE, PEER_DOWN and RESOURCE_EXHAUSTED, of work that may be done twice (its
-operation is idempotent, or the call bears an idempotency key) or that has certainly not begun (`is_refused`). Never past
-the deadline, and never beyond the budget: in an outage everybody's retries would be the load that keeps it going. The
-budget is Finagle's, without its clock: a share of the calls of the last seconds, and a few a second for those who call
-seldom. Pure: time and randomness are parameters.
+Only calls that may end better: UNAVAILABLE, PEER_DOWN and RESOURCE_EXHAUSTED, for work that may be repeated (its operation is
+idempotent, or the call has an idempotency key) or that has certainly not begun (`is_refused`). Never past the deadline, and
+never beyond the budget: in an outage, everybody's retries would be the load that keeps it going. The budget is Finagle's,
+without its clock: a share of the calls of the last seconds, plus a few a second for clients that call seldom. Pure: time and
+randomness are parameters.
 """
 
 import math
@@ -14,15 +14,15 @@ from typing import Final
 from .errors import BackplaneError, error_from
 from .status import Status
 
-#: What may have a better end when it is tried again. All else would end as it did, or has used its time up.
+#: Statuses that may end better when retried. With all others the call would end as before, or has used its time up.
 RETRIED: Final = frozenset((Status.UNAVAILABLE, Status.PEER_DOWN, Status.RESOURCE_EXHAUSTED))
-#: The first wait is at most this, and doubles: a process that has died is back in some 100 to 300 ms, its hooks run then.
+#: Bound of the first wait; it doubles each time. After some 100 to 300 ms, a process that died is back and runs its hooks.
 BACKOFF_NS: Final = 25_000_000
-#: No wait is longer, or who comes back would stand idle.
+#: Bound of every wait: with longer ones, a recovered callee would stand idle.
 BACKOFF_MAX_NS: Final = 1_000_000_000
-#: Calls are counted for so long: a restart is over by then, an outage is not.
+#: Calls are counted for this long: a restart is over by then, an outage is not.
 WINDOW_NS: Final = 10_000_000_000
-#: When a new directory comes, what waits for a place looks within so long, not all in one moment.
+#: After a new routing table, calls that found no instance retry within this time, and not all in one moment.
 SPREAD_NS: Final = 20_000_000
 _SECOND_NS: Final = 1_000_000_000
 
@@ -31,8 +31,8 @@ _SECOND_NS: Final = 1_000_000_000
 class RetryBudget:
     """How many retries a client may make: `ratio` of its calls, and `min_per_s` a second besides.
 
-    With the defaults, a callee that refuses everything gets 1.2 times the calls, as in Finagle; and a client that calls
-    once a second may try ten times as often. `ratio=0, min_per_s=0`: none at all.
+    With the defaults, a callee that refuses everything gets 1.2 times the calls, as in Finagle. A client that calls once a
+    second may retry ten times as often. `ratio=0, min_per_s=0`: no retries.
     """
 
     ratio: float = 0.2
@@ -45,18 +45,18 @@ class RetryBudget:
 
 
 class RetryAccount:
-    """What is left of a budget.
+    """The retries that are left of a budget.
 
-    A call costs it nothing: calls are numbered anyway, so it looks at how many there were when a retry is asked for. What
-    they have brought in decays with `WINDOW_NS`; what time brings in is capped at that of one window.
+    Calls cost nothing here: they are numbered anyway, so their number is passed when a retry is requested. Retries earned by
+    calls decay with `WINDOW_NS`; retries earned by time are capped at one window's.
     """
 
     def __init__(self, budget: RetryBudget, now_ns: int) -> None:
         self._budget = budget
         self._window_s = WINDOW_NS / _SECOND_NS
-        #: Brought in by time: full at the start, so that the first call of a program may be tried again, too.
+        #: Earned by time: full at the start, so that a program's first call may be retried, too.
         self._reserve = budget.min_per_s * self._window_s
-        #: Brought in by calls.
+        #: Earned by calls, `ratio` each.
         self._earned = 0.0
         self._looked_ns = now_ns
         self._calls_count = 0
@@ -64,7 +64,7 @@ class RetryAccount:
         self.taken_count = self.refused_count = 0
 
     def take(self, now_ns: int, calls_count: int) -> bool:
-        """Whether one more retry may be made; `calls_count`: calls so far, without retries."""
+        """Take one retry from the budget. False: it is spent. `calls_count`: calls so far, without retries."""
         self._bring_in(now_ns, calls_count)
         if self._earned >= 1.0:
             self._earned -= 1.0
@@ -80,7 +80,7 @@ class RetryAccount:
         calls_count = max(calls_count, self._calls_count)
         passed_ns = max(0, now_ns - self._looked_ns)
         windows = passed_ns / WINDOW_NS
-        # Of the calls since the last look, as many as fall into the window if they came evenly.
+        # Of the calls since the last time, as many as fall into the window if they came evenly.
         fresh = (calls_count - self._calls_count) / max(1.0, windows)
         self._earned = self._earned * math.exp(-windows) + fresh * self._budget.ratio
         most = self._budget.min_per_s * self._window_s
@@ -90,22 +90,22 @@ class RetryAccount:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Try again, so many ns from now."""
+    """Retry after this many ns."""
 
     wait_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """It has ended; `because` is for the message, and empty where there is nothing to explain."""
+    """Do not retry. `because` is for the message, and empty if there is nothing to explain."""
 
     because: str = ""
 
 
 def is_retryable(error: BackplaneError, *, is_repeatable: bool) -> bool:
-    """Whether what ended so may be tried again. `is_repeatable`: it does no harm if it is done twice."""
+    """Whether a call that ended in `error` may be retried. `is_repeatable`: its work does no harm if it is done twice."""
     if error.is_refused and error.status is Status.UNAVAILABLE and error.retry_after is None:
-        return False  # who refused it says that waiting does not help: its component is not to serve that
+        return False  # the callee says that waiting does not help: its component is not to serve that
     return error.status in RETRIED and (is_repeatable or error.is_refused)
 
 
@@ -121,9 +121,9 @@ def decide(
     calls_count: int,
     random: float,
 ) -> Again | GiveUp:
-    """What follows from the end of the `attempt`-th attempt, counted from 1. `random`: 0 up to 1.
+    """Decide after the end of the `attempt`-th attempt, counted from 1. `random`: 0 up to 1.
 
-    `is_sent`: it has left this process. What has not costs nobody anything, so it waits for a place to come up without
+    `is_sent`: the attempt has left this process. An unsent one costs nobody anything, so it waits for an instance without
     touching the budget, as long as its deadline allows.
     """
     if not is_retryable(error, is_repeatable=is_repeatable):
@@ -137,7 +137,7 @@ def decide(
 
 
 def after_attempts(error: BackplaneError, count: int, because: str) -> BackplaneError:
-    """The error in which a call ended after all: it says how often it was tried, and why not again."""
+    """The final error of a call: adds the number of attempts, and the reason against another."""
     if count == 1 and not because:
         return error
     tried = f"{count} attempts" if count > 1 else "1 attempt"
@@ -148,7 +148,7 @@ def after_attempts(error: BackplaneError, count: int, because: str) -> Backplane
 
 
 def wait_before(attempt: int, retry_after: float | None, random: float) -> int:
-    """The wait after the `attempt`-th attempt: exponential, with full jitter, on top of what the callee asked for.
+    """The wait after the `attempt`-th attempt: exponential, with full jitter, on top of the callee's `retry_after`.
 
     Full jitter (AWS, "Exponential Backoff and Jitter"): callers that failed together must not come back together.
     """

@@ -9,18 +9,18 @@ from .waiting import Waiting
 
 
 class Room:
-    """Part of a client's `Calling`: with its lock held."""
+    """Part of a client's `Calling`; used with its lock held."""
 
     def __init__(self, session: ClientSession, waiting: Waiting, now_ns: Callable[[], int]) -> None:
         self._session = session
         self._waiting = waiting
         self._now_ns = now_ns
         self._some = Waitable()
-        #: Threads that wait for it. One that looks itself waits for nothing while it looks, and must see it all the same.
+        #: Threads that wait for room. One that polls is no waiter meanwhile, and must notice room all the same.
         self.seekers_count = 0
 
     def wait(self, route: str, limit_ns: int) -> None:
-        """Until there is room. Raises `Busy`."""
+        """Wait until there is room, at most `limit_ns`. Raises `Busy`."""
         until_ns = self._now_ns() + limit_ns
         self.seekers_count += 1
         try:
@@ -33,5 +33,5 @@ class Room:
             self.seekers_count -= 1
 
     def let_in(self) -> None:
-        """A call has ended: whoever waits looks again."""
+        """A call has ended: the waiting threads check for room again."""
         self._waiting.ready(self._some)

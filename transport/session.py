@@ -1,9 +1,9 @@
-"""Session: what a client does, without sockets, threads or clocks.
+"""Session: the logic of a client, without sockets, threads or clocks.
 
-It resolves routes by the directory that the supervisor pushes and ends each call exactly once: by its reply, a status,
-its deadline, or the death of the process that held it (PEER_DOWN, as soon as a directory says so). It subscribes at
-every backplane that is up, and again at each new generation. `turn(now_ns)` flushes, drains and expires, and returns
-what happened; whoever owns the link takes one before waiting and after every wake-up (client.py, async_client.py).
+It resolves routes by the routing table that the supervisor pushes, and ends each call exactly once: by its reply, a status,
+its deadline, or the death of its callee (PEER_DOWN, as soon as a routing table reports it). It subscribes at every backplane
+that is up, and again at each new generation. `turn(now_ns)` sends, receives and expires, and returns the events. The owner of
+the link calls it before waiting and after every wake-up (client.py, async_client.py).
 """
 
 import heapq
@@ -31,29 +31,29 @@ from .resolver import Resolver
 from .retrying import RetryAccount, RetryBudget
 from .topics import GapCounter, check_pattern
 
-#: Frames read in one turn, so that a flood of topics cannot keep a caller from its reply, nor from its deadline.
+#: Frames read in one turn, so that a flood of messages delays neither a caller's reply nor its deadline.
 FRAMES_MAX: Final = 64
-#: Where the supervisor publishes new versions of the directory.
+#: Topic on which the supervisor publishes new versions of the routing table.
 DIRECTORY_TOPIC = "system.directory"
-#: A peer that does not read is offered its frames again after this; ZeroMQ usually wakes us before.
+#: A peer that does not read is offered its frames again after this time; ZeroMQ usually wakes us earlier.
 STALLED_RETRY_NS = 10_000_000
-#: A place that refused a subscription (starting, busy) is asked again after this; each question may take the second.
+#: A subscription refused by a backplane (starting, busy) is repeated after the first; each request may take the second.
 SUBSCRIBE_RETRY_NS, SUBSCRIBE_LIMIT_NS = 500_000_000, 5_000_000_000
-#: A deadline that passes may mean that we missed a directory, because the link to the supervisor was cut: it is
-#: fetched, at most this often, and waited for this long.
+#: An expired deadline may mean that a routing table was missed, because the link to the supervisor was cut. It is fetched at
+#: most once per REFRESH_NS; a fetch may take REFRESH_LIMIT_NS.
 REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
 _LOST: Final = "a signal's exception struck while answers were being received; whether the work ran is not known"
 
 
 class ClientSession:
-    """One client's side of a system. Not thread-safe: the owner of the link is the owner of this."""
+    """One client's side of a system. Not thread-safe: it belongs to the owner of the link."""
 
     def __init__(
         self, link: LinkPort, supervisor: Path, account: RetryAccount | None = None,
         random: Callable[[], float] = half, home: str = addressing.SUPERVISOR,
     ) -> None:  # fmt: skip
-        """`supervisor` is the path of the supervisor's socket; `account`, of the retries it may make; `random`, 0 up to 1.
-        `home`: by which name the place that hands out the directory is known: on another host it is that of the node.
+        """`supervisor`: path of the supervisor's socket. `account`: budget of the retries. `random`: returns 0 up to 1.
+        `home`: name of the process that distributes the routing table; on another host it is the node's.
         """
         #: The newest version; None while not connected.
         self.directory: Directory | None = None
@@ -70,25 +70,25 @@ class ClientSession:
         self._hearing = Hearing()
         self._attempts = Attempts(self._exchange, account or RetryAccount(RetryBudget(), 0), random)
         self._ask_again: list[tuple[int, Ask]] = []
-        #: What happened and has not been taken out yet.
+        #: Events that the owner has not taken yet.
         self._events: Events = []
         self._now_ns = 0
 
-    # -- what the owner asks for; each begins at the next turn --------------------------------------------------------
+    # -- requests of the owner; each begins at the next turn ----------------------------------------------------------
 
     def start(self, token: object, now_ns: int, timeout_ns: int) -> int:
-        """Connect to the supervisor and fetch the directory, which also subscribes us to its changes."""
+        """Connect to the supervisor and fetch the routing table, which also subscribes this client to its changes."""
         peer = self._exchange.connected(self._home, self._home_place)
         return self._exchange.open(
             peer, Fetch(token), CallSpec("supervisor.directory", {}, ends_ns=now_ns + timeout_ns)
         )
 
     def call(self, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
-        """Begin a call; its `ends_ns` is set. `token` comes back in an `Ended`. Returns its id. Raises at once."""
+        """Begin a call with `ends_ns` set. `token` comes back in an `Ended`. Returns the id. Raises errors known at once."""
         return self._exchange.open(self._peer_for(spec.route, spec.routing_key()), token, spec)
 
     def call_later(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
-        """`call` has raised `error`: begin it as soon as that is possible. Raises `error` where waiting would not help."""
+        """Begin a call for which `call` raised `error` as soon as possible. Raises `error` if waiting would not help."""
         if self._resolver is None:
             raise error
         return self._attempts.begin(error, token, now_ns, spec)
@@ -103,9 +103,9 @@ class ClientSession:
         self, topic: str, priority: int | None, body: dict[str, Any],
         *, node: str | None = None, trace: str | None = None, lost: int = 0,
     ) -> int:  # fmt: skip
-        """To every backplane whose objects hear `topic`; returns how many. Raises `Busy` if one has no room for it.
+        """Publish to every backplane whose objects subscribe to `topic`; returns how many. Raises `Busy` if one has no room.
 
-        What another `node` has published is told as that, and as having `lost` so many before it.
+        `node`: the other node that published the message. `lost`: how many messages were lost before it.
         """
         directory = self._expect_directory()
         peers = self._publishing.publish(directory, topic, priority, body, node=node, trace=trace, lost=lost)
@@ -113,17 +113,17 @@ class ClientSession:
         return len(peers)
 
     def cancel(self, id: int) -> None:
-        """Take a call back; its `Ended` bears `Cancelled`. One that has ended is left alone."""
+        """Cancel a call: its `Ended` carries `Cancelled`. A call that has ended is left alone."""
         token = self._attempts.take(id) or self._exchange.cancel(self._attempts.current(id))
         if token is not None:
             self._finish(token, None, Cancelled("taken back by the caller"), self._events)
 
     def boost(self, id: int, priority: int) -> None:
-        """Give a call another priority: something more urgent waits for it, or no longer does. One that has ended stays so."""
+        """Change a call's priority: a more urgent one waits for it, or no longer does. An ended call is left alone."""
         self._exchange.boost(self._attempts.current(id), priority)
 
     def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:
-        """Hear `topic`. True: `waiter` comes back in an `Ended` once all backplanes know; False: they know already."""
+        """Subscribe. True: `waiter` comes back in an `Ended` once all backplanes have confirmed. False: they have already."""
         check_pattern(topic)
         self._expect_directory()
         for ask in self._hearing.add(topic, subscriber):
@@ -131,7 +131,7 @@ class ClientSession:
         return self._hearing.wait(topic, waiter)
 
     def unsubscribe(self, topic: str, subscriber: object, now_ns: int) -> None:
-        """Hear it no longer. It is called and not cast: a backplane knows the peer of calls only."""
+        """Unsubscribe. Sent as a call and not as a cast: a backplane knows the peer of calls only."""
         for name in self._hearing.remove(topic, subscriber):
             peer = self._connections.peer(name)
             if peer is not None:
@@ -144,16 +144,16 @@ class ClientSession:
         return self._hearing.unanswered(topic)
 
     def settle(self, token: object, now_ns: int, timeout_ns: int) -> bool:
-        """Before closing. True: `token` comes back once all that was cast and published has arrived, or never will."""
+        """For closing. True: `token` comes back once all casts and messages have arrived, or never will. False: none."""
         return self._proving.settle(token, now_ns, timeout_ns)
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def turn(self, now_ns: int, frames_max: int = FRAMES_MAX) -> Events:  # hot: scripts/bench call_rtt
-        """Send what waits, read what came, end what is overdue. While `has_more` says so, do not wait on the link.
+        """Send, receive, and end overdue calls. While `has_more` is True, do not wait on the link.
 
-        Returns what happened; whoever has dealt with an event takes it out. What is left in (a signal's exception may strike
-        anywhere) is there again the next time.
+        Returns the events; the owner deletes each event that it has handled. Events left in the list (a signal's exception
+        may strike anywhere) are returned again by the next turn.
         """
         exchange, events = self._exchange, self._events
         self._now_ns = now_ns
@@ -174,16 +174,16 @@ class ClientSession:
                 self._adopt(self._newest, events)
                 self._newest = None
             self._expire(events)
-            if not exchange.gathered_count:  # none of these had anything to say
+            if not exchange.gathered_count:  # no step of this round produced an envelope
                 return events
 
     def system_gone(self, error: BackplaneError, *, is_back_soon: bool = False) -> bool:
-        """The place that hands out the directory is gone: end all calls. `start` may be called again.
+        """The process that distributes the routing table is gone: end all calls. `start` may be called again.
 
-        `is_back_soon`: the connection to another host has broken; what may be made again waits. Returns whether any does.
+        `is_back_soon`: a connection to another host broke; calls that may be retried wait. Returns whether any call waits.
         """
         if not is_back_soon:
-            self._resolver = None  # so that nothing is tried again
+            self._resolver = None  # so that nothing is retried
         for name in self._connections.names():
             self._lose(name, self._connections.finished(name) or error, self._events)
         self.directory = self._newest = self._resolver = None
@@ -195,7 +195,7 @@ class ClientSession:
         return self._exchange.waiting_count > 0
 
     def end_all(self, error: BackplaneError) -> Events:
-        """The owner closes: every outstanding call ends now. What was cast or published before is still offered."""
+        """The client closes: end every outstanding call. Earlier casts and messages are still offered to the link."""
         events = self._events
         for name in self._exchange.flush():
             self._cannot_reach(name, events)
@@ -206,7 +206,7 @@ class ClientSession:
         return events
 
     def next_wake_ns(self, now_ns: int) -> int | None:  # hot: scripts/bench call_rtt
-        """When the next turn is due though nothing comes; None: never."""
+        """When the next turn is due although nothing arrives; None: never."""
         exchange = self._exchange
         if exchange.has_more or exchange.gathered_count or self._events:
             return now_ns
@@ -222,7 +222,7 @@ class ClientSession:
 
     @property
     def has_more(self) -> bool:
-        """Whether the link must be read before it is waited on: take another turn."""
+        """Whether the link must be read before waiting on it: take another turn."""
         return self._exchange.has_more or bool(self._events)
 
     @property
@@ -232,27 +232,27 @@ class ClientSession:
 
     @property
     def ahead_frames_max(self) -> int:
-        """Frames that a turn has to read, at most, to take all answers that have come (exchange.py)."""
+        """Frames that a turn must read, at most, to get all answers received so far (exchange.py)."""
         return self._exchange.ahead_frames_max
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is outstanding that whoever can wait should (exchange.py)."""
+        """Whether so much is outstanding that callers able to wait should wait (exchange.py)."""
         return self._exchange.is_full
 
     @property
     def outstanding_count(self) -> int:
-        """Calls that have not ended."""
+        """Calls that have not ended, including those waiting for a retry."""
         return len(self._exchange.calls) + self._exchange.waiting_count
 
     @property
     def malformed_count(self) -> int:
-        """Frames and envelopes that made no sense and were dropped."""
+        """Frames and envelopes dropped because they were malformed."""
         return self._exchange.malformed_count
 
     @property
     def lost_count(self) -> int:
-        """Messages of topics that went missing on the way."""
+        """Messages of topics that were lost on the way."""
         return self._gaps.lost_count
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class ClientSession:
             if call is not None:
                 try:
                     self._answered(call, envelope, events)
-                except BaseException:  # a signal's: the table knows this call no more, so nothing else would end it
+                except BaseException:  # a signal's: the table no longer has this call, so nothing else would end it
                     self._answered(call, envelope, events)
                     raise
         elif kind == PUBLISH and envelope.route is not None:
@@ -320,7 +320,7 @@ class ClientSession:
     def _end_unanswered(self, calls: list[tuple[int, Call]], events: Events) -> None:
         for id, call in calls:
             self._failed(id, call, PeerDown(f"{call[1]}: {_LOST}"), events)
-        if self.directory is not None:  # it may have been a newer one that was lost
+        if self.directory is not None:  # the lost frame may have held a newer one
             self.start(None, self._now_ns, REFRESH_LIMIT_NS)
 
     def _expire(self, events: Events) -> None:  # hot: scripts/bench call_rtt
@@ -335,7 +335,7 @@ class ClientSession:
             self._ask(heapq.heappop(self._ask_again)[1], self._now_ns)
 
     def _note(self, body: Any, *, is_fetched: bool = False) -> bool:
-        """Take a directory up, if it is one and newer; one that was fetched is, even from a supervisor that is new."""
+        """Accept a routing table if it is valid and newer. If fetched, at any version: the supervisor may have restarted."""
         try:
             directory = Directory.from_body(body)
         except msgspec.ValidationError:
@@ -378,7 +378,7 @@ class ClientSession:
             self._failed(id, call, error, events)
 
     def _ask(self, ask: Ask, now_ns: int) -> None:
-        """Have one backplane subscribe us; nobody waits for it but `Hearing`."""
+        """Ask one backplane to subscribe this client; only `Hearing` waits for the answer."""
         if self.directory is None or not self._hearing.is_wanted(ask):
             return
         peer = self._exchange.connected(ask.name, self.directory.backplanes[ask.name])
@@ -396,5 +396,5 @@ class ClientSession:
             return
         elif isinstance(error, CallerError) and not isinstance(error, DeadlineExceeded):
             events += [Ended(waiter, None, error) for waiter in self._hearing.refused(ask.topic)]
-        else:  # of one that is dead nobody asks any more: then this is not wanted
+        else:  # if the backplane is dead, `is_wanted` will drop it then
             heapq.heappush(self._ask_again, (self._now_ns + SUBSCRIBE_RETRY_NS, ask))

@@ -1,7 +1,7 @@
-"""Status: the one word in which a call ends when it does not end in a reply.
+"""Status: the code in which a call ends when it does not end in a reply.
 
-Names and numbers follow gRPC, because every reader of a dashboard knows them; PEER_DOWN is ours (gRPC folds it into
-UNAVAILABLE): the process that held the call has died, so nobody knows whether it ran. Numbers travel on the wire and
+Names and numbers follow gRPC, because every reader of a dashboard knows them. PEER_DOWN is ours (gRPC folds it into
+UNAVAILABLE): the process that held the call has died, so it is unknown whether the call ran. Numbers travel on the wire and
 never change their meaning.
 """
 

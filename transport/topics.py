@@ -1,8 +1,8 @@
-"""Topics: who hears what, and whether anything went missing.
+"""Topics: subscribers by topic, and detection of lost messages.
 
-A topic is words joined by dots. `files` hears `files` alone; `files.*` hears everything below it; no other wildcards,
-so that a publisher can look its subscribers up instead of matching patterns. Every message to one subscriber is
-numbered a topic, so that a gap is seen and counted instead of guessed at (ZeroMQ's PUB drops silently: TRAPS 10).
+A topic is words joined by dots. `files` matches `files` alone; `files.*` matches everything below it. There are no other
+wildcards, so a publisher looks its subscribers up instead of matching patterns. Messages to one subscriber are numbered per
+topic, so a gap is seen and counted instead of guessed at (ZeroMQ's PUB drops silently: TRAPS 10).
 """
 
 import re
@@ -17,19 +17,19 @@ _TOPIC = re.compile(r"[^.*\s]+(\.[^.*\s]+)*")
 
 
 def check_topic(topic: object) -> None:
-    """Raises `InvalidArgument` for what is not a topic."""
+    """Raises `InvalidArgument` for a value that is not a topic."""
     if type(topic) is not str or not _TOPIC.fullmatch(topic):
         raise InvalidArgument(f"a topic is words joined by dots, such as 'files.changed', got {topic!r}")
 
 
 def check_pattern(pattern: object) -> None:
-    """Raises `InvalidArgument` for what cannot be subscribed to."""
+    """Raises `InvalidArgument` for a pattern that cannot be subscribed to."""
     if type(pattern) is not str or not _TOPIC.fullmatch(pattern.removesuffix(".*")):
         raise InvalidArgument(f"subscribe to a topic such as 'files.changed', or to 'files.*', got {pattern!r}")
 
 
 def overlap(pattern: str, other: str) -> bool:
-    """Whether there is a topic that both hear."""
+    """Whether there is a topic that matches both patterns."""
     one, another = pattern.removesuffix("*"), other.removesuffix("*")  # "files." of "files.*"
     return (
         pattern == other
@@ -38,28 +38,29 @@ def overlap(pattern: str, other: str) -> bool:
     )
 
 
-#: Topics whose subscribers are remembered: whoever makes a topic a message up gains nothing by it, and loses nothing.
+#: Topics whose subscribers are cached: a publisher that invents a topic for each message gains and loses nothing by it.
 FOUND_MAX: Final = 1_000
 
 
 class TopicTable(Generic[Subscriber]):
-    """Subscribers by topic: hashable, in dictionaries for their order. With lists, 20,000 objects that hear the same topic took
-    3 s to subscribe, and 100,000 a minute and more."""
+    """Subscribers by topic: hashable, in dictionaries for their order. Lists took 3 s for 20,000 objects on one topic, and
+    over a minute for 100,000.
+    """
 
     def __init__(self) -> None:
         self._exact: dict[str, dict[Subscriber, None]] = {}
         self._below: dict[str, dict[Subscriber, None]] = {}  # "files" for the pattern "files.*"
-        #: What was found for topics lately: messages of few topics come by the thousand.
+        #: Subscribers found lately, by topic: messages of few topics come by the thousand.
         self._found: dict[str, list[Subscriber]] = {}
 
     def add(self, pattern: str, subscriber: Subscriber) -> None:
-        """Subscribe; a second time is the same as once."""
+        """Subscribe; a repetition has no effect."""
         self._found.clear()
         table, name = self._place(pattern)
         table.setdefault(name, {})[subscriber] = None
 
     def remove(self, pattern: str, subscriber: Subscriber) -> None:
-        """Unsubscribe; unknown ones are ignored."""
+        """Unsubscribe; unknown subscribers are ignored."""
         self._found.clear()
         table, name = self._place(pattern)
         subscribers = table.get(name)
@@ -69,12 +70,12 @@ class TopicTable(Generic[Subscriber]):
                 del table[name]
 
     def remove_all(self, subscriber: Subscriber) -> None:
-        """Unsubscribe from everything."""
+        """Unsubscribe from all patterns; the cost grows with the number of patterns."""
         for pattern in [*self._exact, *(f"{name}.*" for name in self._below)]:
             self.remove(pattern, subscriber)
 
     def matching(self, topic: str) -> list[Subscriber]:
-        """Who hears `topic`, each once, exact subscriptions first. Not to be changed."""
+        """The subscribers of `topic`, each once, exact subscriptions first. The list is cached: do not change it."""
         known = self._found.get(topic)
         if known is not None:
             return known
@@ -95,18 +96,18 @@ class TopicTable(Generic[Subscriber]):
         return (self._below, pattern[:-2]) if pattern.endswith(".*") else (self._exact, pattern)
 
 
-#: Pairs of publisher and topic whose numbers are kept, about 200 bytes each. Clients publish and go without a word; of
-#: those that have been silent for longest the numbers are forgotten, and their next message counts as a first one.
+#: Pairs of publisher and topic whose numbers are kept, about 200 bytes each. Clients publish and leave without notice. The
+#: pairs silent for longest are forgotten, and their next message counts as a first one.
 PAIRS_MAX = 10_000
 
 
-#: So many at a time are counted as lost; nobody misses more. Numbers go on by what is lost (`Publishing.publish`), and travel
-#: in 64 bits: with two messages, a publisher that gave them any number it liked brought them to their end, for all others, too.
+#: Largest gap that is counted. Numbers advance by the lost count (`Publishing.publish`) and travel in 64 bits: a publisher
+#: with numbers of its own choice exhausted them with two messages, for all others, too.
 GAP_MAX = 1 << 32
 
 
 class _Last:
-    """The latest message of one pair: its number, and how many had been heard by then."""
+    """The latest message of one pair: its number, and how many messages of all pairs had been received by then."""
 
     __slots__ = ("number", "turn")
 
@@ -116,7 +117,7 @@ class _Last:
 
 
 class GapCounter:
-    """Sequence numbers a (publisher, topic): how many messages were lost before each one."""
+    """Sequence numbers per (publisher, topic): counts the messages lost before each one."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[bytes, str], _Last] = {}
@@ -124,7 +125,7 @@ class GapCounter:
         self.lost_count = 0
 
     def gap_before(self, publisher: bytes, topic: str, number: int) -> int:
-        """Messages missing between the last one and `number`, `GAP_MAX` at most; 0 for the first, and for what goes back."""
+        """Messages missing between the last one and `number`, `GAP_MAX` at most; 0 for the first, or if numbers go back."""
         self._turn += 1
         last = self._last.get((publisher, topic))
         if last is None:
@@ -138,12 +139,12 @@ class GapCounter:
         return gap
 
     def forget(self, publisher: bytes) -> None:
-        """Its numbers start again."""
+        """Forget a publisher, whose numbers start again."""
         for pair in [pair for pair in self._last if pair[0] == publisher]:
             del self._last[pair]
 
     def _forget_some(self) -> None:
-        """A quarter of them, those that have been silent for longest: each new pair would look through all of them else."""
+        """Forget the quarter of the pairs silent for longest; one at a time, each new pair would cost a scan of all."""
         oldest = sorted(self._last, key=lambda pair: self._last[pair].turn)
         for pair in oldest[: max(1, len(oldest) // 4)]:
             del self._last[pair]

@@ -1,8 +1,8 @@
-"""Waitables: what threads wait for, the end of a call and the messages of a topic, and who waits for it.
+"""Waitables: the end of a call and the messages of a topic, and the threads that wait for them.
 
-They hold what has come and nothing else. What users are handed are their subclasses with the documentation
-(handles.py), which stay interpreted; the fields are here, so that compiled code makes and fills them like structs. All is
-changed with the client's lock held (calling.py).
+They hold received values and nothing else. Users are handed documented subclasses (handles.py), which stay interpreted. The
+fields are here, so that compiled code makes and fills them like structs. All is changed with the client's lock held
+(calling.py).
 """
 
 import threading
@@ -15,30 +15,30 @@ from .inbox import Inbox, Message
 
 
 class Waiter:
-    """One thread that waits."""
+    """One waiting thread, as leader or as follower."""
 
     __slots__ = ("gate", "is_woken")
 
     def __init__(self) -> None:
         self.is_woken = False
-        #: Held while it follows; whoever wakes it lets go.
+        #: Held while the thread follows; released to wake it.
         self.gate: threading.Lock | None = None
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waitable:
-    """Something that threads wait for."""
+    """Base of everything that threads wait for."""
 
     __slots__ = ("is_ready", "waiters")
 
     def __init__(self) -> None:
         self.is_ready = False
-        #: None while nobody waits, which is what most calls of a burst see.
+        #: None while nobody waits, as for most calls of a burst.
         self.waiters: list[Waiter] | None = None
 
 
 class Owner(Protocol):
-    """What these ask of their client, on behalf of the user who holds them."""
+    """The client, as its pending calls and subscriptions use it for the user."""
 
     def wait_for(self, pending: "Outcome", timeout: float | None) -> bool: ...
     def look_once(self) -> None: ...
@@ -50,16 +50,16 @@ class Owner(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Outcome(Waitable):
-    """How a call ends: in a result or in an error, once it is ready."""
+    """The end of a call: a result or an error, once it is ready."""
 
     __slots__ = ("_client", "_ends_ns", "_error", "_id", "_result", "route")
 
-    def __init__(self, client: Owner, route: Any) -> None:  # a route that is none is refused by who begins the call
+    def __init__(self, client: Owner, route: Any) -> None:  # an invalid route is refused when the call begins
         super().__init__()
         self.route = route
         self._client = client
         self._id = 0
-        #: Its deadline, by which it ends whatever happens; 0: none, it has not begun.
+        #: Its deadline, at which it ends in any case; 0: it has not begun.
         self._ends_ns = 0
         self._result: Any = None
         self._error: BackplaneError | None = None
@@ -67,7 +67,7 @@ class Outcome(Waitable):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Stream(Waitable):
-    """What has come of a topic and has not been taken; ready while there is something to take, or to be told."""
+    """Messages of a topic that were not taken yet; ready while there is a message or an error to take."""
 
     __slots__ = ("_client", "_closed", "_error", "_inbox", "topic")
 

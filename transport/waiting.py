@@ -1,9 +1,9 @@
-"""Waiting: which of a client's threads looks after the link while the others sleep (leader and followers).
+"""Waiting: leader/follower hand-over of the poll among the waiting threads of a client.
 
-There is no background thread. Of the threads that wait, one leads: it polls the link without the lock, takes a turn,
-and thereby completes what the others wait for. When it has what it came for, another one is woken to lead. A thread
-that does not wait may take a turn as well: whoever touches the link reads it until it is empty before letting go of the
-lock, so that no edge of the descriptor is lost to the leader. A lone caller pays for one poll and no hand-over.
+There is no background thread. One waiting thread leads: it polls the link without the lock, takes a turn, and thereby ends
+the waits of the others. When its own wait has ended, another is woken to lead. A thread that does not wait may take a turn as
+well. Every thread that touches the link reads it until empty before it releases the lock, so that the leader misses no edge
+of the descriptor. A lone caller pays for one poll and no hand-over.
 """
 
 import os
@@ -32,26 +32,26 @@ class Waiting:
     def __init__(
         self, fileno: int, look: Callable[[int], int | None], lifeline_cut: Callable[[], None], descriptors: Descriptors
     ) -> None:
-        """`look(now_ns)` takes a turn and says when the next is due; `lifeline_cut` hears that the system is gone;
+        """`look(now_ns)` takes a turn and returns when the next is due; `lifeline_cut` is called when the system is gone;
         `descriptors` is the client's.
 
-        A turn may leave something on the link: at once, if it says that the next one is due. Whoever has what it waited for
-        leaves it to the next who waits, or speaks.
+        A turn may leave frames on the link; then it says that the next is due at once. A thread whose wait has ended leaves
+        them to the next thread that waits, or sends.
         """
-        # It knows its owner: should a signal's exception strike while it is being taken, the release that follows raises,
-        # and does not open it under another thread's hands.
+        # An RLock knows its owner: if a signal's exception strikes while it is being acquired, the release that follows
+        # raises, and does not open it under another thread's hands.
         self.lock = threading.RLock()
         self._has_lock: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]
         self._look = look
         self._lifeline_cut = lifeline_cut
         self._leader: Waiter | None = None
         self._followers: deque[Waiter] = deque()
-        #: Threads within `wait`, where they let go of the lock, by their numbers.
+        #: Ids of the threads within `wait`, which releases the lock while they sleep.
         self._sleepers: set[int] = set()
         self._descriptors = descriptors
         self._wake_fd = descriptors.note(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
         self._lifeline_fd = -1
-        #: Whether the link's descriptor has been found readable; for whoever looks to take back.
+        #: Whether the link's descriptor was found readable; cleared by the next thread that takes a turn.
         self.is_readable = False
         self._fileno = fileno
         self._poll = select.poll()
@@ -59,7 +59,7 @@ class Waiting:
         self._poll.register(self._wake_fd, select.POLLIN)
 
     def expect_outside(self) -> None:  # hot: scripts/bench call_rtt
-        """Raises `FailedPrecondition` where this thread holds the lock, or waits: a signal handler, or a finalizer, asks."""
+        """Raises `FailedPrecondition` if this thread holds the lock or waits: a signal handler or a finalizer calls."""
         if self._has_lock() or (self._sleepers and _get_ident() in self._sleepers):
             raise FailedPrecondition(_INTERRUPTED)
 
@@ -69,7 +69,7 @@ class Waiting:
         return self._leader is not None
 
     def wait(self, waitable: Waitable, until_ns: int | None) -> bool:  # hot: scripts/bench call_rtt
-        """Wait until it is ready, or the time has come: then False. The lock is held before and after."""
+        """Wait until it is ready; False: `until_ns` came first. The lock is held before and after."""
         waiter, me = Waiter(), _get_ident()
         try:
             while True:
@@ -82,8 +82,8 @@ class Waiting:
                         return False
                     if wake_ns is None or until_ns < wake_ns:
                         wake_ns = until_ns
-                # From now, not from before the look: a look that takes a second, as where a garbage collection falls into it
-                # on a starved machine, would put the deadline off by that second.
+                # Measured from now, not from before the turn: one that takes a second, as with a garbage collection on a
+                # starved machine, would put the deadline off by that second.
                 patience_ns = None if wake_ns is None else wake_ns - _monotonic_ns()
                 if patience_ns is not None and patience_ns <= 0:
                     continue
@@ -105,14 +105,14 @@ class Waiting:
                 self.wake(self._followers[0])
 
     def ready(self, waitable: Waitable) -> None:  # hot: scripts/bench call_rtt
-        """It is ready: wake who waits for it."""
+        """Mark it as ready, and wake the threads that wait for it."""
         waitable.is_ready = True
         if waitable.waiters:
             for waiter in waitable.waiters:
                 self.wake(waiter)
 
     def wake(self, waiter: Waiter) -> None:
-        """Let one thread look again."""
+        """Wake one waiting thread, which takes another turn."""
         if waiter.is_woken:
             return
         waiter.is_woken = True
@@ -122,31 +122,31 @@ class Waiting:
             waiter.gate.release()
 
     def wake_leader(self) -> None:
-        """Let the thread that polls, if any, look and poll again."""
+        """Wake the thread that polls, if any, to take a turn and poll again."""
         if self._leader is not None:
             self.wake(self._leader)
 
     def watch(self, lifeline_fd: int) -> None:
-        """Poll this as well from now on; it is ours to close."""
+        """Poll this descriptor as well from now on; this object closes it."""
         self.unwatch()
         self._lifeline_fd = self._descriptors.note(lifeline_fd)
         self._poll.register(lifeline_fd, select.POLLIN)
-        self.wake_leader()  # it polls without
+        self.wake_leader()  # it polls without it
 
     def unwatch(self) -> None:
-        """Let go of the lifeline."""
+        """Stop polling the lifeline, and close it."""
         if self._lifeline_fd >= 0:
             self._poll.unregister(self._lifeline_fd)
             lifeline_fd, self._lifeline_fd = self._lifeline_fd, -1
             self._descriptors.close(lifeline_fd)
 
     def check_lifeline(self) -> None:
-        """For a thread that has not waited for long: hear now, before anything is sent, that the system is gone."""
+        """For a thread that has not waited for long: notice now, before anything is sent, that the system is gone."""
         if self._leader is None and self._lifeline_fd >= 0:
             self._take_note(self._poll.poll(0))
 
     def close(self) -> None:
-        """Wait until nobody leads, then let go of the descriptors. All that is waited for must be ready by now."""
+        """Wait until no thread leads, then close the descriptors. Everything awaited must be ready by now."""
         while self._leader is not None:
             waiter = Waiter()
             self.wake(self._leader)
@@ -157,10 +157,10 @@ class Waiting:
 
     def _lead(self, waiter: Waiter, patience_ns: int | None) -> None:  # hot: scripts/bench call_rtt
         self._leader = waiter
-        # A signal's exception strikes after a call, never before: once `try` is entered, the lock has been released.
+        # A signal's exception strikes after a call has taken effect: once `try` is entered, the lock has been released.
         try:
             self.lock.release()
-            # A millisecond more than asked for is better than waking before the deadline and looking twice.
+            # Waking up to a millisecond late is better than waking before the deadline and polling twice.
             polled = self._poll.poll(None if patience_ns is None else patience_ns // 1_000_000 + 1)
         finally:
             try:
@@ -194,10 +194,10 @@ class Waiting:
                 waiter.gate, waiter.is_woken = None, False
 
     def _take_back(self) -> None:
-        """A signal's exception has struck while the lock was being taken, or just then: hold it before it is raised.
+        """A signal's exception struck as the lock was being acquired, or just then: hold it before the exception is raised.
 
-        What follows an exception touches the link, and another thread may be at it. Beginning a call of ours is a place
-        where the next one may strike; so the first attempt is made where this is called.
+        Code that handles the exception touches the link, which another thread may be using. Calling this function is a place
+        where the next one may strike; so the first attempt is made by the caller.
         """
         if self._has_lock():
             return

@@ -1,8 +1,8 @@
 """Ways: how a client reaches its system, on this host or on another; all that differs between the two.
 
-A way has a link, the name of the place that hands out the directory, and something that tells when that place is gone. What
-is gone on this host is gone: the supervisor and all its backplanes with it. A connection to another host breaks, and is made
-again, so that what may be done twice waits for it. `way_to` chooses by what `connect` was given.
+A way has a link, the name of the process that distributes the routing table, and a descriptor that tells when this process is
+gone. On this host, a supervisor that is gone takes all its backplanes with it. A connection to another host may break and is
+made again, so calls that may be retried wait for it. `way_to` chooses by the target given to `connect`.
 """
 
 from __future__ import annotations
@@ -24,48 +24,48 @@ if TYPE_CHECKING:
     from .remote.remote_link import RemoteLink
     from .remote.target import Target
 
-#: As `addresses.SCHEME`, which programs on this host do not wait for.
+#: As `addresses.SCHEME`, which programs on this host do not spend the time to import.
 _SCHEME = "tcp://"
 
 
 class ClientLink(LinkPort, Protocol):
-    """What the owner of a client's link needs of it, beside what its session does (link.py)."""
+    """The link as the client needs it, beyond the needs of its session (link.py)."""
 
     def expect(self) -> None:
         """The descriptor has just been found readable."""
 
     def fileno(self) -> int:
-        """Readable when there may be something."""
+        """Descriptor that is readable when a frame may be there."""
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
-        """Let go."""
+        """Close; sent frames get `linger_ms` to leave."""
 
 
 class Way(Protocol):
-    """A way to one system, of one client."""
+    """One client's way to one system."""
 
-    #: How it is called in messages, and where it is: "in /run/…", "at tcp://…".
+    #: The system's name in messages, and where it is: "in /run/…", "at tcp://…".
     system: str
     where: str
-    #: The name and the socket of the place that hands out the directory.
+    #: Name and socket of the process that distributes the routing table.
     home: str
     place: Path
-    #: Whether the connection is made again when it breaks.
+    #: Whether a broken connection is made again.
     is_remote: bool
     link: ClientLink
 
     def open(self) -> int | None:
-        """A descriptor that becomes readable when home is gone; whoever gets it closes it. Raises what is in the way."""
+        """A descriptor, for the caller to close, that is readable when home is gone; None: unknown. Raises any obstacle."""
 
     def gone(self) -> BackplaneError:
-        """In what calls end that were outstanding there when it was, or that waited for it."""
+        """The error for calls that were outstanding when home was gone, or that waited for it."""
 
     def not_running(self) -> BackplaneError:
         """The error for a system that nobody serves."""
 
 
 class LocalWay:
-    """To a system on this host."""
+    """The way to a system on this host."""
 
     is_remote = False
 
@@ -76,20 +76,20 @@ class LocalWay:
         self.link: ClientLink = Link(f"client/{os.getpid()}")
 
     def open(self) -> int | None:
-        """Raises `SystemNotRunning`, `FailedPrecondition`."""
+        """Raises `SystemNotRunning`, `Unavailable`, `FailedPrecondition`."""
         return open_lifeline(self._location)
 
     def gone(self) -> BackplaneError:
-        """Its supervisor has ended."""
+        """`PeerDown`: the supervisor has ended."""
         return PeerDown(f"system {self.system!r} is gone: its supervisor has ended")
 
     def not_running(self) -> BackplaneError:
-        """And how to start it."""
+        """`SystemNotRunning`, which says how to start it."""
         return self._location.not_running()
 
 
 class RemoteWay:
-    """To a system on another host, by its node."""
+    """The way to a system on another host, by its node."""
 
     is_remote = True
 
@@ -100,25 +100,25 @@ class RemoteWay:
         self.link: ClientLink = link
 
     def open(self) -> int | None:
-        """Each time another."""
+        """A new descriptor for each connection."""
         return self._link.open()
 
     def gone(self) -> BackplaneError:
-        """As the link has it."""
+        """The last error of the link."""
         return self._link.trouble
 
     def not_running(self) -> BackplaneError:
-        """As it is gone."""
+        """`Unavailable`, for the reason of the link's last error."""
         return Unavailable(self._link.trouble.message, retry_after=self._link.trouble.retry_after)
 
 
 def is_remote(target: str | os.PathLike[str]) -> bool:
-    """Whether what `connect` was given is on another host."""
+    """Whether the target given to `connect` is on another host."""
     return isinstance(target, str) and target.startswith(_SCHEME)
 
 
 def way_to(target: str | os.PathLike[str], keys: str | os.PathLike[str] | None, now_ns: Callable[[], int]) -> Way:
-    """To what `connect` was given. `keys`: the folder of this host's keys, for a system on another. May look a name up."""
+    """The way to the target given to `connect`. `keys`: folder of keys, for another host. May resolve a host name."""
     if not is_remote(target):
         if keys is not None:
             raise InvalidArgument(
@@ -135,12 +135,12 @@ def way_to(target: str | os.PathLike[str], keys: str | os.PathLike[str] | None, 
 
 
 def is_back_soon(way: Way, error: BackplaneError) -> bool:
-    """Whether who waits for a connection that has ended so, or could not be made, need not wait in vain."""
+    """Whether waiting may help: the connection that ended in `error`, or could not be made, may come back."""
     return way.is_remote and isinstance(error, Unavailable | PeerDown)
 
 
 def not_in_time(way: Way, error: BackplaneError) -> BackplaneError:
-    """`error`, in which the wait for a connection has ended; of one that took too long it is said what kept it away."""
+    """The error for a wait for a connection that ended in `error`. If the time ran out, it names the obstacle."""
     if not (way.is_remote and isinstance(error, DeadlineExceeded)):
         return error
     return DeadlineExceeded(f"no connection in time: {way.gone().message}")

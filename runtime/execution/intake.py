@@ -1,8 +1,8 @@
-"""Intake: turns what was said to this backplane into queued actions, or into a refusal that says why (laws 7 and 9).
+"""Intake: admission: turns received requests into queued actions, or into refusals with a reason (laws 7 and 9).
 
-In this order: the route is looked up, the component's state asked, the object found (by key, or the least busy one), the
-arguments checked, a cycle of calls recognised, the throttle asked; then the action is posted. All of it in the thread
-that received the message. Where finding the object is slow, a digester does it as work of its own.
+In this order: look up the route, check the component's state, find the object (by key, or the least busy one), check the
+arguments, detect a cycle of calls, ask the throttle; then post the action. All of it runs in the thread that received the
+message. Where finding the object is slow, a digester does it as an action of its own.
 """
 
 from __future__ import annotations
@@ -58,36 +58,36 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class Intake:
-    """What may come in. Part of the engine: whoever holds the lead owns it."""
+    """Admission of calls, casts and messages. Part of the engine, owned by the thread that has the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         #: Calls that were admitted, or are with a digester, and have not ended: by caller and context id.
         self.accepted: dict[tuple[bytes, int], Action] = {}
-        #: Calls that state machines keep beside their queues, by the deadlines at which they end there.
+        #: Calls that state machines have deferred beside their queues, by their deadlines.
         self.deferred: OutstandingCalls[MethodAction] = OutstandingCalls()
         self.throttles: dict[str, Throttle] = {}
-        #: What components have given themselves to do.
+        #: Work that components have given themselves.
         self.own_work: dict[str, OwnWork] = {}
         self.admission = Admission(engine)
         self.closing = Closing(engine)
         self.gaps = GapCounter()
         self.refused_casts_count = 0
-        #: Takes what is for routes of other nodes, and what is said of such calls afterwards (runtime/peers).
+        #: Takes requests for routes of other nodes, and later envelopes about such calls (runtime/peers).
         self.foreign: Callable[[bytes, Envelope, int], None] | None = None
-        #: Is told who of those that say such things can be reached no more.
+        #: Called with each peer that made such requests and can no longer be reached.
         self.foreign_gone: Callable[[bytes], None] | None = None
         self.digesting = Digesting(engine)
         self.replays = Replays(engine)
         self.rings = Rings(engine)
 
     def accept(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
-        """Admit a call or a cast, or tell its caller why not."""
+        """Admit a call or a cast, or tell its caller why it was refused."""
         try:
             self.admit(peer, envelope, now_ns)
         except BackplaneError as error:
             self.turn_away(peer, envelope, error, now_ns)
-        except BaseException as error:  # the edge: what a strange argument makes a library do must not end the process
+        except BaseException as error:  # the edge: a strange argument may make a library raise anything; the process goes on
             log.exception("%s could not be taken in", envelope.route)
             problem = InternalError(f"{envelope.route}: {type(error).__name__}: {text_of(error)}")
             self.turn_away(peer, envelope, problem, now_ns)
@@ -95,9 +95,9 @@ class Intake:
     def admit(
         self, peer: bytes, envelope: Envelope, now_ns: int, caller: AppObject | None = None
     ) -> None:  # hot: call_pipelined
-        """Post what was asked for. Raises the `BackplaneError` that says why not.
+        """Post the requested action. Raises the `BackplaneError` that explains a refusal.
 
-        `caller`: the object of this backplane that asks; a component's own objects reach each other in every state.
+        `caller`: the calling object, if it is of this backplane. Objects of one component reach each other in every state.
         """
         kind, id, name, key, body, chain = (
             envelope.kind, envelope.id, envelope.route, envelope.key, envelope.body, envelope.chain
@@ -115,7 +115,7 @@ class Intake:
         deadline_ns = None
         if kind == CALL:
             deadline = DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline
-            deadline_ns = -deadline if deadline < 0 else now_ns + deadline  # due_ns, spelled out
+            deadline_ns = -deadline if deadline < 0 else now_ns + deadline  # `due_ns`, inlined
             if deadline_ns <= now_ns:
                 engine.statistics.of(name).expired_count += 1
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
@@ -208,7 +208,7 @@ class Intake:
                 except BackplaneError as error:
                     self._engine.endings.never_posted(action, error, now_ns)
                     raise
-            except BaseException as error:  # the edge: not only ours, but whatever an argument's own code raises
+            except BaseException as error:  # the edge: an argument's own code may raise anything
                 if not isinstance(error, Busy):  # the throttle has counted that
                     self._engine.statistics.of(name).refused_count += 1
                 problem = f"a message of topic {topic!r} did not reach {hearer.object.name}: {text_of(error)}"
@@ -218,9 +218,9 @@ class Intake:
                 self._engine.inheritance.queued(action, now_ns)
 
     def cancel(self, peer: bytes, id: int, now_ns: int) -> None:
-        """The caller takes a call back: out of its queue, out of its wait, or told at its next step.
+        """Cancel a call: take it out of its queue, end its wait, or notify it at its next step.
 
-        With it go the calls to this backplane that it awaits, one after the other: they may be as many as objects.
+        The calls to this backplane that it awaits are cancelled with it, one after the other: they may be as many as objects.
         """
         if self.foreign is not None and (peer, id) not in self.accepted:
             self.foreign(peer, cancel(id), now_ns)
@@ -230,7 +230,7 @@ class Intake:
             peer, id = LOCAL, self._cancel(action, now_ns)
 
     def _cancel(self, action: Action, now_ns: int) -> int:
-        """The id of the call to this backplane that it awaited, or 0."""
+        """Cancel one action. Returns the id of the call to this backplane that it awaited, or 0."""
         engine = self._engine
         name = action.asked.route or "" if isinstance(action, Digest) else action.name
         engine.statistics.of(name).cancelled_count += 1
@@ -242,7 +242,7 @@ class Intake:
         if isinstance(action, ParkableAction):
             if engine.parking.take_back(action, error, now_ns):
                 return 0
-            # Of what has begun nothing is left out: half of a message's handlers is worse than an answer that nobody wants.
+            # An action that has begun completes its handlers: half of a message's handlers is worse than an unwanted answer.
             if action.has_begun:
                 self._wanted_by_nobody(action, now_ns)
                 return 0
@@ -251,7 +251,7 @@ class Intake:
             engine.endings.refuse(action, error, now_ns)
         elif isinstance(action, MethodAction) and isinstance(machine, StateMachine) and action in machine._deferred:
             self.drop(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
-        else:  # it runs: if it is about to wait, or to await something, it learns it there
+        else:  # it runs: if it is about to wait, or to await a call, it is told there
             if isinstance(action, ParkableAction):
                 action.taken_back = error
             elif isinstance(action, MethodAction):
@@ -260,12 +260,12 @@ class Intake:
         return 0
 
     def _wanted_by_nobody(self, action: Action, now_ns: int) -> None:
-        """What has begun goes on without its caller, and without what that one inherited since."""
+        """An action that has begun goes on without its caller, and without the priority that its caller has inherited since."""
         action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))
         self._engine.inheritance.settle([action], now_ns)
 
     def boost(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
-        """The caller gives this call another priority: something more urgent waits for it, or does not any more (law 10)."""
+        """The caller changes the priority of a call: a more urgent one waits for it, or no longer does (law 10)."""
         id, priority = envelope.id, envelope.priority
         assert priority is not None
         if envelope.chain is not None:
@@ -279,7 +279,7 @@ class Intake:
             self._engine.inheritance.changed(action, now_ns)
 
     def reprioritise(self, peer: bytes, id: int, priority: int) -> Action | None:
-        """Note the priority that a call has from now on. Returns the action that is to follow; None: the call has ended."""
+        """Note the new priority of a call. Returns the action that is to follow it; None: the call has ended."""
         action = self.accepted.get((peer, id))
         if action is None:
             return None
@@ -290,7 +290,7 @@ class Intake:
         return action
 
     def defer(self, action: MethodAction, now_ns: int) -> None:
-        """A state machine does not accept this now: beside the queue with it, until the next change of state."""
+        """A state machine does not accept this action now: keep it beside the queue, until the next change of state."""
         machine = action.object
         assert isinstance(machine, StateMachine) and action.spec is not None
         if machine._machine_state in (action.spec.mark.accepted_in or ()):
@@ -303,7 +303,7 @@ class Intake:
                 action.awaiting_id = self.deferred.open(LOCAL, action.deadline_ns, action)
 
     def requeue(self, actions: Sequence[Action]) -> None:
-        """A state machine has changed its state: what it deferred is tried again."""
+        """A state machine has changed its state: its deferred actions are tried again."""
         for action in actions:
             if isinstance(action, MethodAction) and action.awaiting_id:
                 self.deferred.end(action.awaiting_id)
@@ -311,7 +311,7 @@ class Intake:
         self._engine.scheduler.requeue([*actions])
 
     def expire(self, now_ns: int) -> None:
-        """End what was deferred for too long: nobody waits for it, and it would keep its place for ever."""
+        """End deferred actions at their deadlines: no caller waits for them, and they would keep their places for ever."""
         for _, _, action in self.deferred.expire(now_ns):
             machine = action.object
             assert isinstance(machine, StateMachine)
@@ -321,7 +321,7 @@ class Intake:
                 self.drop(action, DeadlineExceeded(late), now_ns)
 
     def drop(self, action: MethodAction, error: BackplaneError, now_ns: int) -> None:
-        """End what a state machine keeps beside its queue."""
+        """End an action that a state machine has deferred."""
         machine = action.object
         assert isinstance(machine, StateMachine)
         machine._deferred.remove(action)
@@ -335,7 +335,7 @@ class Intake:
         return nearest(name, self._engine.registry.routes) or self._engine.outgoing.directory.nearest(name)
 
     def turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
-        """Who asked is told why not; where nobody waits, it is counted and reported."""
+        """Tell the caller why its call was refused. For a cast, which nobody awaits, count and report the refusal."""
         if envelope.kind == CALL:
             self._engine.say(peer, status(envelope.id, error, is_refused=True), now_ns)
             return

@@ -1,8 +1,8 @@
-"""Outgoing: the calls and casts that objects of this backplane make, and how their answers come back.
+"""Outgoing: calls and casts that objects of this backplane make, and the handling of their answers.
 
-Routes are resolved here, in the caller, from the directory that the supervisor pushes; a call needs no third party.
-A call carries the running action's priority, what is left of its deadline, its trace, and the chain of objects that wait
-for it. It ends once: by an answer, by its deadline, or because the process that held it died.
+Routes are resolved here, in the caller, by the routing table that the supervisor pushes; a call needs no third party. A call
+carries the running action's priority, the rest of its deadline, its trace, and the chain of objects that wait for it. It ends
+once: by an answer, by its deadline, or because the process that held it died.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from .trying_again import TryingAgain
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: Stands for the callee of a pause: the clock; and of a call that has failed and is to be made again.
+#: Stands for the callee of a pause: the clock; and of a failed call that waits for a retry.
 _CLOCK, _AGAIN = b"\x00clock", b"\x00again"
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class Outgoing:
-    """What leaves, and what is awaited. Part of the engine: whoever holds the lead owns it."""
+    """Calls of this backplane's objects, and its actions' waits. Part of the engine, owned by the thread that has the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -59,13 +59,13 @@ class Outgoing:
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
         self.again = TryingAgain()
-        #: Calls that found no place, by the id of their wait.
+        #: Calls that found no instance, by the id of their wait.
         self._unplaced: dict[int, MethodAction] = {}
-        #: Called with each new directory.
+        #: Called after each new routing table.
         self.hearers: list[Callable[[], None]] = []
 
     def start(self, action: MethodAction, now_ns: int) -> None:
-        """Let what an action awaits begin; its object is in the wait queue already."""
+        """Begin the wait of an action; its object is in the wait queue already."""
         request = action.request
         if action.thrown is not None:  # cancelled while it ran
             self._go_on(action, now_ns)
@@ -79,7 +79,7 @@ class Outgoing:
         if isinstance(request, Pause):
             due_ns = now_ns + request.delay_ns
             if action.deadline_ns is not None and now_ns < action.deadline_ns < due_ns:
-                due_ns = action.deadline_ns  # it learns there that it is too late
+                due_ns = action.deadline_ns  # it resumes then, and learns that it is too late
             action.awaiting_id = self.calls.open(_CLOCK, due_ns, action)
             self.again.others_count += 1
             return
@@ -89,12 +89,12 @@ class Outgoing:
     def _begin(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         try:
             self._call(action, request, now_ns)
-        except BaseException as error:  # the edge: what a strange call makes a library do must not end the process
+        except BaseException as error:  # the edge: a strange call may make a library raise anything; the process goes on
             if not isinstance(error, BackplaneError):
                 log.exception("%s could not call %s", action.name, request.spec.route)
                 error = InternalError(f"{request.spec.route}: {type(error).__name__}: {text_of(error)}")
             is_placed, peer = action.awaiting_id != 0, self.calls.peer_of(action.awaiting_id)
-            # A peer that does not read is no reason to pile up more for it: its `Busy` is for the operation.
+            # `Busy` of a peer that does not read is not refused: a refused call is retried, and would pile up more there.
             error.is_refused = not is_placed or peer is LOCAL
             if is_placed:
                 if peer:  # neither LOCAL, which is empty, nor None
@@ -104,14 +104,14 @@ class Outgoing:
             self._failed(action, error, now_ns, is_sent=is_placed)
 
     def trace_of(self, action: Action | None) -> str | None:
-        """What leaves while `action` runs carries: its trace, and where actions are recorded who it was that sent it."""
+        """The trace that envelopes sent by `action` carry; where actions are recorded, it also names the sender."""
         recorder = self._engine.endings.recorder
         if action is None or recorder is None:
             return None if action is None else action.trace
         return recorder.context(action)
 
     def cast(self, caller: AppObject, spec: CallSpec, now_ns: int) -> None:
-        """Send and forget. Raises the `BackplaneError` that is known at once."""
+        """Send a request without a reply. Raises the `BackplaneError` that is known at once."""
         check_call(spec)
         place = self._resolve(spec)
         envelope = cast(spec)
@@ -121,7 +121,7 @@ class Outgoing:
             raise Busy(f"{spec.route}: {place} does not keep up with what is sent to it", retry_after=0.05)
 
     def answered(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_rtt
-        """A reply or a status has come; one that nobody awaits any more is counted and dropped."""
+        """Handle a reply or a status; one that no action awaits any more is counted and dropped."""
         action = self.calls.end(envelope.id, peer)
         if action is None:
             return
@@ -135,7 +135,7 @@ class Outgoing:
             self._go_on(action, now_ns, result=envelope.body)
 
     def expire(self, now_ns: int) -> None:
-        """End what has waited too long, and let pauses go on."""
+        """End overdue calls, resume pauses, and make the retries that are due."""
         for id, peer, action in self.calls.expire(now_ns):
             self._unplaced.pop(id, None)
             if peer is _CLOCK:
@@ -155,9 +155,9 @@ class Outgoing:
             self._failed(action, late, now_ns)
 
     def give_up(self, action: MethodAction, now_ns: int) -> int:
-        """The waiting action has been cancelled: so is what it awaits, and it goes on with `Cancelled`.
+        """The waiting action has been cancelled: end its wait, and resume it with `Cancelled`.
 
-        The id of what it awaits if that is a call to this backplane, which is left to the intake; 0 otherwise.
+        Returns the id of the awaited call if it is to this backplane, for the intake to cancel; 0 otherwise.
         """
         id = action.awaiting_id
         peer = self.calls.peer_of(id)
@@ -174,7 +174,7 @@ class Outgoing:
         return 0
 
     def set(self, signal: Signal, now_ns: int) -> None:
-        """What it stands for has come; whoever awaits it goes on, whenever he begins to."""
+        """Set a signal, and resume the action that awaits it. An action that awaits it later does not wait."""
         signal.is_set = True
         action = signal.action
         if isinstance(action, MethodAction) and action.request is signal:
@@ -192,11 +192,11 @@ class Outgoing:
             self._failed(action, PeerDown(f"{action.request.spec.route}: {because}"), now_ns)
 
     def ends(self, directory: Directory) -> bool:
-        """Whether a backplane has ended, by this version, that calls were made to."""
+        """Whether, by this routing table, a backplane has ended to which calls were made."""
         return bool(self._connections.outdated(directory, keep=""))
 
     def update(self, directory: Directory, now_ns: int) -> None:
-        """A new version of the map: calls to places that have died end now; new places are connected when first used."""
+        """Adopt a new routing table: calls to dead instances end now; new instances are connected when first used."""
         if directory.version < self.directory.version:
             return
         self._engine.callers.update(self.directory, directory)
@@ -218,35 +218,35 @@ class Outgoing:
             hear()
 
     def _say_farewell(self, name: str, now_ns: int) -> None:
-        """It is drained: from now on we ask elsewhere. This comes there after all that we have asked."""
+        """Tell a draining backplane that no more calls follow. The farewell arrives after all earlier calls."""
         peer = self._connections.peer(name)
         if peer is not None:
             route = addressing.backplane_route(name, addressing.FAREWELL)
             self._engine.say(peer, cast(CallSpec(route, {})), now_ns)
 
     def peer_of(self, backplane: str) -> bytes | None:
-        """The peer that a backplane is, connected if need be; None while it is down."""
+        """The peer of a backplane, connected if necessary; None while it is down."""
         place = self.directory.backplanes.get(backplane)
         if place is None or not place.is_up:
             return None
         return self._connections.peer(backplane) or self._connections.connect(backplane, place)
 
     def is_draining(self, backplane: str) -> bool:
-        """Whether a backplane finishes what it has, and takes nothing new."""
+        """Whether a backplane is draining: it finishes its accepted work, and accepts nothing new."""
         place = self.directory.backplanes.get(backplane)
         return place is not None and place.is_draining
 
     def is_nobody(self, peer: bytes) -> bool:
-        """Whether a call is with nobody now: it has failed, and waits to be made again."""
+        """Whether no process holds a call of this peer: it has failed, and waits for a retry."""
         return peer is _AGAIN
 
     def place_of(self, peer: bytes) -> Place | None:
-        """The place that a connected peer is."""
+        """The instance behind a connected peer; None: it is no backplane, or unknown."""
         name = self.backplane_of(peer)
         return None if name is None else self.directory.backplanes.get(name)
 
     def backplane_of(self, peer: bytes) -> str | None:
-        """Which backplane a peer is; None for the clock, and for what is no backplane."""
+        """The name of a peer's backplane; None for the clock, and for a peer that is no backplane."""
         if peer is LOCAL:
             return self._engine.backplane
         return self._connections.place_name(peer)
@@ -283,7 +283,7 @@ class Outgoing:
     def _resolve(self, spec: CallSpec, chain: Sequence[Sequence[str]] = ()) -> str | None:
         """The backplane that is to serve a call; None: this one. `chain`: the calls that wait for its caller.
 
-        Where several backplanes serve a call that names no object, the same idempotency key leads to the same one each time.
+        Of several backplanes that serve a call without an object's key, the same idempotency key always selects the same one.
         """
         engine, route, key = self._engine, spec.route, spec.key
         here = engine.registry.routes.get(route)
@@ -299,7 +299,7 @@ class Outgoing:
                 raise
             if here is None:
                 raise UnknownRoute(route, engine.intake.nearest(route)) from None
-            return None  # the supervisor has not told us of ourselves yet
+            return None  # the routing table does not hold our own routes yet
         except Unavailable:
             if here is not None and route not in self.directory.routes:
                 return None  # as above, while others have yet to register
@@ -312,13 +312,13 @@ class Outgoing:
         return None if place == engine.backplane else place
 
     def _is_finishing(self, chain: Sequence[Sequence[str]]) -> bool:
-        """Whether work of a backplane that is being drained asks: this one's, or that of one that waits for us."""
+        """Whether the call belongs to work of a draining backplane: this one, or one that waits for us."""
         if self.is_draining(self._engine.backplane):
             return True
         for waiting, route in chain:
             if self.is_draining(
                 waiting.partition("/")[0]
-            ):  # "backplane/object": what it does may be no route of its own
+            ):  # "backplane/object": its work may have no route of its own
                 return True
             for name in self.directory.routes.get(route, ()):
                 if self.is_draining(name):
@@ -332,7 +332,7 @@ class Outgoing:
         return peer
 
     def _failed(self, action: MethodAction, error: BackplaneError, now_ns: int, *, is_sent: bool = True) -> None:
-        """A call has ended in an error, if it is not made again."""
+        """A call has failed: retry it, or resume its action with the error."""
         request = action.request
         if not isinstance(request, CallRequest) or action.thrown is not None:
             self._go_on(action, now_ns, error=error)
@@ -353,7 +353,7 @@ class Outgoing:
         self.again.others_count += 1
 
     def _look_again(self, now_ns: int) -> None:
-        """A new directory: what found no place looks soon, and not all at once."""
+        """A new routing table: calls that found no instance try again soon, and not all at once."""
         unplaced, self._unplaced = self._unplaced, {}
         for id, action in unplaced.items():
             if action.awaiting_id == id and self.calls.end(id, _AGAIN) is not None:
@@ -367,7 +367,7 @@ class Outgoing:
     ) -> None:
         action.request, action.awaiting_id = None, 0
         self._engine.inheritance.goes_on(action)
-        if action.thrown is None:  # a cancellation or a deadline goes before whatever came
+        if action.thrown is None:  # a cancellation or a deadline takes precedence
             action.inbox, action.thrown = result, error
             action.received = error
         self._engine.scheduler.resume(action, now_ns)

@@ -1,10 +1,10 @@
-"""Replays: of calls with one idempotency key the work is done once, and each of them gets its reply.
+"""Replays: the idempotency cache. The work of calls with one key is done once, and each of them gets its reply.
 
-A key is one of a route and object. The first call runs; one that comes meanwhile waits for the same end, and lends the work
-its priority; one that comes later gets the reply again, or the error in which the work ended for good. An error that says
-"not now" is not kept: who asks again, asks for it to be done. Once begun, the work of such a call runs to its end, whatever
-becomes of its caller and its deadline, or a caller that comes again would find it half done. In the memory of this process
-only: what a restart, and the bounds (`ReplayPolicy`), make it forget is done again (docs/concepts/retries.md).
+A key belongs to one route and object. The first call runs. A call that comes meanwhile waits for the same end, and lends the
+work its priority. A later call gets the recorded reply, or the error in which the work ended for good. An error that means
+"not now" is not recorded: the next call does the work. Once begun, the work runs to its end, though its caller may go or its
+deadline pass, or a repeated call would find it half done. Kept in this process's memory only: after a restart, or beyond the
+bounds (`ReplayPolicy`), the work is done again (docs/concepts/retries.md).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .rings import check_return
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: Calls that wait for the end of one: a caller that comes again has one outstanding, and takes it back by its deadline.
+#: Calls that may wait for the end of one. A caller that repeats a call has one outstanding, and cancels it by its deadline.
 WAITERS_MAX: Final = 256
-#: What says "not now": it is not the end of the matter, so the next call does the work.
+#: Statuses that mean "not now": they are not final, so the next call does the work.
 NOT_NOW: Final = frozenset(
     (Status.UNAVAILABLE, Status.RESOURCE_EXHAUSTED, Status.PEER_DOWN, Status.DEADLINE_EXCEEDED, Status.CANCELLED)
 )
-#: What a record takes besides its key and its reply: measured, dictionary entries included.
+#: Bytes of a record besides its key and its reply: measured, dictionary entries included.
 RECORD_BYTES: Final = 600
 
 Scope = tuple[str, str | None, str]
@@ -48,7 +48,7 @@ class KeyedAction(MethodAction):
     __slots__ = ()
 
     def run(self) -> Outcome:
-        """Run; what has begun is carried through, so that its end can be told to whoever asks again."""
+        """Run. Work that has begun loses its deadline, so that it completes and its end can be told to repeated calls."""
         outcome = super().run()
         if outcome is not DONE:
             self.deadline_ns = None
@@ -56,7 +56,7 @@ class KeyedAction(MethodAction):
 
 
 class Record:
-    """One key: who waits while it runs, and how it ended."""
+    """One key: the calls that wait while its work runs, and how the work ended."""
 
     __slots__ = ("action", "digest", "ended_ns", "packed", "scope", "waiters")
 
@@ -64,34 +64,34 @@ class Record:
         self.scope = scope
         #: The work; None: it has ended.
         self.action: Action | None = action
-        #: Of the arguments.
+        #: Digest of the arguments.
         self.digest = digest
-        #: To calls beside the one whose work it is, (peer, context id), their priorities.
+        #: Waiting calls, (peer, context id), to their priorities; without the call whose work it is.
         self.waiters: dict[tuple[bytes, int], int] = {}
-        #: The reply or status, packed under an id that is nobody's.
+        #: The reply or status, packed under an id that no call has.
         self.packed = b""
         self.ended_ns = 0
 
 
 class Replays:
-    """Part of the engine: whoever holds the lead owns it."""
+    """The idempotency cache. Part of the engine, owned by the thread that has the lead."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        #: Its bounds; written by the assembly.
+        #: Its bounds; set by the assembly.
         self.policy = ReplayPolicy()
-        #: The work that is under way; usually none, which is all that a call without a key asks.
+        #: Work under way; usually none, which is all that a call without a key checks.
         self.running: dict[Action, Record] = {}
         self._of: dict[Scope, Record] = {}
-        #: What has ended, oldest first, and its bytes.
+        #: Records of ended work, oldest first, and their bytes.
         self._ended: dict[Scope, Record] = {}
         self._bytes = 0
-        #: Calls that got the reply of another's work; and replies that had to go before their time.
+        #: Calls that got the reply of another call's work; and replies dropped before their time.
         self.replayed_count = self.forgotten_count = 0
 
     def has_answered(self, peer: bytes, envelope: Envelope, priority: int, now_ns: int) -> bool:
-        """Whether a call with a key needs no work of its own: it has its reply, or will have it. Raises `InvalidArgument`
-        where the key was used with other arguments, and `FailedPrecondition` where the work waits for this very call.
+        """Whether a call with a key needs no work of its own: it has its reply, or will get it. Raises `InvalidArgument` if
+        the key was used with other arguments, `FailedPrecondition` if the work waits for this call, `Busy` at WAITERS_MAX.
         """
         route, key = envelope.route, envelope.idempotency_key
         assert route is not None and key is not None
@@ -117,7 +117,7 @@ class Replays:
         return True
 
     def urgency_behind(self, action: Action) -> int | None:
-        """The priority of the most urgent of the calls that wait for `action` beside its own."""
+        """The most urgent priority of the calls that wait for `action` beside its own; None: no call waits."""
         record = self.running.get(action)
         return None if record is None else min(record.waiters.values(), default=None)
 
@@ -129,7 +129,7 @@ class Replays:
         self.running[action] = self._of[scope] = Record(scope, digest_of(envelope.body), action)
 
     def ended(self, action: Action, now_ns: int) -> None:
-        """An action has ended: keep how, and tell those who wait for it."""
+        """An action has ended: record its end, and answer the calls that wait for it."""
         record = self.running.pop(action, None)
         if record is None:
             return
@@ -154,12 +154,12 @@ class Replays:
             self._forget(now_ns)
 
     def taken_back(self, action: Action, peer: bytes, id: int, now_ns: int) -> bool:
-        """A caller of an action has taken its call back, or is gone. True: the work goes on all the same."""
+        """A caller of an action has cancelled its call, or is gone. True: the work goes on all the same."""
         record = self.running.get(action)
         if record is None:
             return False
         if record.waiters.pop((peer, id), None) is None:
-            if record.waiters:  # it is the next one's now
+            if record.waiters:  # the work now belongs to the next call
                 action.peer, action.call_id = following = next(iter(record.waiters))
                 action.priority_own = lent(record.waiters.pop(following), action.object)
             elif action.account is None:
@@ -172,7 +172,7 @@ class Replays:
         return True
 
     def reprioritised(self, action: Action, peer: bytes, id: int, priority: int) -> bool:
-        """Note the new priority of a call that waits for the work of another. False: the call is none of these."""
+        """Note the new priority of a call that waits for the work of another call. False: there is no such call."""
         record = self.running.get(action)
         if record is None or (peer, id) not in record.waiters:
             return False
@@ -180,7 +180,7 @@ class Replays:
         return True
 
     def figures(self) -> dict[str, int]:
-        """For the statistics."""
+        """Counts and bytes, for the statistics."""
         return {
             "kept": len(self._ended), "bytes": self._bytes, "replayed": self.replayed_count,
             "forgotten": self.forgotten_count,
@@ -189,7 +189,7 @@ class Replays:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _forget(self, now_ns: int) -> None:
-        """What is too old goes; and the oldest, where there are too many or they are too large."""
+        """Drop records that are too old, and the oldest beyond the bounds of number and bytes."""
         while self._ended:
             record = next(iter(self._ended.values()))
             is_over = len(self._ended) > self.policy.count or self._bytes > self.policy.size
@@ -219,7 +219,7 @@ class Replays:
 
 
 def digest_of(arguments: Any) -> bytes:
-    """Stands for the arguments of a call, in whatever order they are named."""
+    """Digest of a call's arguments, the same in any order of their names."""
     packed: bytes = msgpack.packb(_ordered(arguments))
     return hashlib.blake2b(packed, digest_size=16).digest()
 

@@ -1,7 +1,7 @@
-"""Trying again: what becomes of a call of an object's when it fails (transport/retrying.py decides).
+"""Trying again: retries of failed calls that objects make (transport/retrying.py decides).
 
-The object stays in the wait queue meanwhile: nothing of its own runs between two attempts, as none would while it waits for
-the reply. All objects of a backplane share one budget. A call that its operation has cancelled is not tried again.
+The object stays in the wait queue meanwhile: it runs nothing between two attempts, as while it waits for the reply. All
+objects of a backplane share one budget. A call that its operation has cancelled is not retried.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .coroutines import CallRequest
 
 
 class TryingAgain:
-    """Part of the engine: whoever holds the lead owns it."""
+    """Retries of this backplane's objects. Part of the engine, owned by the thread that has the lead."""
 
     def __init__(self) -> None:
         self.account = RetryAccount(RetryBudget(), 0)
-        #: From 0 up to 1; a test has its own.
+        #: Returns 0 up to 1; tests replace it.
         self.random: Callable[[], float] = random.random
-        #: Ids that were given out to what is no call of its own: pauses, waits, further attempts.
+        #: Ids used by pauses, waits and retries; subtracted so that the budget counts calls only.
         self.others_count = 0
 
     def decide(
@@ -35,9 +35,9 @@ class TryingAgain:
         is_sent: bool,
         is_idempotent: bool,
     ) -> Again | BackplaneError:
-        """When to make it again, or the error in which it has ended. `ids_count`: ids given out so far."""
+        """When to retry, or the error in which the call has ended. `ids_count`: ids given out so far."""
         spec = request.spec
-        if not spec.is_retried or not request.attempts_count:  # it was no call: a route that is none, a wrong key
+        if not spec.is_retried or not request.attempts_count:  # no attempt was made: an invalid route or key
             return error
         verdict = decide(
             error,

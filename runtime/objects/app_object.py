@@ -1,7 +1,7 @@
 """AppObject: the unit of order. Its actions run one at a time, in the order they came (law 1).
 
-Users subclass it and mark methods with `@operation`, `@subscribe` and `@every`. What the scheduler keeps of it is in
-schedulable.py. `__new__` fills the slots, so a subclass may write an `__init__` without calling this one's.
+Users subclass it and mark methods with `@operation`, `@subscribe` and `@every`. The scheduler's fields are in schedulable.py.
+`__new__` fills the slots, so a subclass may write an `__init__` without calling this one's.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 class TimerHandle(Protocol):
-    """A timer that has been set."""
+    """A timer set by `after`, which has not become an action yet."""
 
     def cancel(self) -> bool:
-        """Take it back; False when it has already become an action."""
+        """Cancel the timer. Returns False if it has already become an action."""
 
 
 class WorkHandle(TimerHandle, Protocol):
     """A timer that makes its own actions (`Host.later`)."""
 
-    #: Its last action has not ended; cleared by whose action it is.
+    #: Whether its last action has not ended; cleared by the owner of that action.
     is_pending: bool
-    #: How often it was left out because of that.
+    #: How many actions were skipped because of that.
     skipped_count: int
 
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Host(Protocol):
-    """What an object may ask of the backplane it lives in."""
+    """Requests that an object may make to its backplane."""
 
     def call(self, caller: AppObject, spec: CallSpec) -> Awaitable[Any]: ...
     def cast(self, caller: AppObject, spec: CallSpec) -> None: ...
@@ -97,21 +97,21 @@ class Host(Protocol):
 
 
 class AppObject(Schedulable):
-    """Something that serves: subclass it, mark its operations, and `add` it to a component."""
+    """Base of an application's objects: subclass it, mark its operations, and `add` it to a component."""
 
     __slots__ = ("__weakref__", "_component", "_key", "_name")
 
-    # Declared here, filled in `__new__`: a slot whose type is first said there is unknown to type checkers.
+    # Declared here and filled in `__new__`: type checkers do not learn a slot's type from an assignment there.
     _component: Component | None
     _key: str | None
     _name: str
 
-    #: The priority that its calls have at least, however little urgent their caller is: a lock that everybody needs should
-    #: not be held by work that may wait (law 10; Android's Binder calls it minimum priority). None: nothing is lent.
+    #: Least priority of its calls, however little urgent their callers are: a lock that everybody needs should not be held
+    #: by bulk work (law 10; Android's Binder calls it minimum priority). None: no priority is lent.
     lends: int | None = None
 
-    #: Whether its calls may be refused because its component is full (law 9). Not those that belong to what was admitted
-    #: already: refused, they would keep it from ending.
+    #: Whether its calls may be refused because its component is full (law 9). False for calls that belong to admitted work:
+    #: refused, they would keep it from ending.
     is_refusable: ClassVar[bool] = True
 
     #: Compiled operations by method name; filled when the class is made.
@@ -136,7 +136,7 @@ class AppObject(Schedulable):
 
     @owned
     def key(self) -> str | None:
-        """The key under which it was added."""
+        """The key under which it was added; None: it has none."""
         return self._key
 
     @owned
@@ -158,10 +158,13 @@ class AppObject(Schedulable):
     ) -> Awaitable[Any]:
         """Call an operation and await its result: `stats = await self.call("index.stats", path=p)`.
 
-        Carries the running action's priority, deadline and trace unless told otherwise; `timeout` in seconds, default
-        30. While it waits, the object is in the wait queue: new requests queue behind the reply (law 6). `idempotency_key`
-        and `retry` are those of `Client.call`.
-        Raises the subclass of `BackplaneError` in which the call ended. Only in `async def` operations.
+        key: key of the object to call. None: any that serves the route.
+        priority: 0 is the highest. None: that of the running action, whose trace the call carries as well.
+        timeout: seconds, 30 by default. The call ends earlier if the running action's deadline comes first.
+        idempotency_key, retry: as in `Client.call`.
+
+        Only in `async def` operations. While it waits, the object is in the wait queue: new requests queue behind the reply
+        (law 6). Raises the subclass of `BackplaneError` in which the call ended.
         """
         spec = CallSpec(
             route,
@@ -185,7 +188,7 @@ class AppObject(Schedulable):
         idempotency_key: str | None = None,
         retry: bool = True,
     ) -> Awaitable[Any]:
-        """`call`, for arguments whose names clash with its own keywords."""
+        """`call`, for arguments whose names clash with its own keywords. Raises TypeError if they are no mapping."""
         if not isinstance(arguments, Mapping):
             raise TypeError(f"arguments={arguments!r}: expected a map of names to values")
         spec = CallSpec(
@@ -200,18 +203,18 @@ class AppObject(Schedulable):
         return self._host.call(self, spec)
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
-        """Send an operation its arguments and expect nothing back. Raises `UnknownRoute`, `Busy`, `InvalidArgument`."""
+        """Send a request without a reply. Raises `UnknownRoute`, `Unavailable`, `Busy` or `InvalidArgument`, at once."""
         self._host.cast(self, CallSpec(route, arguments, key=key, priority=priority))
 
     def publish(self, topic: str, /, **body: Any) -> None:
-        """Tell all subscribers of `topic`, in every backplane and client."""
+        """Send a message to all subscribers of `topic`, in every backplane and client."""
         self._host.publish(topic, body)
 
     def after(self, seconds: float, method: Callable[..., Any], /, *arguments: Any) -> TimerHandle:
         """Run a method of this object once, `seconds` from now, as an action like any other (law 8).
 
-        Raises `Busy` where its component has `max_posted` timers and actions of its own outstanding, and TypeError for what
-        is no number.
+        The returned handle cancels it. Raises `Busy` if its component has `max_posted` timers and actions of its own
+        outstanding, and TypeError if `seconds` is no number.
         """
         if isinstance(seconds, bool):  # True would be 1 s
             raise TypeError(f"after({seconds!r}): expected a number of seconds")

@@ -1,9 +1,9 @@
-"""Inward: calls that other nodes make of this system, within what their keys may use.
+"""Inward: calls that other nodes make to this system, within the routes that their keys may use.
 
-They are made like those of any client on this host, by a session (transport/session.py): the same directory, refusals and
-ends. A route that the key may not use is as good as not there. What a peer that is down has asked for is taken back. The
-trace goes along, so that what was done on several hosts is one; who waits for whom there (`chain`) does not: objects are named
-alike everywhere, and a chain lets a call in ahead of a queue. A cycle over nodes ends by its deadline.
+A session (transport/session.py) makes them like calls of any client on this host: same routing table, refusals and ends. A
+route that the key may not use looks unknown. Calls of a peer that is down are cancelled. The trace is passed on, so that the
+work of several hosts is one trace. The chain of waiting objects (`chain`) is not: objects have the same names everywhere, and
+a chain lets a call in ahead of a queue. A cycle over nodes ends by its deadline.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from appbackplane.transport.security.ring import Holder
 from ..objects.action import DEADLINE_DEFAULT_NS
 from .outward import is_bulk_at
 
-#: Calls that one key may have outstanding here, by all its connections together: with 4,096 of each process's own that is what
-#: a session is made for.
+#: Calls that one key may have outstanding here, by all its connections together. A session is made for these and the 4,096
+#: of each process's own.
 OUTSTANDING_MAX: Final = 8_192
-#: Bytes of the frames that brought them: as many calls of 8 KiB, or four frames of the greatest length. With a bound on their
-#: number alone a key could have this node keep 128 GiB.
+#: Bytes of the frames that brought them: as many calls of 8 KiB, or four frames of the greatest length. Bounded by their
+#: number alone, a key could make this node keep 128 GiB.
 OUTSTANDING_BYTES_MAX: Final = 64 << 20
-#: Routes of which it is remembered that a peer may use them.
+#: Routes remembered as permitted, per holder of a key.
 PERMITTED_MAX: Final = 4_096
-#: A W3C traceparent, and nothing else of that place: a recorder takes it apart (observation/recorder.py).
+#: A W3C traceparent; any other value of the field is dropped: a recorder takes it apart (observation/recorder.py).
 TRACE: Final = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
-#: No peer waits for longer: what is more does not fit on its way.
+#: Longest remaining time, a week: no peer waits for longer, and a larger number does not fit the wire.
 TIMEOUT_MAX_NS: Final = 7 * 24 * 3600 * 1_000_000_000
 
 
 class AskedHere(NamedTuple):
-    """A peer's call: which node, which incarnation of it, and its number there."""
+    """A peer's call: the node, its incarnation, and its id of the call."""
 
     name: str
     incarnation: int
@@ -48,9 +48,9 @@ class AskedHere(NamedTuple):
 
 
 class Arrival:
-    """A frame that came. It is charged to its key with its whole length, from its first call to the end of its last.
+    """A received frame. Its whole length is charged to its key, from its first call to the end of its last.
 
-    The calls are unpacked by then, and what each is long of nobody knows without packing it again.
+    The calls are unpacked by then, and only packing one again would show its length.
     """
 
     __slots__ = ("bytes", "outstanding")
@@ -61,7 +61,7 @@ class Arrival:
 
 
 class _Usage:
-    """What the calls of one key hold here."""
+    """Calls and bytes that one key holds here."""
 
     __slots__ = ("bytes", "calls")
 
@@ -70,7 +70,7 @@ class _Usage:
 
 
 class Held(NamedTuple):
-    """What is known of it: its number in the session, on which line its answer travels, whose it is and how it came."""
+    """An outstanding call: its id in the session, the line of its answer, the holder of its key, and its frame."""
 
     id: int
     is_bulk: bool
@@ -79,52 +79,52 @@ class Held(NamedTuple):
 
 
 class System(Protocol):
-    """What inward calls need of this system: `ClientSession`, whose words these are."""
+    """The part of `ClientSession` that inward calls use, under the same names."""
 
     directory: Directory | None
 
     def call(self, token: object, spec: CallSpec) -> int:
-        """Begin a call; returns its number."""
+        """Begin a call; returns its id."""
 
     def cast(self, spec: CallSpec) -> None:
         """Send a call without a reply."""
 
     def cancel(self, id: int) -> None:
-        """Take a call back."""
+        """Cancel a call; an ended one is left alone."""
 
     def boost(self, id: int, priority: int) -> None:
-        """Hurry a call."""
+        """Change the priority of a call."""
 
 
 class Inward:
-    """What other nodes have outstanding here."""
+    """Calls of other nodes outstanding here."""
 
     def __init__(self, session: System, say: Callable[[str, Envelope, bool], None]) -> None:
-        """`say`: an answer to a node, by its name, as bulk or not (answers.py)."""
+        """`say`: sends an answer to a node, by its name, as bulk or not (answers.py)."""
         self._session = session
         self._say = say
         self._likeness = Likeness()
         self._held: dict[AskedHere, Held] = {}
         self._counts: dict[str, int] = {}
-        #: By the holder of the key, who may be connected several times, as a node and as clients.
+        #: By the key's holder, which may be connected several times, as a node and as clients.
         self._usage: dict[str, _Usage] = {}
         self._directory: Directory | None = None
         self._exported: frozenset[str] = frozenset()
         self._bulk: frozenset[str] = frozenset()
-        #: What was exported before, and is not now: who asks has not heard of it yet, and may find it elsewhere.
+        #: Routes exported before, and not now: a caller that has not been told yet may find them elsewhere.
         self._withdrawn: frozenset[str] = frozenset()
-        #: What was found out of this directory: by peer, its holder and each route that it has asked for.
+        #: Valid for this routing table: by holder's name, the holder and its permitted routes.
         self._permitted: dict[str, tuple[Holder, set[str]]] = {}
-        #: Casts that were refused: nobody waits to be told.
+        #: Refused casts; no caller waits to be told.
         self.refused_casts_count = 0
-        #: Calls under a number that was outstanding already: dropped, as one number has one end.
+        #: Calls under an id that was outstanding already: dropped, as one id has one end.
         self.repeated_count = 0
 
     def __len__(self) -> int:
         return len(self._held)
 
     def count_of(self, name: str) -> int:
-        """Calls outstanding of a node."""
+        """Calls that a node has outstanding here."""
         return self._counts.get(name, 0)
 
     def take(
@@ -136,7 +136,7 @@ class Inward:
         now_ns: int,
         arrival: Arrival | None = None,
     ) -> None:
-        """A node has said this, under a key of `holder`. `arrival`: the frame that it came in; None: of no length."""
+        """Handle an envelope of a node, under a key of `holder`. `arrival`: the frame that it came in; None: of no length."""
         kind = envelope.kind
         asked = AskedHere(name, incarnation, envelope.id)
         if kind == CALL:
@@ -163,7 +163,7 @@ class Inward:
                 self._session.boost(held.id, envelope.priority)
 
     def ended(self, ended: Ended) -> None:
-        """A call has ended here; its caller is told."""
+        """A call has ended: answer the node that made it."""
         asked: AskedHere = ended.token
         held = self._held.pop(asked, None)
         if held is None:
@@ -173,12 +173,12 @@ class Inward:
         error = ended.error
         if error is None:
             said = reply(asked.id, ended.result)
-        else:  # a session says so of what came over its link, or what it refused itself: never of what the work has met
+        else:  # set by the callee or by the session itself, never taken from an error that the work has met
             said = status(asked.id, error, is_refused=error.is_refused)
         self._say(asked.name, said, held.is_bulk)
 
     def leave(self) -> None:
-        """This node goes, and all whom it has told of it have ended what they asked for."""
+        """This node leaves: cancel all calls. The nodes that know of it have ended these calls themselves."""
         for held in self._held.values():
             self._session.cancel(held.id)
         self._held.clear()
@@ -186,13 +186,13 @@ class Inward:
         self._usage.clear()
 
     def down(self, name: str) -> None:
-        """A node is gone: nobody waits for what it asked."""
+        """A node is gone: cancel its calls, whose answers nobody awaits."""
         for asked, held in [*self._held.items()]:
             if asked.name == name:
                 del self._held[asked]
                 self._release(held)
                 self._session.cancel(held.id)
-                # Should it be there after all, as where only one of the two had given up the other, it waits for nothing.
+                # If it is alive after all, because only one of the two gave the other up, it must not wait in vain.
                 self._say(
                     name, status(asked.id, PeerDown(f"{name!r} was given up by the node that it asked")), held.is_bulk
                 )
@@ -248,7 +248,7 @@ class Inward:
             known = self._permitted[holder.name] = holder, set()
         if route in known[1]:
             return
-        # Of this system: what is for a third node is not passed on there, under this node's key.
+        # Routes of this system only: a call for a third node is not passed on under this node's key.
         is_here = route in directory.routes or (OF_NODE not in route and route.partition(".")[0] in RESERVED)
         if is_here and holder.routes.permits(route, is_exported=route in self._exported):
             if len(known[1]) < PERMITTED_MAX:

@@ -1,10 +1,10 @@
-"""Outward: calls that processes of this system make of other nodes, until each has ended once.
+"""Outward: calls that processes of this system make to other nodes, until each has ended once.
 
-A call comes from a local process under its own number and leaves under one of this node's; the answer goes back under the
-first. Where the route names no node, membership chooses (PeerNode.best). The time that is left travels, since two hosts
-share no clock. When a peer is down all that it held ends in PEER_DOWN; what is over by its deadline has ended at its caller,
-who keeps that himself. Numbers begin at a random one, so that an answer meant for the one who was here before is nobody's.
-Pure: who owns the sockets hands in what came, and gets what is to be said.
+A call comes from a local process under that caller's id and leaves under an id of this node; the answer goes back under the
+first. Where the route names no node, membership chooses one (PeerNode.best). The remaining time travels, since two hosts
+share no clock. When a peer is down, all its calls end in PEER_DOWN. An overdue call is only forgotten here: its caller
+watches the deadline and ends it. Ids begin at a random one, so an answer for a predecessor of this node matches no call.
+Pure: the owner of the sockets hands received envelopes in, and gets envelopes to send.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from appbackplane.transport.resolver import not_registered
 
 from ..objects.action import DEADLINE_DEFAULT_NS
 
-#: When whoever found a peer's line full may try again.
+#: Seconds after which a caller that found a peer's line full may retry.
 RETRY_AFTER_S: Final = 0.05
 
 
 def is_bulk_at(priority: int | None, *, may_wait: bool = False) -> bool:
-    """On which line what has this priority travels; at none, by what its operation has. By nothing else: what one caller says
-    at one priority keeps its order.
+    """Whether an envelope travels on the bulk line: by its priority, or without one by its operation. By nothing else: the
+    envelopes of one caller at one priority keep their order.
     """
     return may_wait if priority is None else priority >= BULK_FROM
 
 
 class Asked(NamedTuple):
-    """A local process's call: whose it is, and its number there."""
+    """A local process's call: the process, its id of the call, the route, and the line that the call took."""
 
     peer: bytes
     id: int
@@ -55,20 +55,20 @@ class Asked(NamedTuple):
 
 
 class Chooser(Protocol):
-    """Who knows what other nodes offer: `PeerNode`, whose words these are."""
+    """The offers of other nodes, as `PeerNode` knows them."""
 
     def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]:
         """The nodes to ask, in order."""
 
     def loads(self, route: str, caller: str) -> tuple[float, ...]:
-        """What the first of these announce of their loads; those about equally busy are given the same figure."""
+        """Loads announced by the first of these nodes; about equally busy ones are given the same figure."""
 
     def may_wait(self, name: str, route: str) -> bool:
-        """Whether an operation of a node may."""
+        """Whether a node's operation may travel on the bulk line."""
 
 
 class Outward:
-    """What is outstanding on other nodes."""
+    """Calls of this system outstanding on other nodes."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class Outward:
         answer: Callable[[bytes, Envelope], None],
         stands: Callable[[str], bool] | None = None,
     ) -> None:
-        """`say`: to a node, by its name, as bulk or not; False: its line is full, or gone. `answer`: to a process of this
-        system. `first_id`: the number before the first. `stands`: whether there is a line to a node; None: there always is.
+        """`say`: sends to a node, by name, as bulk or not; False: its line is full, or gone. `answer`: sends to a process of
+        this system. `first_id`: the id before the first. `stands`: whether a node has a line; None: always.
         """
         self._node = node
-        #: Backplanes of this system that have never registered: what nobody offers may be theirs.
+        #: Backplanes of this system that have never registered: a route that no node offers may be theirs.
         self.missing: tuple[str, ...] = ()
         self._say = say
         self._stands = stands
@@ -90,9 +90,9 @@ class Outward:
         self._calls: OutstandingCalls[Asked] = OutstandingCalls(first_id)
         self._ids: dict[tuple[bytes, int], int] = {}
         self._counts: Counter[bytes] = Counter()
-        #: Casts that found no node, or a full line: nobody waits to be told.
+        #: Casts that found no node, or a full line; no caller waits to be told.
         self.lost_casts_count = 0
-        #: Calls that were taken back because their callers had died.
+        #: Calls that were cancelled because their callers had died.
         self.abandoned_count = 0
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class Outward:
         return self._counts[name.encode()]
 
     def take(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
-        """A local process has said this."""
+        """Handle an envelope of a local process: a call, a cast, a cancellation or a boost."""
         kind = envelope.kind
         if kind == CALL or kind == CAST:
             try:
@@ -117,38 +117,38 @@ class Outward:
             self._follow(peer, envelope)
 
     def answered(self, name: str, envelope: Envelope) -> None:
-        """A node has answered."""
+        """Hand a node's answer to the caller; ignored if the call has ended."""
         asked = self._end(envelope.id, name.encode())
         if asked is not None:
             self._answer(asked.peer, answered_as(envelope, asked.id))
 
     def down(self, name: str, because: str) -> None:
-        """A node is gone: nobody knows what became of what it held."""
+        """A node is gone: the calls that it held end in PEER_DOWN, because their outcome is unknown."""
         self._fail(name.encode(), f"node {name!r} is down ({because})")
 
     def leave(self) -> None:
-        """This node goes: nobody will be told what becomes of what others hold."""
+        """This node leaves: all calls that other nodes hold end in PEER_DOWN, because no answers will be received."""
         for node in [*self._counts]:
             self._fail(node, f"this node has left node {node.decode()!r}")
 
     def callers(self) -> set[bytes]:
-        """Those who wait."""
+        """The local peers with outstanding calls."""
         return {peer for peer, _ in self._ids}
 
     def gone(self, peer: bytes) -> None:
-        """A local process is there no more: its calls are taken back as it would have done it."""
+        """A local process is gone: cancel its calls, as it would have done."""
         for id in [id for one, id in self._ids if one == peer]:
             self.abandoned_count += 1
             self._follow(peer, cancel(id))
 
     def expire(self, now_ns: int) -> None:
-        """Forget what is over at its callers."""
+        """Forget overdue calls, which have ended at their callers."""
         for _, node, asked in self._calls.expire(now_ns):
             self._counts[node] -= 1
             self._ids.pop((asked.peer, asked.id), None)
 
     def next_ns(self) -> int | None:
-        """When `expire` is due."""
+        """When `expire` is due, ns; None: no call is outstanding."""
         return self._calls.next_deadline_ns()
 
     def _begin(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
@@ -163,7 +163,7 @@ class Outward:
             raise
         if len(order) == 1:
             return self._begin_at(order[0], peer, envelope, now_ns)
-        # (Casts are not counted, and keep their order.) A call that the first has no room for is offered to the others: the
+        # (Casts are not counted, and keep their order.) If the first node has no room for a call, the others are tried: the
         # caller has no node in mind.
         first = order[0] if envelope.kind == CAST else self._least(order, self._node.loads(route, caller))
         problem: BackplaneError | None = None
@@ -176,9 +176,9 @@ class Outward:
         raise problem
 
     def _least(self, order: tuple[str, ...], loads: tuple[float, ...]) -> str:
-        """The node with the least of this node's calls, each weighted by the load that the node announces.
+        """The node with the fewest of this node's calls, weighted by the load that each node announces.
 
-        An announcement is old, and the announcer's word: it may scale what is measured here, and not replace it. So a node that
+        An announcement is old, and only the announcer's word: it may scale our measurement, not replace it. So a node that
         announces 0 and holds calls back is passed over like any other.
         """
         least, best = order[0], -1.0
@@ -215,7 +215,7 @@ class Outward:
             self._counts[name.encode()] += 1
 
     def _follow(self, peer: bytes, envelope: Envelope) -> None:
-        """What is said of a call later follows it, on the same line."""
+        """Forward a cancellation or a boost to the node of the call, on the line that the call took."""
         id = self._ids.get((peer, envelope.id))
         call = None if id is None else self._calls.get(id)
         if id is None or call is None:
@@ -227,7 +227,7 @@ class Outward:
             self._end(id)
 
     def _fail(self, node: bytes, because: str) -> None:
-        if not self._counts.pop(node, 0):  # or each time somebody says so all calls would be looked through
+        if not self._counts.pop(node, 0):  # without it, each repetition of the news would scan all calls
             return
         for _, asked in self._calls.fail_peer(node):
             self._ids.pop((asked.peer, asked.id), None)

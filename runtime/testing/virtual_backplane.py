@@ -1,7 +1,7 @@
 """VirtualBackplane: a backplane that runs in the calling thread, one action at a time, until nothing is left to do.
 
-The test is everybody outside: the client that calls, the other backplanes that its objects call, the supervisor that
-moves its components. Each `run_until_idle` takes the very turns that a worker takes (execution/engine.py).
+The test plays everybody outside: the client that calls, the other backplanes that its objects call, and the supervisor that
+moves its components. `run_until_idle` takes the same steps as a worker (execution/engine.py).
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ class Bench(Component):
 
 
 class VirtualCall:
-    """A call that the test made as a client. It ends as a client's does: by its answer, at its deadline, or when it is taken
-    back, whatever its callee is at then.
+    """A call that the test made as a client. It ends like a client's call: by its answer, at its deadline, or when it is
+    cancelled, in any state of its callee.
     """
 
     def __init__(self, backplane: VirtualBackplane, id: int, ends_ns: int | None = None) -> None:
         self._backplane, self._id = backplane, id
         self._ends_ns = ends_ns
         self._answers: list[Envelope] = []
-        #: In what it has ended here, before its answer came.
+        #: The error in which it ended here, before its answer came.
         self._ended: BackplaneError | None = None
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended."""
+        """Whether it has ended, by all frames sent so far."""
         self._backplane.collect()
         self._look_at_clock()
         return self._ended is not None or bool(self._answers)
 
     def result(self) -> Any:
-        """Its result; runs the backplane until idle first. Raises the error it ended in."""
+        """Run the backplane until idle, then return the result. Raises the error in which the call ended."""
         if not self.is_done or not self._answers:
             self._backplane.run_until_idle()
         if not self.is_done:
@@ -87,7 +87,7 @@ class VirtualCall:
         raise error_from(*answer.body, is_refused=answer.is_refused)
 
     def error(self) -> BackplaneError:
-        """The error it ended in; fails if it went well."""
+        """The error in which it ended. Raises AssertionError if it succeeded."""
         try:
             result = self.result()
         except BackplaneError as error:
@@ -95,7 +95,7 @@ class VirtualCall:
         raise AssertionError(f"the call was expected to fail; it returned {result!r}")
 
     def cancel(self) -> bool:
-        """Take it back; it ends in `Cancelled`. False: it had ended before. Work that has begun may run on."""
+        """Cancel the call; it ends in `Cancelled`. Returns False if it had already ended. Work that has begun may run on."""
         if self.is_done:
             return False
         self._ended = Cancelled("taken back by the caller")
@@ -113,19 +113,19 @@ class VirtualCall:
 
 
 class OutsideCall:
-    """A call that an object of the backplane made to somebody outside."""
+    """A call that an object of the backplane made to another backplane."""
 
     def __init__(self, backplane: VirtualBackplane, peer: bytes, envelope: Envelope) -> None:
         self._backplane, self._peer = backplane, peer
         self.envelope = envelope
         self.is_cancelled = False
-        #: What it has been boosted to since, if it has.
+        #: The priority of its latest boost; None: it was not boosted.
         self.boosted_to: int | None = None
-        #: Whether something is waiting for it that it might wait for itself: what asks so (execution/rings.py), newest last.
+        #: Requests to search for a cycle of waits through this call (execution/rings.py), newest last.
         self.searches: list[Envelope] = []
 
     def heard(self, envelope: Envelope) -> None:
-        """Its caller has said something more about it."""
+        """Handle a later envelope about it: a cancellation, a search or a boost."""
         if envelope.kind == CANCEL:
             self.is_cancelled = True
         elif envelope.chain is not None:
@@ -135,16 +135,16 @@ class OutsideCall:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """What it was called with."""
+        """The arguments of the call, by name."""
         arguments: Mapping[str, Any] = self.envelope.body
         return arguments
 
     def reply(self, result: Any = None) -> None:
-        """Answer it."""
+        """Answer the call with a result."""
         self._backplane.hear(reply(self.envelope.id, result), self._peer)
 
     def fail(self, error: BackplaneError, *, is_refused: bool = False) -> None:
-        """End it in an error; `is_refused`: before the work has begun, so that the call will be made again."""
+        """End the call in an error. `is_refused`: its work has not begun, so that the call will be retried."""
         self._backplane.hear(status(self.envelope.id, error, is_refused=is_refused), self._peer)
 
 
@@ -166,10 +166,10 @@ class VirtualBackplane:
         topics: tuple[str, ...] = (),
         idempotent: tuple[str, ...] = (),
     ) -> None:
-        """`role`: the state its components are brought to; None leaves them in `start`.
+        """`role`: the state that its components are moved to; None leaves them in `start`.
 
-        `outside` and `topics`: routes served, and topics heard, by another backplane, which the test plays (a replica of this
-        one, where they are served here, too); `idempotent`: those of the routes that may be called twice.
+        `outside` and `topics`: routes served, and topics subscribed to, by another backplane, which the test plays (a replica
+        of this one for routes served here, too). `idempotent`: those of the routes that may be repeated.
         """
         self.clock = VirtualClock()
         self.link = MemoryLink(f"{name}-1")
@@ -184,18 +184,18 @@ class VirtualBackplane:
         self._worker: Worker | None = None
         self._calls: dict[int, VirtualCall] = {}
         self._outside_calls: list[OutsideCall] = []
-        #: What has run since `_run` began.
+        #: Operations that have run since `_run` began.
         self._order: list[str] = []
-        #: What was published to the outside: (topic, body).
+        #: Messages published to the outside: (topic, body).
         self.published: list[tuple[str, Mapping[str, Any]]] = []
         #: Casts to the outside: (route, arguments).
         self.casts: list[tuple[str, Mapping[str, Any]]] = []
 
-    # -- what is in it ------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     @property
     def backplane(self) -> Backplane:
-        """The real thing; constructed, and its components moved to their role, when first asked for."""
+        """The backplane itself. On first use it is constructed, and its components are moved to their role."""
         if self._backplane is None:
             self._backplane = Backplane(self._config, self._components, clock=self.clock, link=self.link)
             self._backplane.engine.outgoing.again.random = Random(0).random
@@ -209,7 +209,7 @@ class VirtualBackplane:
         return self._backplane
 
     def add(self, object: AppObject, *, key: str | None = None) -> Any:
-        """Add an object to the component `bench`; before anything has run. Returns it."""
+        """Add an object to the component `bench`, before anything has run. Returns the object."""
         assert self._backplane is None, "objects of new classes are added before anything runs (law 12)"
         bench = next((c for c in self._components if isinstance(c, Bench)), None)
         if bench is None:
@@ -218,7 +218,7 @@ class VirtualBackplane:
         return bench.add(object, key=key)
 
     def move(self, state: str, component: str | None = None) -> list[str]:
-        """Move one component, or all in the order given, and run its hook. Raises what the hook raised."""
+        """Move one component, or all in the order given, and run their hooks. Raises a hook's error."""
         order: list[str] = []
         for each in self._components:
             if component is None or each.component_name == component:
@@ -240,7 +240,7 @@ class VirtualBackplane:
         timeout: float | None = None,
         **arguments: Any,
     ) -> Action:
-        """Queue an operation of one object, as if it had been called; the action shows `result` and `error` later."""
+        """Queue an operation of one object, as if it had been called. The returned action shows `result` and `error` later."""
         action = self._action(object, operation, priority, arguments)
         if timeout is not None:
             action.deadline_ns = self.clock.now_ns() + round(timeout * 1e9)
@@ -264,7 +264,7 @@ class VirtualBackplane:
         idempotency_key: str | None = None,
         **arguments: Any,
     ) -> VirtualCall:
-        """Call as a client does, over the link; ask the handle for its result."""
+        """Call as a client does, over the link; the returned handle gives the result."""
         check(route, key, priority)
         id = len(self._calls) + 1
         deadline = None if timeout is None else round(timeout * 1e9)
@@ -284,23 +284,23 @@ class VirtualBackplane:
         self.hear(message(1, topic, body))
 
     def outside_calls(self, route: str | None = None) -> list[OutsideCall]:
-        """Calls that its objects have made to the outside so far, oldest first."""
+        """Calls that its objects have made to other backplanes so far, oldest first."""
         self.collect()
         return [call for call in self._outside_calls if route is None or call.envelope.route == route]
 
     def kill_outside(self) -> None:
-        """The other backplane dies; the supervisor says so."""
+        """The other backplane dies, and the supervisor reports it."""
         _ = self.backplane
         self._tell_of_outside(is_up=False)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def run_until_idle(self) -> list[str]:
-        """Run what there is to run, without letting time pass; the operations in the order they ran, step by step."""
+        """Run all ready work without letting time pass. Returns the operations in the order they ran, step by step."""
         return self._run(None)
 
     def advance(self, seconds: float) -> list[str]:
-        """Let time pass; what falls due meanwhile runs when it falls due. What ran, in order."""
+        """Let time pass, and run work as it falls due. Returns the operations in the order they ran."""
         end_ns = self.clock.now_ns() + round(seconds * 1e9)
         order = self._run(end_ns)
         while (wake_ns := self.backplane.engine.next_wake_ns()) is not None and wake_ns <= end_ns:
@@ -327,9 +327,9 @@ class VirtualBackplane:
         return order
 
     def _turn(self, worker: Worker) -> bool:
-        """Whether there was something to run."""
+        """Run one action. False: there was none."""
         engine = self.backplane.engine
-        engine.drain(self.clock.now_ns())  # time stands still, so nothing else would make it look
+        engine.drain(self.clock.now_ns())  # time stands still, so nothing else triggers a drain
         action = engine.choose(worker)
         if action is None:
             return False
@@ -339,7 +339,7 @@ class VirtualBackplane:
         self.collect()
         return True
 
-    # -- the far ends -------------------------------------------------------------------------------------------------
+    # -- the other processes ------------------------------------------------------------------------------------------
 
     def hear(self, envelope: Envelope, peer: bytes = _CLIENT) -> None:
         """Deliver one envelope, through the codec."""
@@ -347,7 +347,7 @@ class VirtualBackplane:
         self.link.deliver(peer, codec.batch([codec.Encoder().encode(envelope)]))
 
     def collect(self) -> None:
-        """Look at what the backplane has sent."""
+        """Read the frames that the backplane has sent."""
         while self.link.sent:
             peer, frame = self.link.sent.popleft()
             for envelope in codec.decode(frame):
@@ -382,7 +382,7 @@ class VirtualBackplane:
     def _tell_of_outside(self, *, is_up: bool) -> None:
         assert self._backplane is not None
         engine = self._backplane.engine
-        # What is served here, too, has two places, as that of replicas has.
+        # A route that is served here, too, has two backplanes, like that of replicas.
         served, here = engine.registry.routes, self._config.backplane
         routes: dict[str, tuple[str, ...]] = {
             route: ("outside", here) if route in served else ("outside",) for route in self._outside
