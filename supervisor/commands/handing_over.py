@@ -32,7 +32,7 @@ def hand_over(location: Location, node: str, timeout_s: float, silent_s: float) 
     cluster: dict[str, Any] = ask(location, "supervisor.status")["cluster"] or {}
     if not cluster:
         raise FailedPrecondition(
-            f"system {location.system!r} is in no cluster: a table [cluster] in its TOML puts it into one "
+            f"system {location.system!r} is in no cluster: add a table [cluster] to its TOML"
         )
     if cluster["primary"] != node:
         _check_known(location, node, cluster["node"])
@@ -44,7 +44,7 @@ def hand_over(location: Location, node: str, timeout_s: float, silent_s: float) 
         waited_s = time.monotonic() - began_s
         if waited_s > timeout_s:
             holder = f"node {cluster['primary']!r} is" if cluster["primary"] else "nobody is"
-            raise DeadlineExceeded(f"node {node!r} is not primary yet, {holder}; what was ordered holds")
+            raise DeadlineExceeded(f"node {node!r} is not primary yet, {holder}; the order stays in force")
         if waited_s > silent_s and not is_told:
             is_told = True
             click.echo(f"waiting for node {node!r} to become primary", err=True)

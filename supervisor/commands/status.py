@@ -23,7 +23,7 @@ NAMED_LIMIT_S = 0.2
 
 @click.command("status")
 @system_option
-@click.option("--stats", is_flag=True, help="With what each operation did: how often, how long, how it ended.")
+@click.option("--stats", is_flag=True, help="Also show each operation: counts, durations and outcomes.")
 @json_option
 @debug_option
 def command(system: str | None, stats: bool, as_json: bool) -> None:

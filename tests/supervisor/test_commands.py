@@ -246,7 +246,7 @@ def test_every_problem_of_a_toml_is_a_line(folder: Path) -> None:
 def test_a_bug_is_a_line_and_its_traceback_only_under_debug(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A traceback tells a user nothing; without one, nobody could mend it."""
     monkeypatch.setattr("appbackplane.supervisor.commands.status.find", lambda system: 1 / 0)
-    assert "a bug of ours: ZeroDivisionError" in error_of(run("status"), FAILED)
+    assert "internal error: ZeroDivisionError" in error_of(run("status"), FAILED)
     assert "Traceback" in run("status", "--debug").stderr
 
 
@@ -327,7 +327,7 @@ def test_a_call_that_fails_is_a_line(up: RunningSystem) -> None:
 def test_publish_says_when_nobody_hears(up: RunningSystem) -> None:
     """A mistyped topic looks like one that works."""
     result = run("publish", "nothing", "x=1")
-    assert (result.exit_code, result.stderr) == (DONE, "nobody hears 'nothing'\n")
+    assert (result.exit_code, result.stderr) == (DONE, "topic 'nothing' has no subscribers\n")
     assert json.loads(run("publish", "nothing", "--json").stdout) == {"topic": "nothing", "backplanes": 0}
 
 

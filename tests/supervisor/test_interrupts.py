@@ -77,7 +77,7 @@ def test_what_was_not_waited_for_at_its_start_does_not_stay(folder: Path, monkey
     """Somebody has thought better of it."""
     monkeypatch.setattr(up_verb, "_heard_of", interrupt)
     said = error_of(run("up", "--detach"), INTERRUPTED)
-    assert said == "interrupted: 'demo' is taken down again, nothing of it stays"
+    assert said == "interrupted: 'demo' is taken down again, and no process stays"
     assert running_pid(folder / "run") is None
     assert not os.path.exists(folder / "run" / "supervisor.sock")
 

@@ -209,8 +209,8 @@ def test_nothing_to_do_is_said_and_nobody_is_disturbed(up: RunningSystem) -> Non
     result = run("reload", str(up.toml))
     assert result.exit_code == DONE
     assert result.stdout.splitlines() == [
-        f"nothing has changed: the system is what {up.toml} says",
-        "the code was not compared: where it is new, appbackplane restart BACKPLANE takes it",
+        f"nothing has changed: the system runs as {up.toml} says",
+        "the code was not compared: appbackplane restart BACKPLANE loads new code",
     ]
     assert ids(up) == before
 
