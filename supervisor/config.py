@@ -310,7 +310,7 @@ def _check_components(reader: Reader, at: tuple[str, ...], backplane: dict[str, 
 
 def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any], section: Any) -> None:
     if backplane.get("tick_ns", _TICK_MIN_NS) < _TICK_MIN_NS:
-        problem = f"expected 1ms or more, got {shown(section['tick'])}: shorter, and it is spent on counting"
+        problem = f"expected 1ms or more, got {shown(section['tick'])}: a shorter tick would be spent on accounting"
         reader.say((*at, "tick"), problem)
     if backplane.get("max_latency_ns", _MAX_LATENCY_MIN_NS) < _MAX_LATENCY_MIN_NS:
         problem = (

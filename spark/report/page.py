@@ -86,7 +86,7 @@ def _skipped(contents: Contents) -> str:
     lines = "".join(f"<li>{text(line)}</li>" for line in contents.skipped)
     number = contents.skipped_records
     what = f"{count(number)} record{'s' * (number != 1)} left out" if number else "Some of it could not be read"
-    return f'<div class="skipped"><b>{what}</b>; all around it is told here.<ul>{lines}</ul></div>'
+    return f'<div class="skipped"><b>{what}</b>; all other records are in this report.<ul>{lines}</ul></div>'
 
 
 def _advice(contents: Contents) -> str:
@@ -114,8 +114,8 @@ def _card(one: Advice) -> str:
         f'<div class="advice"><h3><code>[{text(one.target)}] {text(one.key)} = {text(value(one.new))}</code> '
         f'<span class="arrow">instead of {text(value(one.old))}</span></h3><p>{text(one.evidence)}</p>'
         f'<table style="max-width:520px"><tbody>{bars}</tbody></table>'
-        f'<p class="note">{text(one.figure)}. A simulation of what was recorded is {share(abs(one.error))} off with the '
-        "settings as they are: so far the prediction may be trusted.</p></div>"
+        f'<p class="note">{text(one.figure)}. With the present settings, the simulation is '
+        f"{share(abs(one.error))} off the records: trust the prediction no further than that.</p></div>"
     )
 
 
@@ -157,8 +157,8 @@ def _utilisation(contents: Contents, zone: tzinfo | None) -> str:
         "max#", "CPU limit#", "Processes#",
     )  # fmt: skip
     return (
-        "<h2>Utilisation against limits</h2><p>Area: of the time of its threads, what actions ran, so 100 % is all threads "
-        "busy. Line: CPU they used, of one core; dashed: the CPU limit, or where there is none, all threads.</p>"
+        "<h2>Utilisation against limits</h2><p>Area: run time as a share of the threads' time; 100 % means all threads "
+        "are busy. Line: CPU, as a share of one core; dashed: the CPU limit, or where there is none, all threads.</p>"
         f"<figure>{strips(contents.heat, rows, 'Utilisation by backplane', zone)}</figure>"
         f"{table(head, cells)}{_more(contents.backplanes)}"
     )
@@ -178,7 +178,7 @@ def _operations(contents: Contents) -> str:
         "CPU#",
     )  # fmt: skip
     return (
-        "<h2>Operations</h2><p>Those first that took most time in all. Dot: the median; thick: to 90 %; stroke: 99 %; thin: "
+        "<h2>Operations</h2><p>Sorted by total time. Dot: the median; thick: to 90 %; stroke: 99 %; thin: "
         f"the longest; all on one logarithmic scale, {duration(low)} to {duration(max(high, low * 10))}.</p>"
         f"{table(head, cells, 'dense')}{_more(rows)}"
     )
@@ -281,7 +281,7 @@ def _paths(contents: Contents, zone: tzinfo | None) -> str:
     head = ("Operation", "On the path of#", "Actions#", "Of their time#", "", "In its queues#", "Running#", "Neither#")
     drawn = "".join(_path(path, contents, zone) for path in contents.paths)
     return (
-        "<h2>Critical paths</h2><p>Of the slowest traces, the calls that whoever asked was waiting for, moment by moment.</p>"
+        "<h2>Critical paths</h2><p>Of the slowest traces, the call that the caller was waiting for at each moment.</p>"
         '<p class="key"><i class="waited"></i>waited in queues<i class="own"></i>ran itself<i class="took"></i>awaited others, '
         f"or was on its way</p>{table(head, cells)}{_more(contents.culprits)}{drawn}"
     )

@@ -87,7 +87,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
             ],
         ),
         (
-            "Operations, by the time they took in all",
+            "Operations, by total time",
             ("OPERATION", "PRIORITY#", "COUNT#", "ERRORS#", "WAIT P50#", "P99#", "MAX#", "RUN P50#", "P99#", "MAX#", "CPU#"),
             [
                 [called(one), str(one.priority), count(one.count), count(one.errors),
@@ -106,7 +106,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
             ],
         ),
         (
-            "Priority inversions: what was queued while less urgent work ran",
+            "Priority inversions: work queued while less urgent work ran",
             ("BACKPLANE", "PRIORITY#", "ACTIONS#", "HAD TO WAIT#", "IN ALL#", "LONGEST#", "BOOSTED#", "OVERTAKEN#", "STARVED#",
              "WAIT P99#", "MAX#"),
             [

@@ -64,7 +64,7 @@ def archive(folders: Iterable[str], to: Path) -> Path | None:
     bytes_count = sum(path.stat().st_size for path, _ in files)
     if len(files) > FILES_MAX or bytes_count > BYTES_MAX:
         raise FailedPrecondition(
-            f"policy.spark: {', '.join(folders)} with {len(files):,} Python files, {bytes_count >> 20} MiB, is too much to "
+            f"policy.spark: {', '.join(folders)} with {len(files):,} Python files, {bytes_count >> 20} MiB, is too large to "
             f'send (at most {FILES_MAX:,} and {BYTES_MAX >> 20} MiB): install it on the workers and set code = "installed"'
         )
     with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as written:
@@ -81,7 +81,7 @@ def _folder(where: str) -> Path:
         raise FailedPrecondition(f"{where} {why}, so no worker of Spark's can import it: move it into a module")
     file = getattr(sys.modules.get(module_name), "__file__", None)
     if file is None:
-        raise FailedPrecondition(f"{where}: its module is no file, so no worker of Spark's can import it")
+        raise FailedPrecondition(f"{where}: its module is not a file, so no worker of Spark's can import it")
     path = Path(file).resolve()
     parts = module_name.split(".")
     return path.parents[len(parts) if path.stem == "__init__" else len(parts) - 1]

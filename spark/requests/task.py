@@ -105,7 +105,7 @@ class InTask:
         if name.startswith("__"):
             raise AttributeError(name)
         raise NoWayBack(
-            f"kernel.{name}: a request that Spark executes has no way back to the kernel: split the work before it is posted"
+            f"kernel.{name}: a request that Spark executes cannot reach the kernel: split the work before posting it"
         )
 
 
@@ -190,5 +190,5 @@ def _awaited(spec: RunnableSpec, coroutine: Any) -> Any:
         return end.value
     coroutine.close()
     raise FailedPrecondition(
-        f"{spec.name}.execute awaits what cannot be awaited where Spark executes it: do it before the post"
+        f"{spec.name}.execute awaits something that does not exist on Spark's workers: await it before posting the request"
     )

@@ -165,7 +165,7 @@ class Lease:
         is_over = now_ns >= self._good_ns + self._of(QUIT)
         if is_over:
             ago = f"{(now_ns - self._good_ns) / 1e9:.1f} s ago, of {self._ttl_ns / 1e9:g} s"
-            why = f"the lease was last renewed {ago} ({self.problem or 'its store has not answered yet'})"
+            why = f"the lease was last renewed {ago} ({self.problem or 'the store has not answered yet'})"
             effects += self._withdraw(why, self._good_ns + self._of(KILL))
         elif heir := self._heir():
             effects += self._withdraw(f"node {heir!r} is to be primary", None)
@@ -295,7 +295,7 @@ class Lease:
             if not (is_same and was is not None and was.beat != record.beat) or self.has_twin:
                 return []
             self.has_twin = True
-            what = f"another node calls itself {self.me!r}, too, and is primary: each needs a [node] name of its own"
+            what = f"another node calls itself {self.me!r}, too, and is primary: give each node its own [node] name"
             return [Say(f"cluster {self.cluster!r}: {what}", True)]
         return (
             []

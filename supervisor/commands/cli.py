@@ -185,9 +185,7 @@ def _show_traceback(error: BaseException) -> None:
     if isinstance(error, BackplaneError) and error.trace:
         click.echo(f"remote traceback:\n{error.trace}", err=True)
     elif isinstance(error, InternalError):
-        _say(
-            "no remote traceback: see the log (appbackplane logs); systems started with up --debug send tracebacks"
-        )
+        _say("no remote traceback: see the log (appbackplane logs); systems started with up --debug send tracebacks")
 
 
 def _say(line: str) -> None:

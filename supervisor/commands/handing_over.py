@@ -31,9 +31,7 @@ def hand_over(location: Location, node: str, timeout_s: float, silent_s: float) 
     began_s, is_told = time.monotonic(), False
     cluster: dict[str, Any] = ask(location, "supervisor.status")["cluster"] or {}
     if not cluster:
-        raise FailedPrecondition(
-            f"system {location.system!r} is in no cluster: add a table [cluster] to its TOML"
-        )
+        raise FailedPrecondition(f"system {location.system!r} is in no cluster: add a table [cluster] to its TOML")
     if cluster["primary"] != node:
         _check_known(location, node, cluster["node"])
         ask(location, "supervisor.hand_over", {"node": node})

@@ -49,7 +49,9 @@ def command() -> None:
 
 
 @command.command("new")
-@click.option("--replace", is_flag=True, help="Replace an existing pair; hosts that trust the old key must trust the new one.")
+@click.option(
+    "--replace", is_flag=True, help="Replace an existing pair; hosts that trust the old key must trust the new one."
+)
 @folder_option
 @json_option
 @debug_option
@@ -97,7 +99,11 @@ def show_keys(folder: str | None, as_json: bool) -> None:
     help="Routes that it may call: index.stats, index.*, *. Default: exported.",
 )
 @click.option(
-    "--topic", "topics", metavar="PATTERN", multiple=True, help="Topics that it may hear and publish. Default: exported."
+    "--topic",
+    "topics",
+    metavar="PATTERN",
+    multiple=True,
+    help="Topics that it may hear and publish. Default: exported.",
 )
 @click.option(
     "--offer",

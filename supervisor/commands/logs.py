@@ -41,7 +41,7 @@ _NAME_WIDTH = 12
 @click.argument("named", metavar="[SYSTEM]", required=False)
 @system_option
 @click.option("-f", "--follow", is_flag=True, help="Also print new lines as they are logged, until Ctrl-C.")
-@click.option("--backplane", metavar="NAME", help="Only lines of this backplane or its replicas, or of `supervisor`.")
+@click.option("--backplane", metavar="NAME", help="Only lines of this backplane or its replicas (or: supervisor).")
 @click.option("--component", metavar="NAME", help="Only lines from actions of this component.")
 @click.option(
     "--level",
@@ -51,7 +51,9 @@ _NAME_WIDTH = 12
 )
 @click.option("--since", metavar="TIME", help='Only lines since: "10m" ago (s, m, h, d, w), or ISO 8601.')
 @click.option(
-    "--lines", type=click.IntRange(min=0), help=f"At most this many lines, the newest. Default: {LINES}; with --since all."
+    "--lines",
+    type=click.IntRange(min=0),
+    help=f"At most this many lines, the newest. Default: {LINES}; with --since all.",
 )
 @json_option
 @debug_option

@@ -34,7 +34,10 @@ def compact(named: str | None, system: str | None, to: str, master: str | None, 
 @system_option
 @click.option("--trigger", metavar="TIME", callback=time, help='Interval between two reads, such as "1s". Default: 1s.')
 @click.option(
-    "--window", metavar="TIME", callback=time, help='Length of the windows of the statistics, such as "10s". Default: 10s.'
+    "--window",
+    metavar="TIME",
+    callback=time,
+    help='Length of the windows of the statistics, such as "10s". Default: 10s.',
 )
 @click.option("--rules", metavar="FILE", help="A TOML of alerts: the operation, the condition, and the route to call.")
 @click.option(

@@ -47,7 +47,9 @@ def command(
     its outstanding calls, its components go down, and its process is replaced. A name that replicas share means all of them.
     """
     if now and rolling:
-        raise click.UsageError("--now and --rolling exclude each other: a kill loses the calls that a rolling restart keeps")
+        raise click.UsageError(
+            "--now and --rolling exclude each other: a kill loses the calls that a rolling restart keeps"
+        )
     if force and not rolling:
         raise click.UsageError("--force is for --rolling")
     location = find(system)

@@ -186,7 +186,7 @@ def _remarks_on_what_runs(answer: dict[str, Any]) -> list[str]:
         told = backplane.get("statistics")
         if told is None and (seconds := _running_s(backplane)) >= LONG_S:
             remarks.append(
-                f"{backplane['name']}: an action has run for {show.duration(seconds)}; which, it did not tell in time"
+                f"{backplane['name']}: an action has run for {show.duration(seconds)} (the backplane did not name it in time)"
             )
         for one in () if told is None else told["running"]:
             if one["running_ms"] >= LONG_S * 1e3:

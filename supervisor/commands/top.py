@@ -47,7 +47,9 @@ WIDE = 200
 @click.command("top")
 @click.argument("named", metavar="[SYSTEM]", required=False, shell_complete=offered)
 @system_option
-@click.option("--once", "is_once", is_flag=True, help="Print the figures once, and end (the default without a terminal).")
+@click.option(
+    "--once", "is_once", is_flag=True, help="Print the figures once, and end (the default without a terminal)."
+)
 @click.option(
     "--interval", type=Seconds(min=INTERVAL_S_MIN, max=INTERVAL_S_MAX), help="Seconds between two updates. Default: 1."
 )

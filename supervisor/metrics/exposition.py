@@ -173,14 +173,14 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_backplane_health",
         "gauge",
-        "1 for the health it has, 0 for the others.",
+        "1 for the present health, 0 for the others.",
         ("backplane", "health"),
         _health,
     ),
     Metric(
         "appbackplane_backplane_answered",
         "gauge",
-        "1 if it told its figures, 0 where only its board did.",
+        "1 if the backplane sent statistics, 0 if only its board is known.",
         _B,
         _backplane(lambda b: float(b["statistics"] is not None)),
     ),
@@ -235,14 +235,14 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_boosts_total",
         "counter",
-        "Times it made another backplane as urgent as its call.",
+        "Times it raised another backplane to the priority of its call.",
         _B,
         _told(lambda s: None if s["os_priority"] is None else s["os_priority"]["boosts"]),
     ),
     Metric(
         "appbackplane_link_events_total",
         "counter",
-        "What went wrong on the way: messages lost, frames malformed.",
+        "Transport problems: messages lost, frames malformed.",
         ("backplane", "event"),
         _each(lambda s: [(event, s["links"][event]) for event in _EVENTS]),
     ),
@@ -263,7 +263,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_component_throttled_total",
         "counter",
-        "Requests refused because there were enough.",
+        "Requests refused because the component was at its limit.",
         _BC,
         _component(lambda c: c["refused"]),
     ),

@@ -134,7 +134,7 @@ REQUESTS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_requests_refused_total",
         "counter",
-        "Posts that were answered Busy.",
+        "Posts that were refused with Busy.",
         _BC,
         _request(lambda r: r["refused"]),
     ),
@@ -169,7 +169,7 @@ REQUESTS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_requests_intervals_lost_total",
         "counter",
-        "Records of intervals that the disk did not take. Absent where they are not recorded.",
+        "Records of intervals that could not be written to disk. Absent where recording is off.",
         _BC,
         _request(lambda r: None if r["recording"] is None else r["recording"]["lost"]),
     ),

@@ -103,9 +103,7 @@ KNOWS_NONE = {
 }
 HELP = {verb: Said(DONE, words=(verb, "--help")) for verb in ("up", "down", "restart", "scale", *READS)}
 #: It has no table [node].
-NO_NODE = Said(
-    FAILED, r"system 'demo' has no peers: add a table \[node\] to its TOML \(see docs/peers\.md\)"
-)
+NO_NODE = Said(FAILED, r"system 'demo' has no peers: add a table \[node\] to its TOML \(see docs/peers\.md\)")
 #: Standard output fails while they print; what they do is done before.
 NO_SPACE = Said(FAILED, "standard output cannot be written: No space left on device")
 

@@ -253,7 +253,7 @@ def test_a_bug_is_a_line_and_its_traceback_only_under_debug(folder: Path, monkey
 def test_debug_shows_each_traceback_once(up: RunningSystem) -> None:
     """Of an error that was raised again with a hint, both were shown, and the person compared them."""
     said = run("call", "index.echo", "text=x", "--timeout", "0.000001", "--debug").stderr
-    assert said.count("Traceback") == 1 and "--timeout gives it longer" in said
+    assert said.count("Traceback") == 1 and "--timeout allows more" in said
     assert run("call", "index.ecko", "--debug").stderr.count("Traceback") == 1
 
 
@@ -265,7 +265,7 @@ def test_debug_says_where_a_remote_traceback_is(folder: Path, monkeypatch: pytes
         raise error
 
     monkeypatch.setattr("appbackplane.supervisor.commands.status.find", fail)
-    assert "no remote traceback: it is in the log (appbackplane logs)" in run("status", "--debug").stderr
+    assert "no remote traceback: see the log (appbackplane logs)" in run("status", "--debug").stderr
     error.trace = "raise ValueError"
     said = run("status", "--debug").stderr
     assert "remote traceback:\nraise ValueError\n" in said and "no remote traceback" not in said
@@ -321,7 +321,7 @@ def test_a_call_that_fails_is_a_line(up: RunningSystem) -> None:
     assert "did you mean 'index.echo'?" in error_of(run("call", "index.ecko"), FAILED)
     assert "text" in error_of(run("call", "index.echo", "text=1"), FAILED)
     late = error_of(run("call", "index.echo", "text=x", "--timeout", "0.000001"), FAILED)
-    assert "--timeout gives it longer, and `appbackplane why index.echo` tells meanwhile what it waits for" in late
+    assert "--timeout allows more; `appbackplane why index.echo` shows meanwhile what the call waits for" in late
 
 
 def test_publish_says_when_nobody_hears(up: RunningSystem) -> None:

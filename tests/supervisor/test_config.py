@@ -234,7 +234,7 @@ TABLE = {
     ),
     "a tick shorter than a look": (
         backplane('tick = "1ns"'),
-        "backplane.main.tick: expected 1ms or more, got '1ns': shorter, and it is spent on counting",
+        "backplane.main.tick: expected 1ms or more, got '1ns': a shorter tick would be spent on accounting",
     ),
     "a latency that no thread can keep": (
         backplane('max_latency = "1us"'),

@@ -149,7 +149,7 @@ def test_progress_is_shown_for_what_takes_over_a_second(
     result = run("move", "down", "index", "--timeout", "1.5")
     assert "waiting for component 'index' to become down" in result.stderr
     said = error_of(result, FAILED)
-    assert said == ("component 'index' is not down yet, and goes on moving: 'index' is still in its hook of down")
+    assert said == ("component 'index' is not down yet, and the move goes on: 'index' is still in its hook of down")
     system.signal(signal.SIGTERM)
     system.wait_said("SIGTERM: going down")
     system.signal(signal.SIGTERM)

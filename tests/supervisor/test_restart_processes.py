@@ -226,9 +226,7 @@ def test_what_depends_on_one_that_was_given_up_goes_where_its_policy_says(begin:
     system.wait_up()
     mark = len(hooks(system))
     kill(system, "store")
-    system.wait_said(
-        "given up: it is not to be restarted (restart.max = 0); to down with what depends on it: shop, till"
-    )
+    system.wait_said("given up: restarts are off (restart.max = 0); dependents lowered to down: shop, till")
     system.wait_said("shop down")
     assert hooks(system, mark) == ["till down", "shop down"]
     status = system.status()
@@ -246,9 +244,7 @@ def test_escalation_to_the_end_takes_the_system_down(begin: Start) -> None:
     mark = len(hooks(system))
     kill(system, "store")
     assert system.wait_down() == 1
-    because = (
-        "backplane 'store': killed by signal 9: store primary; given up: it is not to be restarted (restart.max = 0)"
-    )
+    because = "backplane 'store': killed by signal 9: store primary; given up: restarts are off (restart.max = 0)"
     assert [line for line in system.said if "supervisor" in line and because in line] == [
         f"supervisor | {because}",
         f"supervisor | down, exit code 1: {because}",

@@ -105,7 +105,7 @@ def test_a_crash_loop_is_given_up_and_the_others_serve(start: Start) -> None:
     assert "were not enough (appbackplane restart index starts it again)" in shown
     system.ask("supervisor.down")
     assert system.wait_down() == 1, "who looks at exit codes must learn of it"
-    system.said_once("given up: 1 restarts within 60 s were not enough; to secondary with what depends on it: query")
+    system.said_once("given up: 1 restarts within 60 s were not enough; dependents lowered to secondary: query")
     system.said_once("down, exit code 1: ordered by a client; had been given up: index")
 
 

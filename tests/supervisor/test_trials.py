@@ -117,7 +117,7 @@ def test_what_does_not_fit_the_others_is_refused(up: Callable[..., RunningSystem
     changed = MODULE.replace("class Index(Component):", 'class Index(Component):\n    depends_on = ("query",)\n')
     (system.toml.parent / "demo.py").write_text(changed)
     (line,) = refusal(run("restart", "index"))
-    assert line == "components depend on each other in a ring: query -> index -> query; nothing was restarted"
+    assert line == "components depend on each other in a cycle: query -> index -> query; nothing was restarted"
     assert serving(system) == before
 
 

@@ -24,7 +24,7 @@ CONFIGURATIONS = [
     (
         '[backplane.a]\ncomponents = ["components:Day"]\n[backplane.b]\ncomponents = ["components:Night"]',
         1,
-        "components depend on each other in a ring: day -> night -> day",
+        "components depend on each other in a cycle: day -> night -> day",
     ),
     (
         '[backplane.a]\ncomponents = ["components:Middle"]',

@@ -174,7 +174,7 @@ def test_what_was_left_is_said() -> None:
     world.finish_hook("third", "top")
     world.die("third", 0)
     world.finish_draining("second", error="no answer")
-    assert world.said[-1] == "backplane 'second': drained, but did not say how far it came: no answer"
+    assert world.said[-1] == "backplane 'second': drained, but result of draining unknown: no answer"
     world.do_what_is_asked()
     assert world.ended == effects.End(0, "SIGTERM")
 
