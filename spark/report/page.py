@@ -45,9 +45,7 @@ def page(contents: Contents, zone: tzinfo | None = None) -> str:
 def _nothing(contents: Contents, zone: tzinfo | None) -> str:
     if contents.since_ns is not None:
         since = text(date(contents.since_ns, zone))
-        return (
-            f"<h2>Nothing began since then</h2><p>What is recorded began before {since}, or there is nothing yet.</p>"
-        )
+        return f"<h2>Nothing began since then</h2><p>All recorded actions began before {since}, or there is nothing yet.</p>"
     return (
         "<h2>Nothing was recorded</h2><p>The files are there and hold no action yet. Actions are recorded as they end, by "
         "backplanes of a system whose TOML has a table <code>[record]</code>.</p>"

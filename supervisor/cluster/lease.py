@@ -168,7 +168,7 @@ class Lease:
             why = f"the lease was last renewed {ago} ({self.problem or 'the store has not answered yet'})"
             effects += self._withdraw(why, self._good_ns + self._of(KILL))
         elif heir := self._heir():
-            effects += self._withdraw(f"node {heir!r} is to be primary", None)
+            effects += self._withdraw(f"node {heir!r} is to become primary", None)
         elif not is_candidate:
             effects += self._withdraw("this node is to be secondary", None)
         if self.phase is Phase.LEAVING and is_clear and (is_over or not self._is_mine()):
@@ -253,7 +253,7 @@ class Lease:
         if record is None:  # others wait as if it had been renewed just now
             said, gone_by_ns = "the lease was removed from its store", self._good_ns + self._of(KILL)
         else:
-            said, gone_by_ns = f"the lease is node {record.holder!r}'s, epoch {record.epoch}", now_ns
+            said, gone_by_ns = f"the lease belongs to node {record.holder!r}, epoch {record.epoch}", now_ns
         return [Say(f"cluster {self.cluster!r}: {said}, while this node is primary", True),
                 *self._withdraw(said, gone_by_ns)]  # fmt: skip
 

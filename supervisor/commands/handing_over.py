@@ -41,7 +41,7 @@ def hand_over(location: Location, node: str, timeout_s: float, silent_s: float) 
             return cluster
         waited_s = time.monotonic() - began_s
         if waited_s > timeout_s:
-            holder = f"node {cluster['primary']!r} is" if cluster["primary"] else "nobody is"
+            holder = f"node {cluster['primary']!r} is" if cluster["primary"] else "no node is"
             raise DeadlineExceeded(f"node {node!r} is not primary yet, {holder}; the order stays in force")
         if waited_s > silent_s and not is_told:
             is_told = True
@@ -62,4 +62,6 @@ def _check_known(location: Location, node: str, own: str) -> None:
         like = nearest(node, states)
         raise NotFound(f"no node {node!r} is known here" + (f" (did you mean {like!r}?)" if like else ""))
     if states[node] != "up":
-        raise FailedPrecondition(f"node {node!r} is {states[node]} (appbackplane peers): nobody would be primary")
+        raise FailedPrecondition(
+            f"node {node!r} is {states[node]} (appbackplane peers): the cluster would have no primary node"
+        )

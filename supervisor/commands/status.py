@@ -67,7 +67,7 @@ def cluster_line(cluster: dict[str, Any]) -> str:
     """The primary, since when it has the lease, and any problem with it."""
     words = [f"cluster {cluster['name']!r}: this node, {cluster['node']!r}, is {cluster['role']}"]
     if cluster["primary"] is None:
-        words.append("nobody has the lease")
+        words.append("no node has the lease")
     else:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cluster["since"]))
         holder = (

@@ -101,7 +101,7 @@ def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
             child.drain, child.deadline_ns = Drain.DONE, None
         else:
             child.drain = Drain.NONE
-        because = f"does not finish what it has: {died.name!r} has died, and comes back only after it has gone"
+        because = f"draining stopped: {died.name!r} died and restarts only after this one has exited"
         child.unfinished.append(because)
         said.append(effects.Say(f"backplane {name!r}: {because}", is_error=True))
     return said

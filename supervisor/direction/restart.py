@@ -79,8 +79,8 @@ def after_end(
 ) -> tuple[RestartHistory, Verdict]:
     """The new history, and the verdict on a backplane that ended without an order."""
     if not is_wanted_back(policy, is_normal=is_normal):
-        how = "and" if policy.type == "temporary" else "and ended well, and is"
-        return history, LeaveEnded(f"it is {policy.type}, {how} not started again")
+        how = "" if policy.type == "temporary" else " and exited with code 0"
+        return history, LeaveEnded(f"it is {policy.type}{how}: not restarted")
     history, at_ns = history.after_death(policy, up_ns, now_ns, random)
     return history, GiveUp(sentence(policy)) if at_ns is None else StartAgain(at_ns)
 

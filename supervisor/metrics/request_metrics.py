@@ -99,14 +99,14 @@ REQUESTS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_requests_failed_total",
         "counter",
-        "Of these, those without a result.",
+        "Requests that ended without a result.",
         _BC,
         _request(lambda r: r["failed"]),
     ),
     Metric(
         "appbackplane_requests_lost_total",
         "counter",
-        "Of these, those that were lost with their worker.",
+        "Requests that were lost with their worker.",
         _BC,
         _request(lambda r: r["lost"]),
     ),
@@ -162,7 +162,7 @@ REQUESTS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_requests_worker_run_seconds_total",
         "counter",
-        "How long these were executed.",
+        "How long the requests of each worker were executed.",
         _BCW,
         _request_worker(lambda w: w["run_ms"] / 1e3),
     ),

@@ -326,7 +326,7 @@ def test_workers_that_see_other_folders_compact_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(CannotCompact, match="it exists here, but a task did not find it: on a cluster all workers"):
         compact_by(elsewhere, run_dir, to, lambda: 1)
-    with pytest.raises(CannotCompact, match="a task has written it, and it is not there"):
+    with pytest.raises(CannotCompact, match="a task has written it, but it does not exist here"):
         compact_by(lambda groups, _: [write(group, tmp_path / "local") for group in groups], run_dir, to, lambda: 1)
     assert compact(None, run_dir, to).rows == 10
     assert rows_in(to) == rows

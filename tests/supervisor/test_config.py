@@ -42,7 +42,7 @@ TABLE = {
     ),
     "a more urgent priority that is nicer": (
         system("nice = [0, -5]"),
-        "system.nice[1]: expected 0 or more, got -5: priority 0 is to be as urgent as 1 at least",
+        "system.nice[1]: expected 0 or more, got -5: priority 0 must be at least as urgent as 1",
     ),
     "a mistyped key": (
         backplane('slow_acton = "5ms"'),
@@ -226,7 +226,7 @@ TABLE = {
     ),
     "exempt from the limit, all of it": (
         backplane("priorities = 4\ncpu_limit = 50\ncpu_exempt = 4"),
-        "backplane.main.cpu_exempt: expected at most 3, or cpu_limit would hold none of the 4 priorities, got 4",
+        "backplane.main.cpu_exempt: expected at most 3, or cpu_limit would apply to none of the 4 priorities, got 4",
     ),
     "a tick of nothing": (
         backplane("tick = 0"),
@@ -238,8 +238,8 @@ TABLE = {
     ),
     "a latency that no thread can keep": (
         backplane('max_latency = "1us"'),
-        "backplane.main.max_latency: expected 50us or more, got '1us': threads take turns every fiftieth of it, "
-        "and Python knows no less than 1us",
+        "backplane.main.max_latency: expected 50us or more, got '1us': threads switch every 1/50 of it, "
+        "and Python's shortest switch interval is 1us",
     ),
     "a duration beyond all calendars": (
         system('start_limit = "1000000000h"'),

@@ -319,7 +319,7 @@ def test_nobody_finishes_what_needs_one_that_has_died_and_waits_for_him_to_go(bo
             limit.check(pause_s=EVERY_S)
         since = len(one.system.said)
         os.kill(one.system.backplane("index")["pid"], signal.SIGKILL)
-        one.system.wait_said("'query': does not finish what it has: 'index' has died", since)
+        one.system.wait_said("'query': draining stopped: 'index' died", since)
         for name in ("query", "index"):
             one.system.wait_said(f"backplane {name!r}: up again, generation 2", since)
         restarting.join(LIMIT_S)

@@ -69,7 +69,7 @@ def test_a_system_goes_on_going_down_without_whoever_waits_for_it(
     system.wait_up()
     monkeypatch.setattr(down, "select", SimpleNamespace(poll=Interrupted, POLLIN=select.POLLIN))
     said = error_of(run("down"), INTERRUPTED)
-    assert said == "interrupted: 'demo' goes on going down (appbackplane status shows how far it is)"
+    assert said == "interrupted: 'demo' is still going down (appbackplane status shows how far it is)"
     assert system.wait_down() == 0
 
 

@@ -196,7 +196,7 @@ def test_a_transient_one_that_ends_well_is_not_started_again(begin: Start) -> No
     system.wait_said("'store': up again, generation 2")
     with connect(system.run_dir) as client:
         client.cast("store.exit", code=0)
-        system.wait_said("it is transient, and ended well, and is not started again")
+        system.wait_said("it is transient and exited with code 0: not restarted")
     store = system.backplane("store")
     assert (store["state"], store["generation"], store["health"]) == ("ended", 2, "dead")
     assert system.status()["state"] == "up", "nothing has failed"
@@ -210,7 +210,7 @@ def test_a_temporary_one_is_never_started_again(begin: Start) -> None:
     system = begin('restart = { type = "temporary" }')
     system.wait_up()
     kill(system, "store")
-    system.wait_said("killed by signal 9: store primary; it is temporary, and not started again")
+    system.wait_said("killed by signal 9: store primary; it is temporary: not restarted")
     assert system.backplane("store")["state"] == "ended"
     assert system.status()["state"] == "up"
     system.signal(signal.SIGTERM)

@@ -210,7 +210,7 @@ def test_connections_up_to_the_limit_of_descriptors_leave_it_alive(start: Start)
     system = start(stand_in=True)
     system.wait_up()
     resource.prlimit(system.process.pid, resource.RLIMIT_NOFILE, (256, 256))
-    said, limit = "further connections wait until others have gone", Limit()
+    said, limit = "new connections wait until others are closed", Limit()
     link = Link("asking")  # answered by the next turn, in which it also looks after its descriptors
     peer = link.connect(supervisor_socket(system.run_dir))
     with ExitStack() as held:

@@ -174,7 +174,7 @@ def test_what_cannot_roll_is_said_in_one_line(up: Up) -> None:
     for words, code, says in (
         (("front", "--rolling"), 1, "backplane 'front' has no replicas to answer meanwhile"),
         (("wbe", "--rolling"), 1, "no backplane 'wbe' (did you mean 'web'?)"),
-        (("web", "--rolling", "--now"), 2, "--now kills, and loses the calls that --rolling is there to keep"),
+        (("web", "--rolling", "--now"), 2, "--now and --rolling exclude each other"),
         (("web", "--force"), 2, "--force is for --rolling"),
         (("front", "--rolling", "--force"), 0, ""),
     ):

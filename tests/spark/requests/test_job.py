@@ -146,7 +146,9 @@ def test_it_is_not_tried_for_ever() -> None:
     run = Run([KILLS] * 3_000, spark)
     assert len(spark.jobs) == RETRIES_MAX + 1
     assert all(element.is_failed for element in run.joined())
-    assert any("too many of those taken with it have ended a job" in str(element.error) for element in run.elements)
+    assert any(
+        "too many requests of its batch have made a Spark job fail" in str(element.error) for element in run.elements
+    )
 
 
 def test_what_no_request_can_have_done_is_not_tried_again() -> None:
