@@ -208,7 +208,7 @@ def _misses(contents: Contents) -> str:
         for one in contents.misses[:ROWS_MAX]
     ]  # fmt: skip
     head = (
-        "Operation", "Priority#", "With a deadline#", "Missed#", "Because of waiting#", "", "#", "Late by, median#", "At most#",
+        "Operation", "Priority#", "With a deadline#", "Missed#", "Because of waiting#", "", "#", "Late by, median#", "Max#",
     )  # fmt: skip
     return f"<h2>Deadlines missed</h2>{table(head, cells)}{_more(contents.misses)}"
 
@@ -231,7 +231,7 @@ def _inversions(contents: Contents) -> str:
         for one in found[:ROWS_MAX]
     ]  # fmt: skip
     head = (
-        "Backplane", "Priority#", "Actions#", "Had to wait#", "For, in all#", "", "Longest#", "Boosted#", "Overtaken#",
+        "Backplane", "Priority#", "Actions#", "Inverted#", "Total#", "", "Longest#", "Boosted#", "Overtaken#",
         "Passed by#", "Starved#", "Wait p99#", "max#",
     )  # fmt: skip
     return (
@@ -256,7 +256,7 @@ def _slow(contents: Contents, zone: tzinfo | None) -> str:
         ]
         for one in contents.slow[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("At#", "Operation", "In all#", "Usual#", "", "Waited#", "Computed#", "Held up#", "Awaited#")
+    head = ("At#", "Operation", "Total#", "Usual#", "", "Waited#", "Computed#", "Blocked#", "Awaited#")
     return (
         '<h2>Slow actions</h2><p class="key"><i class="waited"></i>waited in queues<i class="own"></i>computed'
         '<i class="blocked"></i>ran and did not compute: blocked, or kept from the CPU<i class="took"></i>awaited replies</p>'
@@ -276,7 +276,7 @@ def _paths(contents: Contents, zone: tzinfo | None) -> str:
         ]
         for one in contents.culprits[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("Operation", "On the path of#", "Actions#", "Of their time#", "", "In its queues#", "Running#", "Neither#")
+    head = ("Operation", "Traces#", "Actions#", "Share of time#", "", "Queued#", "Running#", "Other#")
     drawn = "".join(_path(path, contents, zone) for path in contents.paths)
     return (
         "<h2>Critical paths</h2><p>Of the slowest traces, the call that the caller was waiting for at each moment.</p>"

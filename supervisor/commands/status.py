@@ -130,7 +130,7 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
         remarks += [_failure(backplane["name"], name, failure, answer["role"]) for name, failure in failed]
         for component, to in backplane["wanted"].items():
             if to != answer["role"]:
-                remarks.append(f"{backplane['name']}: {component} is to be {to} (appbackplane move)")
+                remarks.append(f"{backplane['name']}: {component} is ordered to be {to} (appbackplane move)")
         for component, dependencies in backplane["waits_for"].items():
             if dependencies:
                 remarks.append(f"{backplane['name']}: {component} waits for {', '.join(dependencies)}")

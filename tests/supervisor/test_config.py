@@ -75,15 +75,15 @@ TABLE = {
     ),
     "a topic that is a path": (
         GOOD + '[topic."a/b"]\nrecord = true\n',
-        'topic."a/b": its records lie in a folder of its name: at most 255 bytes, and no /',
+        'topic."a/b": its records are kept in a folder of this name: at most 255 bytes, and no /',
     ),
     "a topic whose name is too long for a folder": (
         GOOD + f'[topic."{"x" * 256}"]\nrecord = true\n',
-        f"topic.{'x' * 256}: its records lie in a folder of its name: at most 255 bytes, and no /",
+        f"topic.{'x' * 256}: its records are kept in a folder of this name: at most 255 bytes, and no /",
     ),
     "a topic whose folder would be a file of the backplane's": (
         GOOD + '[topic."next.tmp"]\nrecord = true\n',
-        'topic."next.tmp": its records lie in a folder of its name, beside files that end in .actions, .messages, .tmp, '
+        'topic."next.tmp": its records are kept in a folder of this name, beside files that end in .actions, .messages, .tmp, '
         ".ledger",
     ),
     "topics that are none": (

@@ -65,7 +65,7 @@ def test_a_component_and_what_depends_on_it_and_back(up: RunningSystem) -> None:
     assert (moved.exit_code, moved.stdout) == (DONE, "query=down, index=down\n"), moved.stderr
     assert "is not served while" in error_of(run("call", "index.echo", "text=x"), FAILED)
     shown = run("status").stdout
-    assert "index: index is to be down (appbackplane move)" in shown
+    assert "index: index is ordered to be down (appbackplane move)" in shown
     told = json.loads(run("move", "primary", "index", "--json").stdout)
     assert told == {"system": "demo", "components": {"query": "primary", "index": "primary"}}
     assert run("call", "index.echo", "text=x").stdout == "x\n"
