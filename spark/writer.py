@@ -139,7 +139,7 @@ def target_of(options: Mapping[str, str], schema: StructType, group: str) -> Tar
     for field in schema.fields:
         kind = field.dataType.typeName()
         if "interval" in kind or kind == "variant":
-            raise InvalidArgument(f"column {field.name}: a value of type {kind} cannot travel: cast it")
+            raise InvalidArgument(f"column {field.name}: a value of type {kind} cannot be sent: cast it")
     return Target(system, group, topic, route, key, options.get("backplane"), patience_s)
 
 

@@ -369,7 +369,7 @@ def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[
         run_dir = default_run_dir(name) if given is None else path.parent / Path(given).expanduser()
     except RuntimeError:  # raised by pathlib
         home = str(given).partition("/")[0]
-        reader.say(("system", "run_dir"), f"there is no home of {home!r}")
+        reader.say(("system", "run_dir"), f"no home folder of {home!r}")
         return path.parent
     if is_root(run_dir):
         reader.say(("system", "run_dir"), f"{NO_ROOT}, got {given!r}")

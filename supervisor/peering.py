@@ -121,7 +121,7 @@ def _keys(reader: Reader, given: str | None, folder: Path) -> str | None:
     try:
         return str(folder / Path(given).expanduser())
     except RuntimeError:  # raised by pathlib
-        reader.say(("node", "keys"), f"there is no home of {given.partition('/')[0]!r}")
+        reader.say(("node", "keys"), f"no home folder of {given.partition('/')[0]!r}")
         return None
 
 

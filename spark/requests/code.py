@@ -77,11 +77,11 @@ def _folder(where: str) -> Path:
     """Folder from which the module of `where` is imported."""
     module_name, _, class_name = where.partition(":")
     if module_name == "__main__" or "<locals>" in class_name:
-        why = "is part of the program itself" if module_name == "__main__" else "is made in a function"
-        raise FailedPrecondition(f"{where} {why}, so no worker of Spark's can import it: move it into a module")
+        why = "is part of the program itself" if module_name == "__main__" else "is defined inside a function"
+        raise FailedPrecondition(f"{where} {why}, so no Spark worker can import it: move it into a module")
     file = getattr(sys.modules.get(module_name), "__file__", None)
     if file is None:
-        raise FailedPrecondition(f"{where}: its module is not a file, so no worker of Spark's can import it")
+        raise FailedPrecondition(f"{where}: its module is not a file, so no Spark worker can import it")
     path = Path(file).resolve()
     parts = module_name.split(".")
     return path.parents[len(parts) if path.stem == "__init__" else len(parts) - 1]

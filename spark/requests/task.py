@@ -177,7 +177,7 @@ def _found(where: str) -> Any:
             found = getattr(found, part)
     except Exception as error:
         raise FailedPrecondition(
-            f"{where} cannot be imported where Spark executes it: {type(error).__name__}: {error}"
+            f"{where} cannot be imported on Spark's workers: {type(error).__name__}: {error}"
         ) from error
     return found
 

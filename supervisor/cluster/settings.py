@@ -87,5 +87,5 @@ def _lease(reader: Reader, lease: str, folder: Path) -> str:
         try:
             return f"{FILE}:{folder / Path(where).expanduser()}"
         except RuntimeError:  # raised by pathlib
-            reader.say(("cluster", "lease"), f"there is no home of {where.partition('/')[0]!r}")
+            reader.say(("cluster", "lease"), f"no home folder of {where.partition('/')[0]!r}")
     return lease

@@ -143,7 +143,7 @@ def trust(
         show.as_json(_told(holder))
         return
     click.echo(f"{name} is trusted: {key}")
-    click.echo(f"compare its fingerprint with the one shown there: {holder.key.fingerprint}")
+    click.echo(f"compare this fingerprint with the one that its own host shows: {holder.key.fingerprint}")
 
 
 @command.command("revoke")

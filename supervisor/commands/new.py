@@ -47,7 +47,7 @@ def command(name: str, as_json: bool) -> None:
     try:
         is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     except OSError as error:
-        raise FailedPrecondition(f"{name} cannot be looked at: {error.strerror}") from error
+        raise FailedPrecondition(f"{name} cannot be read: {error.strerror}") from error
     if not is_free:
         raise FailedPrecondition(f"{name} is there already, and not an empty folder: choose another name")
     files = written(folder, name)

@@ -274,7 +274,7 @@ class Director:
             self._exit_code = 1
             for child in self.children.values():
                 if child.is_living and child.phase is not Phase.KILLED:
-                    self._kill(child, "killed: the second order to go down", now_ns)
+                    self._kill(child, "killed: ordered a second time to go down", now_ns)
 
     def _abort(self, reason: str, now_ns: int) -> None:
         """Take the system down with exit code 1, because it cannot start or go on."""

@@ -228,7 +228,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_oldest_ready_seconds",
         "gauge",
-        "Age of the oldest in each ready queue; 0: it is empty.",
+        "Age of the oldest object in each ready queue; 0 if it is empty.",
         _BP,
         _each(lambda s: [(str(p), (ms or 0) / 1e3) for p, ms in enumerate(s["queues"]["oldest_ms"])]),
     ),

@@ -57,14 +57,14 @@ REQUESTS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_requests_limit",
         "gauge",
-        "Entries of its pools, and workers.",
+        "Limits of the pools of a kernel, and of its workers.",
         _BCP,
         _request_each(lambda r: [((pool,), limit) for pool, limit in r["limits"].items()]),
     ),
     Metric(
         "appbackplane_requests_blocked",
         "gauge",
-        "Of those executing, those that wait for others.",
+        "Executing requests that wait for other requests.",
         _BC,
         _request(lambda r: r["blocked"]),
     ),
@@ -120,7 +120,7 @@ REQUESTS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_requests_unclaimed_total",
         "counter",
-        "Requests that nobody was left to rejoin.",
+        "Requests that ended without an owner left to rejoin them.",
         _BC,
         _request(lambda r: r["unclaimed"]),
     ),

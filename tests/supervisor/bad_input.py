@@ -248,7 +248,7 @@ SITUATIONS = {
             up=Said(WRONG, "x: cannot be read: File name too long", ("up", "x" * 5_000)),
             check=Said(WRONG, "x: cannot be read: File name too long", ("check", "x" * 5_000)),
             doctor=KNOWS_NONE["doctor"],
-            new=Said(FAILED, "x cannot be looked at: File name too long", ("new", "x" * 5_000)),
+            new=Said(FAILED, "x cannot be read: File name too long", ("new", "x" * 5_000)),
             keys=Said(FAILED, "x cannot be opened: File name too long", ("keys", "show", "--folder", "x" * 5_000)),
         ),
     ),

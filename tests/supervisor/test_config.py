@@ -248,7 +248,7 @@ TABLE = {
     "a CPU twice": (backplane("affinity = [0, 0]"), "backplane.main.affinity[1]: 0 is listed twice"),
     "a folder of nobody": (
         system('run_dir = "~nobody-of-that-name/run"'),
-        "system.run_dir: there is no home of '~nobody-of-that-name'",
+        "system.run_dir: no home folder of '~nobody-of-that-name'",
     ),
     "a folder with a hole in it": (system('run_dir = "a\\u0000b"'), "system.run_dir: expected a path, got 'a\\x00b'"),
     "the root folder": (

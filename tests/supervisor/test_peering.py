@@ -129,7 +129,7 @@ WRONG = {
     "keys nowhere": (NODE + 'keys = ""\n', "node.keys: expected a path, got ''"),
     "keys of nobody": (
         NODE + 'keys = "~nobody-of-that-name/k"\n',
-        "node.keys: there is no home of '~nobody-of-that-name'",
+        "node.keys: no home folder of '~nobody-of-that-name'",
     ),
     "peers without a node": (
         PEERS,

@@ -32,7 +32,7 @@ CONFIGURATIONS = [
         "component 'middle' (backplane 'a') depends on 'bottom', which no backplane has",
     ),
     (SHELF + "affinity = [4095]", 2, "backplane.a.affinity[0]: CPU 4095 is not available to it (available: "),
-    ('run_dir = "~nobody-here/x"' + SHELF, 2, "system.run_dir: there is no home of '~nobody-here'"),
+    ('run_dir = "~nobody-here/x"' + SHELF, 2, "system.run_dir: no home folder of '~nobody-here'"),
     (
         '[backplane.a]\ncomponents = ["components:NoRoom"]',
         1,

@@ -40,7 +40,7 @@ def test_what_nobody_else_can_import_is_refused_at_start(monkeypatch: pytest.Mon
     known(monkeypatch, "typed_in", None)
     for where, said in {
         "__main__:Add": "is part of the program itself",
-        "json:make.<locals>.Add": "is made in a function",
+        "json:make.<locals>.Add": "is defined inside a function",
         "typed_in:Add": "its module is not a file",
     }.items():
         with pytest.raises(FailedPrecondition, match=f"^{where} ?.*{said}.* no worker of Spark's can import it"):

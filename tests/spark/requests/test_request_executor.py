@@ -170,7 +170,9 @@ def test_what_is_known_at_start_is_told_at_start() -> None:
     class Unfindable(RequestKernel):
         runnables: ClassVar = (Local,)
 
-    with pytest.raises(FailedPrecondition, match=r"Local is made in a function, so no worker of Spark's can import it"):
+    with pytest.raises(
+        FailedPrecondition, match=r"Local is defined inside a function, so no Spark worker can import it"
+    ):
         office(cls=Unfindable).__enter__()
 
 

@@ -13,7 +13,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a misspelt one": ({"mastre": "local[2]"}, "no setting 'mastre' (did you mean 'master'?)"),
     "a strange one": (
         {"colour": 1},
-        "no setting 'colour' (expected batch, code, master, slices, or a setting of Spark's)",
+        "no setting 'colour' (expected batch, code, master, slices, or a Spark setting)",
     ),
     "no master": ({"master": "localhost"}, "'localhost' is not a master: expected local[N]"),
     "a master that is a number": ({"master": 7077}, "Expected `str`, got `int` - at `$.master`"),
