@@ -152,7 +152,7 @@ def test_down_ends_a_trial(up: Callable[..., RunningSystem], tmp_path: Path) -> 
     assert system.wait_down() == 0
     restarting.join(LIMIT_S)
     (line,) = refusal(ends[0])
-    assert "going down" in line or "is gone" in line
+    assert "going down" in line or "has been removed" in line
 
 
 def test_now_is_not_tried(up: Callable[..., RunningSystem], tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_what_nobody_else_can_import_is_refused_at_start(monkeypatch: pytest.Mon
         "json:make.<locals>.Add": "is defined inside a function",
         "typed_in:Add": "its module is not a file",
     }.items():
-        with pytest.raises(FailedPrecondition, match=f"^{where} ?.*{said}.* no worker of Spark's can import it"):
+        with pytest.raises(FailedPrecondition, match=f"^{where} ?.*{said}.* no Spark worker can import it"):
             folders_of([where])
 
 

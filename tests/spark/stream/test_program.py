@@ -195,7 +195,7 @@ def test_alerts_that_are_given_up_are_told_of(
     for lines in (1, 2):
         world.recorded += [world.now_ns]
         world.drive(12)
-        told = [line for line in capsys.readouterr().err.splitlines() if "given up" in line]
+        told = [line for line in capsys.readouterr().err.splitlines() if "dropped" in line]
         assert (
             told == ["pipeline stream: an alert is dropped, the oldest first: at most 1,000 wait for delivery"] * lines
         )
@@ -207,7 +207,7 @@ def test_alerts_that_are_given_up_are_told_of(
 def test_a_checkpoint_is_used_by_one_and_for_what_it_was_begun(tmp_path: Path) -> None:
     """Two drivers would decide the same batch twice; other windows would not add up."""
     ledger = Ledger(tmp_path, SECOND, lambda: "main")
-    with pytest.raises(BadCheckpoint, match="another 'pipeline stream' is at work"):
+    with pytest.raises(BadCheckpoint, match="another 'pipeline stream' is using it"):
         Ledger(tmp_path, SECOND, lambda: "main")
     ledger.close()
     with pytest.raises(BadCheckpoint, match="begun with windows of 1 s"):
