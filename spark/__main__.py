@@ -27,7 +27,7 @@ def _time(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
         return None
     found = re.fullmatch(r"([1-9]\d*)(ns|us|ms|s|m|h)", value)
     if found is None:
-        raise click.BadParameter(f"{value!r} is no time such as 1s")
+        raise click.BadParameter(f"{value!r} is not a time such as 1s")
     return int(found[1]) * _UNITS_NS[found[2]]
 
 
@@ -49,7 +49,7 @@ def _common(function: Function) -> Function:
 @click.option("--since-ns", type=int)
 @click.option("--html", type=click.Path(path_type=Path))
 def report(where: Path, master: str, since_ns: int | None, html: Path | None, *, as_json: bool, debug: bool) -> None:
-    """What was recorded in WHERE, told."""
+    """Report on the records in WHERE."""
 
     def work() -> None:
         _check()
@@ -64,7 +64,7 @@ def report(where: Path, master: str, since_ns: int | None, html: Path | None, *,
 @_common
 @click.option("--to", type=click.Path(path_type=Path), required=True)
 def compact(where: Path, master: str, to: Path, *, as_json: bool, debug: bool) -> None:
-    """What was recorded in WHERE, packed into TO."""
+    """Compact the segments of WHERE into Parquet files in TO."""
 
     def work() -> None:
         _check()
@@ -92,7 +92,7 @@ def stream(
     as_json: bool,
     debug: bool,
 ) -> None:
-    """What is recorded in WHERE, watched."""
+    """Publish statistics of the running system in WHERE."""
 
     def work() -> None:
         _check()
@@ -113,7 +113,7 @@ def stream(
 
 @main.command("here")
 def here() -> None:
-    """What this machine has for Spark, as JSON: for `appbackplane doctor`."""
+    """Print the versions of Spark and Java as JSON, for `appbackplane doctor`."""
 
     def work() -> None:
         from .here import told

@@ -118,10 +118,10 @@ def _check_shared(written: Written, to: Path) -> None:
     remedy = "on a cluster all workers see the folders under the same path"
     for path, why in written.unreadable.items():
         if why == str(Gone()) and Path(path).exists():
-            raise CannotCompact(f"{path}: a task did not find it, and it is there: {remedy}")
+            raise CannotCompact(f"{path}: it exists here, but a task did not find it: {remedy}")
     for name in written.rows:
         if not (to / name).exists():
-            raise CannotCompact(f"{to / name}: a task has written it, and it is not there: {remedy}")
+            raise CannotCompact(f"{to / name}: a task has written it, but it does not exist here: {remedy}")
 
 
 def _here(groups: Sequence[Group], to: Path) -> Iterator[Written]:
@@ -266,7 +266,7 @@ def _journal(run_dir: Path, to: Path) -> Iterator[_Journal]:
     if to.resolve().is_relative_to(run_dir.resolve()):
         raise CannotCompact(f"{to} lies in the run directory, whose files come and go; give a folder elsewhere")
     if to.exists() and any(to.iterdir()) and not (to / LOCK).exists():
-        raise CannotCompact(f"{to} holds something else; give a new folder, or one that was compacted into before")
+        raise CannotCompact(f"{to} holds other files; give a new folder, or the target of an earlier compaction")
     to.mkdir(parents=True, exist_ok=True)
     with (to / LOCK).open("ab") as lock:
         try:

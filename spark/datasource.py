@@ -113,7 +113,7 @@ class BackplaneDataSource(DataSource):
     def _where(self) -> Path:
         path = self.options.get("path")
         if not path:
-            raise BadOption('say what to read: spark.read.format("backplane").load(RUN_DIR), one folder')
+            raise BadOption('no path given: spark.read.format("backplane").load(RUN_DIR), one folder')
         if path.startswith("file:"):
             path = unquote(urlparse(path).path)
         return Path(path).absolute()

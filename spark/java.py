@@ -121,7 +121,7 @@ def home_for(java: Offer, environment: Mapping[str, str] = os.environ) -> Path:
             refused.append(f"{folder}: {error.strerror or error}")
         else:
             return home
-    raise FailedPrecondition(f"no place for Spark's java ({'; '.join(refused)}): set XDG_CACHE_HOME")
+    raise FailedPrecondition(f"no folder for Spark's Java wrapper ({'; '.join(refused)}): set XDG_CACHE_HOME")
 
 
 def _is_script(java: Path) -> bool:
@@ -135,7 +135,7 @@ def _offer(whence: str, path: Path) -> Offer:
     try:
         return Offer(whence, path, _version(path))
     except subprocess.TimeoutExpired:
-        return Offer(whence, path, None, f"java -version says nothing for {_ASK_LIMIT_S:g} s")
+        return Offer(whence, path, None, f"java -version printed nothing for {_ASK_LIMIT_S:g} s")
     except (OSError, ValueError) as error:
         return Offer(whence, path, None, (getattr(error, "strerror", None) or str(error)).lower())
 
@@ -143,7 +143,7 @@ def _offer(whence: str, path: Path) -> Offer:
 def _version(java: Path) -> str:
     """Read the version from the `release` file of the Java home, or else run `java -version`."""
     if not os.access(java, os.X_OK):
-        raise ValueError("is no program" if java.exists() else "is not there")
+        raise ValueError("is not executable" if java.exists() else "is not there")
     with suppress(OSError, UnicodeDecodeError):
         told = (java.resolve().parent.parent / "release").read_text()
         if found := re.search(r'^JAVA_VERSION="([^"]+)"', told, re.MULTILINE):
@@ -153,7 +153,7 @@ def _version(java: Path) -> str:
     )
     said = (asked.stderr + asked.stdout).decode(errors="replace")
     if not (found := _VERSION.search(said)):
-        raise ValueError(f"java -version says no version (exit code {asked.returncode})")
+        raise ValueError(f"java -version printed no version (exit code {asked.returncode})")
     return found[1]
 
 

@@ -59,10 +59,10 @@ def parsed(text: str) -> Master:
         scheme, rest = (first, after) if has_scheme else ("https", rest)
     found = [_ADDRESS.fullmatch(each) for each in rest.removesuffix("/").split(",")]
     if not separator or kind not in ("spark", "k8s") or scheme not in _PORTS or None in found:
-        raise InvalidArgument(f"{text!r} is no master: {_EXPECTED}")
+        raise InvalidArgument(f"{text!r} is not a master: {_EXPECTED}")
     addresses = tuple((each["host"].strip("[]"), int(each["port"] or _PORTS[scheme])) for each in found if each)
     if not all(0 < port < 65_536 for _, port in addresses):
-        raise InvalidArgument(f"{text!r} is no master: a port is a number from 1 to 65535")
+        raise InvalidArgument(f"{text!r} is not a master: a port is a number from 1 to 65535")
     return Master(text, kind, addresses)
 
 
@@ -82,9 +82,7 @@ def check_answers(master: Master, limit_s: float = CONNECT_LIMIT_S) -> None:
 
 def no_master(master: Master, because: Sequence[str]) -> NoMaster:
     """Build the one-line error from the reason for each address."""
-    return NoMaster(
-        f"no master answers at {master.text} ({'; '.join(because)}); without --master this machine's cores do"
-    )
+    return NoMaster(f"no master answers at {master.text} ({'; '.join(because)}); omit --master to run on this machine")
 
 
 def _said(error: Exception) -> str:

@@ -68,7 +68,9 @@ def wanted(text: str) -> str | dict[str, Position | str]:
     for line, at in given.items():
         if isinstance(at, str):
             if at not in (EARLIEST, LATEST):
-                raise BadOffsets(f"{said} possible: {line} begins at {at!r}; earliest and latest are known")
+                raise BadOffsets(
+                    f"{said} possible: {line} begins at {at!r}; expected earliest, latest or [segment, index]"
+                )
             found[line] = at
         elif at[0] < 1 or at[1] < 0:
             raise BadOffsets(f"{said} possible: {line} begins at {list(at)}; segments count from 1, records from 0")

@@ -101,7 +101,7 @@ def told(error: Exception) -> tuple[int, str]:
         return FAILED, f"Spark failed: {in_a_line(error)} (--debug shows the traceback)"
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{type(error).__name__} in {last.name}, line {last.lineno} of {last.filename}"
-    return FAILED, f"a bug of ours: {where}: {error} (--debug shows the traceback)"
+    return FAILED, f"internal error: {where}: {error} (--debug shows the traceback)"
 
 
 def say(line: str) -> None:

@@ -244,7 +244,7 @@ def _started(
             _kill(set(psutil.Process().children()) - others)
             maker.join(END_LIMIT_S)
             _forget()  # or the next attempt would use that JVM
-            raise no_master(master, [f"it has not let Spark in for {limit_s:g} s"])
+            raise no_master(master, [f"it did not accept Spark within {limit_s:g} s"])
     if raised:
         if isinstance(raised[0], Exception):
             raise NoSpark(f"Spark did not start: {_last_said(stderr) or in_a_line(raised[0])}") from raised[0]
@@ -287,7 +287,7 @@ def _await_executors(spark: SparkSession, master: Master) -> None:
             known, changed_s = count, time.monotonic()
         if known < 2 and time.monotonic() - begun_s > EXECUTOR_LIMIT_S:
             spark.stop()
-            raise no_master(master, [f"no worker there has had a core to spare for {EXECUTOR_LIMIT_S:g} s"])
+            raise no_master(master, [f"no worker there had a free core within {EXECUTOR_LIMIT_S:g} s"])
         time.sleep(0.05)
 
 

@@ -101,7 +101,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         """Raises `InvalidArgument`, also if the option group is missing."""
         if not options.get("group"):
-            raise InvalidArgument('option group: a stream has a name of its own: .option("group", "alerts-of-today")')
+            raise InvalidArgument(
+                'option group: name the stream, with a name of its own: .option("group", "alerts-of-today")'
+            )
         self._target = target_of(options, schema, "")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -117,9 +119,9 @@ def target_of(options: Mapping[str, str], schema: StructType, group: str) -> Tar
     """Parse the options; `group` is the default of that option. Raises `InvalidArgument`."""
     system, topic, route, key = (options.get(name) for name in ("path", "topic", "route", "key"))
     if not system:
-        raise InvalidArgument("say where to: .save(SYSTEM) or .start(SYSTEM), its name, run directory or TOML")
+        raise InvalidArgument("no target given: .save(SYSTEM) or .start(SYSTEM), its name, run directory or TOML")
     if (topic is None) == (route is None):
-        raise InvalidArgument("options topic and route: expected one of them, which is where each row goes")
+        raise InvalidArgument("options topic and route: expected one of them, the target of each row")
     if topic is not None:
         check_topic(topic)
     if key is not None and (route is None or key not in schema.fieldNames()):
@@ -137,7 +139,7 @@ def target_of(options: Mapping[str, str], schema: StructType, group: str) -> Tar
     for field in schema.fields:
         kind = field.dataType.typeName()
         if "interval" in kind or kind == "variant":
-            raise InvalidArgument(f"column {field.name}: a value of type {kind} cannot travel: cast it")
+            raise InvalidArgument(f"column {field.name}: a value of type {kind} cannot be sent: cast it")
     return Target(system, group, topic, route, key, options.get("backplane"), patience_s)
 
 

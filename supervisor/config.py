@@ -310,17 +310,17 @@ def _check_components(reader: Reader, at: tuple[str, ...], backplane: dict[str, 
 
 def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any], section: Any) -> None:
     if backplane.get("tick_ns", _TICK_MIN_NS) < _TICK_MIN_NS:
-        problem = f"expected 1ms or more, got {shown(section['tick'])}: shorter, and it is spent on counting"
+        problem = f"expected 1ms or more, got {shown(section['tick'])}: a shorter tick would be spent on accounting"
         reader.say((*at, "tick"), problem)
     if backplane.get("max_latency_ns", _MAX_LATENCY_MIN_NS) < _MAX_LATENCY_MIN_NS:
         problem = (
-            f"expected 50us or more, got {shown(section['max_latency'])}: threads take turns every fiftieth of it, "
-            "and Python knows no less than 1us"
+            f"expected 50us or more, got {shown(section['max_latency'])}: threads switch every 1/50 of it, "
+            "and Python's shortest switch interval is 1us"
         )
         reader.say((*at, "max_latency"), problem)
     exempt, priorities = backplane.get("cpu_exempt", 0), backplane.get("priorities", 8)
     if exempt >= priorities:
-        problem = f"expected at most {priorities - 1}, or cpu_limit would hold none of the {priorities} priorities"
+        problem = f"expected at most {priorities - 1}, or cpu_limit would apply to none of the {priorities} priorities"
         reader.say((*at, "cpu_exempt"), f"{problem}, got {exempt}")
 
 
@@ -341,7 +341,7 @@ def _check_nice(reader: Reader, nice: tuple[int, ...]) -> None:
     for index, (above, below) in enumerate(pairwise(nice)):
         if below < above:
             problem = (
-                f"expected {above} or more, got {below}: priority {index} is to be as urgent as {index + 1} at least"
+                f"expected {above} or more, got {below}: priority {index} must be at least as urgent as {index + 1}"
             )
             reader.say(("system", f"nice[{index + 1}]"), problem)
 
@@ -354,7 +354,7 @@ def _check_affinity(
             reader.say((*at, f"affinity[{index}]"), f"{cpu} is listed twice")
         elif cpus is not None and cpu not in cpus:  # the kernel would drop it silently
             here = ", ".join(map(str, sorted(cpus)))
-            reader.say((*at, f"affinity[{index}]"), f"there is no CPU {cpu} that it may use (there are: {here})")
+            reader.say((*at, f"affinity[{index}]"), f"CPU {cpu} is not available to it (available: {here})")
 
 
 def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[str, Sequence[str]]) -> Path:
@@ -369,7 +369,7 @@ def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[
         run_dir = default_run_dir(name) if given is None else path.parent / Path(given).expanduser()
     except RuntimeError:  # raised by pathlib
         home = str(given).partition("/")[0]
-        reader.say(("system", "run_dir"), f"there is no home of {home!r}")
+        reader.say(("system", "run_dir"), f"no home folder of {home!r}")
         return path.parent
     if is_root(run_dir):
         reader.say(("system", "run_dir"), f"{NO_ROOT}, got {given!r}")

@@ -50,7 +50,9 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> tuple[NodeSe
     """
     if "node" not in table:
         if "peers" in table:
-            reader.say(("peers",), 'expected a table [node] with name = "..." beside it: who dials says who it is')
+            reader.say(
+                ("peers",), 'expected a table [node] with name = "..." beside it: a node that connects gives its name'
+            )
         return None, {}
     problems_before = len(reader.problems)
     backplanes = table.get("backplane")
@@ -105,7 +107,7 @@ def _listen(reader: Reader, address: str | None, *, is_told: bool) -> str | None
         reader.say(("node", "listen"), error.message)
         return None
     if is_told and is_for_all(checked):
-        what = "expected the one address by which others reach this host, which they are told"
+        what = "expected a specific address, not a wildcard: peers are given this address (or set advertise)"
         reader.say(("node", "listen"), f"{what}, got {shown(address)}")
     return checked
 
@@ -119,7 +121,7 @@ def _keys(reader: Reader, given: str | None, folder: Path) -> str | None:
     try:
         return str(folder / Path(given).expanduser())
     except RuntimeError:  # raised by pathlib
-        reader.say(("node", "keys"), f"there is no home of {given.partition('/')[0]!r}")
+        reader.say(("node", "keys"), f"no home folder of {given.partition('/')[0]!r}")
         return None
 
 
@@ -129,7 +131,9 @@ def _peers(reader: Reader, table: Any) -> dict[str, str]:
         reader.say(("peers",), f'expected a table of addresses, "tcp://10.0.0.1:7400" = "a", got {shown(table)}')
         return {}
     if len(table) > SEEDS_MAX:
-        reader.say(("peers",), f"{len(table)} addresses, expected at most {SEEDS_MAX}: any few of them find the others")
+        reader.say(
+            ("peers",), f"{len(table)} addresses, expected at most {SEEDS_MAX}: a few are enough to find the others"
+        )
     peers: dict[str, str] = {}
     for address, key in table.items():
         if not isinstance(key, str) or (key and not KEY_NAME.fullmatch(key)):
@@ -141,6 +145,6 @@ def _peers(reader: Reader, table: Any) -> dict[str, str]:
             reader.say(("peers",), error.message)
             continue
         if checked in peers:
-            reader.say(("peers", address), "it is there twice")
+            reader.say(("peers", address), "it is listed twice")
         peers[checked] = key
     return peers

@@ -76,9 +76,9 @@ def read(reader: Reader, table: Mapping[str, Any]) -> tuple[RecordSettings | Non
         except InvalidArgument as error:
             reader.say(at, str(error))
         if "/" in name or "\0" in name or len(name.encode()) > FOLDER_BYTES_MAX:
-            reader.say(at, f"its records lie in a folder of its name: at most {FOLDER_BYTES_MAX} bytes, and no /")
+            reader.say(at, f"its records are kept in a folder of this name: at most {FOLDER_BYTES_MAX} bytes, and no /")
         if name.endswith(OURS):
-            reader.say(at, f"its records lie in a folder of its name, beside files that end in {', '.join(OURS)}")
+            reader.say(at, f"its records are kept in a folder of this name, beside files that end in {', '.join(OURS)}")
         topics[name] = settings = TopicSettings(**reader.table(TopicSettings, section, at))
         _check(reader, at, settings)
     return record, topics

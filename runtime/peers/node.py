@@ -75,7 +75,7 @@ class Node(Component):
 
     @operation(priority=0)
     def peers(self, routes: bool = False) -> list[PeerInWords]:
-        """This node, the others as it sees them, and clients; with `routes`, the names of what each offers."""
+        """This node, its peers as it sees them, and clients; with `routes`, the routes that each offers."""
         if self._endpoint is None:
             raise Unavailable(f"node {self.node_name!r} has left", retry_after=1.0)
         now_ns, unix_ns = self._host.now_ns(), self._host.unix_ns()

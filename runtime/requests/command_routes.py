@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: Route of lines, under the component's name.
 LINE: Final = "command"
 #: Summary of that route. `appbackplane requests` recognises a kernel by it, among all routes.
-LINE_SUMMARY: Final = "Do what a line says, as `workers 4`; `help` lists what there is."
+LINE_SUMMARY: Final = "Run a command, such as `workers 4`; `help` lists all commands."
 PRIORITY: Final = 0
 STATES: Final = ("initializing", "primary", "secondary")
 #: Commands that may be outstanding, plain and `async` ones each: an operator asks for a few.

@@ -63,7 +63,7 @@ def _order(backplane: VirtualBackplane) -> list[str]:
         ready = [name for name in needs if name not in order and needs[name] & set(needs) <= set(order)]
         if not ready:
             ring = ", ".join(name for name in needs if name not in order)
-            raise ValueError(f"these depend on each other in a ring: {ring}")
+            raise ValueError(f"these depend on each other in a cycle: {ring}")
         order.append(ready[0])
     return order
 

@@ -18,8 +18,8 @@ from .components import HOOK_FAILED
 EXPLAINED: Final = re.compile(
     r"backplane '\w+': (killed by signal (9|15)|exited with 0|killed by SIGKILL|closed its control link|unknown: no heartbeat"
     rf"|component '\w+' did not become \w+: .*({HOOK_FAILED}|its process (has died|cannot be reached))"
-    r"|does not finish what it has: '\w+' has died"
-    r"|drained, but (did not say how far it came: .*its process (has died|cannot be reached)))"
+    r"|draining stopped: '\w+' died"
+    r"|drained, but (result of draining unknown: .*its process (has died|cannot be reached)))"
 )
 #: Of a backplane, the end of a traceback: whom it has called, and nobody waits for its answer who could be told.
 REFUSED: Final = re.compile(r"appbackplane\.transport\.errors\.(PeerDown|Unavailable|Busy): ")

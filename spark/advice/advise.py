@@ -69,8 +69,8 @@ def advise_of(gathered: Gathered) -> tuple[list[Item], list[str]]:
     calibrated = facts.calibrated
     if calibrated.error > ERROR_MAX:
         return [], [
-            f"backplane {gathered.backplane}: work waits too long, but what was recorded cannot be reproduced (waits differ by"
-            f" {calibrated.error:.0%}): something else than its settings holds it up"
+            f"backplane {gathered.backplane}: work waits too long, but no simulation reproduces the records (waits differ by"
+            f" {calibrated.error:.0%}): the cause is not in its settings"
         ]
     taken = _taken(facts)
     if not taken:

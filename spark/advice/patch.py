@@ -28,7 +28,7 @@ def _table(target: str, items: list[Item]) -> str:
         lines += [f"# {line}" for line in textwrap.wrap(shown(item.evidence), _WIDTH)]
         lines += [
             f"# Predicted: {shown(item.figure)} {shown_ms(item.now)} -> {shown_ms(item.predicted)}"
-            f" (as it is, the simulation says {shown_ms(item.simulated_now)}: {item.error:+.0%})",
+            f" (with the present settings, the simulation says {shown_ms(item.simulated_now)}: {item.error:+.0%})",
             f"{item.key} = {_value(item.new)}  # was {_was(item.old)}",
         ]
     return "\n".join(lines) + "\n"

@@ -47,7 +47,7 @@ class Found:
     def lines(self) -> Iterator[str]:
         """Format for people: one line a file, none if all was good."""
         yield from _some(f"{path}: {_records(count)} damaged, left out" for path, count in sorted(self.damaged.items()))
-        yield from _some(f"{path}: the last record was not written to its end, left out" for path in sorted(self.torn))
+        yield from _some(f"{path}: the last record is incomplete, left out" for path in sorted(self.torn))
         yield from _some(f"{path} {why}: left out" for path, why in sorted(self.unreadable.items()))
 
     def as_dict(self) -> dict[str, object]:

@@ -168,9 +168,9 @@ def _opened(path: Path | str) -> Any:
         # Safe to map: a file under its final name is complete and never changes.
         return pq.ParquetFile(path, metadata=footer, read_dictionary=words, memory_map=True)
     except FileNotFoundError as error:
-        raise BadSegment("is gone: it was removed since it was found") from error
+        raise BadSegment("was removed since it was found") from error
     except (OSError, pa.ArrowException) as error:
-        raise BadSegment(f"is no Parquet file that can be read: {_line(error)}") from error
+        raise BadSegment(f"is not a readable Parquet file: {_line(error)}") from error
 
 
 def _line(error: BaseException) -> str:
@@ -202,7 +202,7 @@ def _told(file: Any, key: bytes, kind: type[_T]) -> _T | None:
     try:
         return msgspec.json.decode(told, type=kind) if told else None
     except msgspec.MsgspecError as error:
-        raise BadSegment(f"has metadata that say something else: {error}") from error
+        raise BadSegment(f"has metadata that do not match: {error}") from error
 
 
 def _may_hold(group: Any, since_ns: int | None, until_ns: int | None, backplanes: Collection[str] | None) -> bool:

@@ -108,9 +108,9 @@ def files(where: Path) -> list[Path]:
 def nothing_in(where: Path) -> NothingRecorded:
     """Build the one-line error that says why `where` has no records."""
     if not where.exists():
-        return NothingRecorded(f"{where}: there is no such folder; give the run directory of a system that recorded")
+        return NothingRecorded(f"{where}: there is no such folder; give the run directory of a system with recordings")
     if not where.is_dir():
-        return NothingRecorded(f"{where} is a file; give the run directory of a system that recorded")
+        return NothingRecorded(f"{where} is a file; give the run directory of a system with recordings")
     return NothingRecorded(
         f"{where}: nothing is recorded here; [record] in the system's file switches it on, or give another folder"
     )

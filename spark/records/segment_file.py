@@ -195,7 +195,7 @@ class Gone(BadSegment):
     """The file was removed since it was found."""
 
     def __init__(self) -> None:
-        super().__init__("is gone: it was removed since it was found")
+        super().__init__("was removed since it was found")
 
 
 def opened(path: str) -> int:

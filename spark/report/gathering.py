@@ -147,7 +147,7 @@ def _mixed(total: Overview) -> Iterator[str]:
     for whose, source in sorted(total.sources.items()):
         if len(source.systems) > 1:
             yield (
-                f"{whose} is a backplane of {all_of(source.systems)}: what they did is counted together, and advice is of no "
+                f"{whose} is a backplane of {all_of(source.systems)}: their actions are counted together, and advice is of no "
                 "worth; give the run directory of one of them"
             )
 

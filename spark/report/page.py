@@ -45,9 +45,7 @@ def page(contents: Contents, zone: tzinfo | None = None) -> str:
 def _nothing(contents: Contents, zone: tzinfo | None) -> str:
     if contents.since_ns is not None:
         since = text(date(contents.since_ns, zone))
-        return (
-            f"<h2>Nothing began since then</h2><p>What is recorded began before {since}, or there is nothing yet.</p>"
-        )
+        return f"<h2>Nothing began since then</h2><p>All recorded actions began before {since}, or there is nothing yet.</p>"
     return (
         "<h2>Nothing was recorded</h2><p>The files are there and hold no action yet. Actions are recorded as they end, by "
         "backplanes of a system whose TOML has a table <code>[record]</code>.</p>"
@@ -86,7 +84,7 @@ def _skipped(contents: Contents) -> str:
     lines = "".join(f"<li>{text(line)}</li>" for line in contents.skipped)
     number = contents.skipped_records
     what = f"{count(number)} record{'s' * (number != 1)} left out" if number else "Some of it could not be read"
-    return f'<div class="skipped"><b>{what}</b>; all around it is told here.<ul>{lines}</ul></div>'
+    return f'<div class="skipped"><b>{what}</b>; all other records are in this report.<ul>{lines}</ul></div>'
 
 
 def _advice(contents: Contents) -> str:
@@ -114,8 +112,8 @@ def _card(one: Advice) -> str:
         f'<div class="advice"><h3><code>[{text(one.target)}] {text(one.key)} = {text(value(one.new))}</code> '
         f'<span class="arrow">instead of {text(value(one.old))}</span></h3><p>{text(one.evidence)}</p>'
         f'<table style="max-width:520px"><tbody>{bars}</tbody></table>'
-        f'<p class="note">{text(one.figure)}. A simulation of what was recorded is {share(abs(one.error))} off with the '
-        "settings as they are: so far the prediction may be trusted.</p></div>"
+        f'<p class="note">{text(one.figure)}. With the present settings, the simulation is '
+        f"{share(abs(one.error))} off the records: trust the prediction no further than that.</p></div>"
     )
 
 
@@ -157,8 +155,8 @@ def _utilisation(contents: Contents, zone: tzinfo | None) -> str:
         "max#", "CPU limit#", "Processes#",
     )  # fmt: skip
     return (
-        "<h2>Utilisation against limits</h2><p>Area: of the time of its threads, what actions ran, so 100 % is all threads "
-        "busy. Line: CPU they used, of one core; dashed: the CPU limit, or where there is none, all threads.</p>"
+        "<h2>Utilisation against limits</h2><p>Area: run time as a share of the threads' time; 100 % means all threads "
+        "are busy. Line: CPU, as a share of one core; dashed: the CPU limit, or where there is none, all threads.</p>"
         f"<figure>{strips(contents.heat, rows, 'Utilisation by backplane', zone)}</figure>"
         f"{table(head, cells)}{_more(contents.backplanes)}"
     )
@@ -178,7 +176,7 @@ def _operations(contents: Contents) -> str:
         "CPU#",
     )  # fmt: skip
     return (
-        "<h2>Operations</h2><p>Those first that took most time in all. Dot: the median; thick: to 90 %; stroke: 99 %; thin: "
+        "<h2>Operations</h2><p>Sorted by total time. Dot: the median; thick: to 90 %; stroke: 99 %; thin: "
         f"the longest; all on one logarithmic scale, {duration(low)} to {duration(max(high, low * 10))}.</p>"
         f"{table(head, cells, 'dense')}{_more(rows)}"
     )
@@ -210,7 +208,7 @@ def _misses(contents: Contents) -> str:
         for one in contents.misses[:ROWS_MAX]
     ]  # fmt: skip
     head = (
-        "Operation", "Priority#", "With a deadline#", "Missed#", "Because of waiting#", "", "#", "Late by, median#", "At most#",
+        "Operation", "Priority#", "With a deadline#", "Missed#", "Because of waiting#", "", "#", "Late by, median#", "Max#",
     )  # fmt: skip
     return f"<h2>Deadlines missed</h2>{table(head, cells)}{_more(contents.misses)}"
 
@@ -233,7 +231,7 @@ def _inversions(contents: Contents) -> str:
         for one in found[:ROWS_MAX]
     ]  # fmt: skip
     head = (
-        "Backplane", "Priority#", "Actions#", "Had to wait#", "For, in all#", "", "Longest#", "Boosted#", "Overtaken#",
+        "Backplane", "Priority#", "Actions#", "Inverted#", "Total#", "", "Longest#", "Boosted#", "Overtaken#",
         "Passed by#", "Starved#", "Wait p99#", "max#",
     )  # fmt: skip
     return (
@@ -258,7 +256,7 @@ def _slow(contents: Contents, zone: tzinfo | None) -> str:
         ]
         for one in contents.slow[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("At#", "Operation", "In all#", "Usual#", "", "Waited#", "Computed#", "Held up#", "Awaited#")
+    head = ("At#", "Operation", "Total#", "Usual#", "", "Waited#", "Computed#", "Blocked#", "Awaited#")
     return (
         '<h2>Slow actions</h2><p class="key"><i class="waited"></i>waited in queues<i class="own"></i>computed'
         '<i class="blocked"></i>ran and did not compute: blocked, or kept from the CPU<i class="took"></i>awaited replies</p>'
@@ -278,10 +276,10 @@ def _paths(contents: Contents, zone: tzinfo | None) -> str:
         ]
         for one in contents.culprits[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("Operation", "On the path of#", "Actions#", "Of their time#", "", "In its queues#", "Running#", "Neither#")
+    head = ("Operation", "Traces#", "Actions#", "Share of time#", "", "Queued#", "Running#", "Other#")
     drawn = "".join(_path(path, contents, zone) for path in contents.paths)
     return (
-        "<h2>Critical paths</h2><p>Of the slowest traces, the calls that whoever asked was waiting for, moment by moment.</p>"
+        "<h2>Critical paths</h2><p>Of the slowest traces, the call that the caller was waiting for at each moment.</p>"
         '<p class="key"><i class="waited"></i>waited in queues<i class="own"></i>ran itself<i class="took"></i>awaited others, '
         f"or was on its way</p>{table(head, cells)}{_more(contents.culprits)}{drawn}"
     )

@@ -87,7 +87,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
             ],
         ),
         (
-            "Operations, by the time they took in all",
+            "Operations, by total time",
             ("OPERATION", "PRIORITY#", "COUNT#", "ERRORS#", "WAIT P50#", "P99#", "MAX#", "RUN P50#", "P99#", "MAX#", "CPU#"),
             [
                 [called(one), str(one.priority), count(one.count), count(one.errors),
@@ -98,7 +98,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
         ),
         (
             "Deadlines missed",
-            ("OPERATION", "PRIORITY#", "WITH DEADLINE#", "MISSED#", "BY WAITING#", "SHARE#", "LATE BY#", "AT MOST#"),
+            ("OPERATION", "PRIORITY#", "WITH DEADLINE#", "MISSED#", "BY WAITING#", "SHARE#", "LATE P50#", "MAX#"),
             [
                 [called(one), str(one.priority), count(one.with_deadline), count(one.missed), count(one.by_waiting),
                  share(one.missed / max(1, one.with_deadline)), duration(one.late_p50_ns), duration(one.late_max_ns)]
@@ -106,8 +106,8 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
             ],
         ),
         (
-            "Priority inversions: what was queued while less urgent work ran",
-            ("BACKPLANE", "PRIORITY#", "ACTIONS#", "HAD TO WAIT#", "IN ALL#", "LONGEST#", "BOOSTED#", "OVERTAKEN#", "STARVED#",
+            "Priority inversions: work queued while less urgent work ran",
+            ("BACKPLANE", "PRIORITY#", "ACTIONS#", "INVERTED#", "TOTAL#", "LONGEST#", "BOOSTED#", "OVERTAKEN#", "STARVED#",
              "WAIT P99#", "MAX#"),
             [
                 [one.backplane, str(one.priority), count(one.count), count(one.inverted), duration(one.inversion_ns),
@@ -119,7 +119,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
         ),
         (
             "Critical paths: where the time of the slowest traces went",
-            ("OPERATION", "ON THE PATH OF#", "ACTIONS#", "SHARE#", "IN ITS QUEUES#", "RUNNING#", "NEITHER#"),
+            ("OPERATION", "TRACES#", "ACTIONS#", "SHARE#", "QUEUED#", "RUNNING#", "OTHER#"),
             [
                 [called(one), count(one.traces), count(one.actions), share(one.share), duration(one.queue_ns),
                  duration(one.run_ns), duration(one.other_ns)]
@@ -128,7 +128,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
         ),
         (
             "Slow actions",
-            ("AT#", "OPERATION", "OBJECT", "BACKPLANE", "IN ALL#", "WAITED#", "COMPUTED#", "HELD UP#", "AWAITED#"),
+            ("AT#", "OPERATION", "OBJECT", "BACKPLANE", "TOTAL#", "WAITED#", "COMPUTED#", "BLOCKED#", "AWAITED#"),
             [
                 [moment(one.when_ns, span, zone), called(one), one.object, one.backplane,
                  duration(one.wait_ns + one.took_ns), duration(one.wait_ns), duration(one.cpu_ns),

@@ -69,7 +69,7 @@ class Arriving(AccumulatorParam[list[bytes]]):
                 if told is not None:
                     told(part)
             except Exception:  # an exception here would end Spark's thread, and with it all further results
-                log.exception("results of requests cannot be taken")
+                log.exception("results of requests cannot be received")
         return value1
 
     def __reduce__(self) -> tuple[Any, ...]:

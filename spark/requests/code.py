@@ -64,7 +64,7 @@ def archive(folders: Iterable[str], to: Path) -> Path | None:
     bytes_count = sum(path.stat().st_size for path, _ in files)
     if len(files) > FILES_MAX or bytes_count > BYTES_MAX:
         raise FailedPrecondition(
-            f"policy.spark: {', '.join(folders)} with {len(files):,} Python files, {bytes_count >> 20} MiB, is too much to "
+            f"policy.spark: {', '.join(folders)} with {len(files):,} Python files, {bytes_count >> 20} MiB, is too large to "
             f'send (at most {FILES_MAX:,} and {BYTES_MAX >> 20} MiB): install it on the workers and set code = "installed"'
         )
     with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as written:
@@ -77,11 +77,11 @@ def _folder(where: str) -> Path:
     """Folder from which the module of `where` is imported."""
     module_name, _, class_name = where.partition(":")
     if module_name == "__main__" or "<locals>" in class_name:
-        why = "is part of the program itself" if module_name == "__main__" else "is made in a function"
-        raise FailedPrecondition(f"{where} {why}, so no worker of Spark's can import it: move it into a module")
+        why = "is part of the program itself" if module_name == "__main__" else "is defined inside a function"
+        raise FailedPrecondition(f"{where} {why}, so no Spark worker can import it: move it into a module")
     file = getattr(sys.modules.get(module_name), "__file__", None)
     if file is None:
-        raise FailedPrecondition(f"{where}: its module is no file, so no worker of Spark's can import it")
+        raise FailedPrecondition(f"{where}: its module is not a file, so no Spark worker can import it")
     path = Path(file).resolve()
     parts = module_name.split(".")
     return path.parents[len(parts) if path.stem == "__init__" else len(parts) - 1]

@@ -104,7 +104,7 @@ class Crew:
     def is_over(self) -> bool:
         """Whether `end` was called, or Spark is gone. Checks the session, and ends the crew if it is dead."""
         if not self._over.is_set() and not is_alive(self._spark):
-            log.error("Spark is gone; it is started again")
+            log.error("Spark has died; it is restarted")
             self.end()
         return self._over.is_set()
 
@@ -156,7 +156,7 @@ class Crew:
                     worker.state = "idle"
         except Exception:
             if not self.is_over():
-                log.exception("%s has failed; all are started again", worker.name)
+                log.exception("worker %s has failed; Spark and all workers are restarted", worker.name)
                 self.end()
         finally:
             self._desk.dismiss(worker.name)
@@ -187,7 +187,7 @@ class Crew:
             left = [thread for thread in left if thread.is_alive()]
             if not left:
                 return
-        log.error("%d jobs of Spark's do not end", len(left))
+        log.error("%d Spark jobs do not end", len(left))
 
 
 def name_of(number: int) -> str:

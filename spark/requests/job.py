@@ -98,17 +98,15 @@ class Batches:
         if not left:
             return
         if problem is None:
-            self._lose(left, "Spark has executed it, and its result did not arrive")
+            self._lose(left, "Spark executed it, but its result did not arrive")
         elif self._is_over() or is_nobodys(problem):
-            self._lose(left, "its session of Spark has ended" if self._is_over() else in_a_line(problem))
+            self._lose(left, "its Spark session has ended" if self._is_over() else in_a_line(problem))
         elif len(asked) == 1:
             self._lose(left, why_of(problem))
         else:
             for part in left:
                 if self._retries_left == 0:
-                    self._lose(
-                        [part], f"too many of those taken with it have ended a job of Spark's: {why_of(problem)}"
-                    )
+                    self._lose([part], f"too many requests of its batch have made a Spark job fail: {why_of(problem)}")
                     continue
                 self._retries_left -= 1
                 self._execute(part, min(len(part), max(TASKS_AGAIN, tasks)))

@@ -55,11 +55,7 @@ def settings_of(table: Mapping[str, Any]) -> SparkSettings:
     for name in own:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"expected {', '.join(sorted(known))}, or a setting of Spark's"
-            )
+            hint = f"did you mean {near[0]!r}?" if near else f"expected {', '.join(sorted(known))}, or a Spark setting"
             raise InvalidArgument(f"policy.spark: no setting {name!r} ({hint})")
     session = {name: str(value) for name, value in table.items() if name.startswith(_OWN)}
     try:

@@ -105,7 +105,7 @@ class InTask:
         if name.startswith("__"):
             raise AttributeError(name)
         raise NoWayBack(
-            f"kernel.{name}: a request that Spark executes has no way back to the kernel: split the work before it is posted"
+            f"kernel.{name}: a request that Spark executes cannot reach the kernel: split the work before posting it"
         )
 
 
@@ -177,7 +177,7 @@ def _found(where: str) -> Any:
             found = getattr(found, part)
     except Exception as error:
         raise FailedPrecondition(
-            f"{where} cannot be imported where Spark executes it: {type(error).__name__}: {error}"
+            f"{where} cannot be imported on Spark's workers: {type(error).__name__}: {error}"
         ) from error
     return found
 
@@ -190,5 +190,5 @@ def _awaited(spec: RunnableSpec, coroutine: Any) -> Any:
         return end.value
     coroutine.close()
     raise FailedPrecondition(
-        f"{spec.name}.execute awaits what cannot be awaited where Spark executes it: do it before the post"
+        f"{spec.name}.execute awaits something that does not exist on Spark's workers: await it before posting the request"
     )

@@ -45,7 +45,7 @@ class SkippedReader(DataSourceReader):
         for path, count in found.damaged.items():
             yield path, count, "damaged"
         for path, count in found.torn.items():
-            yield path, count, "not written to its end"
+            yield path, count, "incomplete"
         for path, why in found.unreadable.items():
             yield path, None, why
 

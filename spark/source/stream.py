@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("appbackplane.spark")
 
 #: Remedy for the author of a query.
-REMEDY: Final = "option failOnDataLoss=false goes on with what is there"
+REMEDY: Final = "option failOnDataLoss=false continues with the records that are left"
 
 
 class DataLoss(FailedPrecondition):
@@ -187,7 +187,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise DataLoss(f"{self._where}: {what}; {REMEDY}")
         if what not in self._losses:  # reported once, though checked at both ends of a batch
             self._losses.add(what)
-            log.warning("%s: %s; going on with what is there (loss %d)", self._where, what, len(self._losses))
+            log.warning(
+                "%s: %s; continuing with the records that are left (loss %d)", self._where, what, len(self._losses)
+            )
 
 
 _AT: Final[dict[str, Callable[[Line], Position]]] = {
@@ -203,7 +205,7 @@ def _begin(line: Line, said: Position | str) -> Position:
 
 
 def _other(at: Position) -> str:
-    return f"segment {at.segment} is of another recording than the one that was read to {at}: that was removed"
+    return f"segment {at.segment} belongs to a new recording; the one read up to {at} was removed"
 
 
 def _segments(numbers: list[int]) -> str:

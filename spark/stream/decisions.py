@@ -68,7 +68,7 @@ class Decisions:
         """Whether this micro-batch is decided. Raises `BadCheckpoint` if it is neither the last nor the next."""
         if not self.last.batch <= batch <= self.last.batch + 1:
             raise BadCheckpoint(
-                f"Spark is at batch {batch}, and what was decided at {self.last.batch}: these checkpoints do not belong "
+                f"Spark is at batch {batch}, and the decisions are at {self.last.batch}: these checkpoints do not belong "
                 "together; begin with a new folder (--checkpoint)"
             )
         return batch == self.last.batch

@@ -33,7 +33,7 @@ class Ledger:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._lock)
-            raise BadCheckpoint(f"{folder}: another 'pipeline stream' is at work with it") from error
+            raise BadCheckpoint(f"{folder}: another 'pipeline stream' is using it") from error
         try:
             self.last = self._read(size_ns, backplane)
         except BaseException:

@@ -60,7 +60,7 @@ def stream(
     """
     for what, ns in (("window", window_ns), ("trigger", trigger_ns)):
         if ns < SHORTEST_NS:
-            raise InvalidArgument(f"a {what} of {ns / 1e9:g} s: {SHORTEST_NS / 1e9:g} s is the least")
+            raise InvalidArgument(f"a {what} of {ns / 1e9:g} s: {SHORTEST_NS / 1e9:g} s is the minimum")
     known = [] if rules is None else _read(rules)
     system, folder = where.absolute(), checkpoint or where / "pipeline" / "stream"
     is_to_end = threading.Event()
@@ -192,7 +192,7 @@ def in_our_words(why: Exception) -> Exception:
     what, is_loss, _ = in_a_line(why).partition(f"; {REMEDY}")
     if not is_loss:
         return why
-    return DataLoss(f"{what}; with a new --checkpoint it begins with what is there")
+    return DataLoss(f"{what}; name a new folder with --checkpoint to begin with the records that are left")
 
 
 def ns_of(timestamp: str) -> int:

@@ -99,7 +99,7 @@ class Telling:
         if given_up := self._decisions.given_up_count - self._given_up_told:
             self._given_up_told += given_up
             what = "an alert is" if given_up == 1 else f"{given_up:,} alerts are"
-            _warn(f"{what} given up, the oldest first: at most {PENDING_MAX:,} wait to be told")
+            _warn(f"{what} dropped, the oldest first: at most {PENDING_MAX:,} wait for delivery")
         before = {call.id for call in self._untold}
         self._untold = []
         end_s = time.monotonic() + CALL_LIMIT_S
@@ -114,9 +114,9 @@ class Telling:
                 deaf.add(call.route)
                 self._untold.append(call)
                 if call.id not in before:
-                    _warn(f"alert {call.arguments['alert']!r} is told later: {error}")
+                    _warn(f"alert {call.arguments['alert']!r} is delayed and will be sent again: {error}")
             except BackplaneError as error:
-                _warn(f"alert {call.arguments['alert']!r} cannot be told: {error}")
+                _warn(f"alert {call.arguments['alert']!r} cannot be delivered: {error}")
 
 
 def _warn(line: str) -> None:

@@ -70,7 +70,7 @@ class FileStore:
             try:
                 page = msgspec.json.decode(file.read(RECORD_BYTES_MAX), type=_Page)
             except (OSError, msgspec.DecodeError) as error:
-                raise StoreError(f"{self._path} is no record of a lease: {error}") from error
+                raise StoreError(f"{self._path} is not a lease record: {error}") from error
         return Snapshot(page.version, decoded(self._cluster, bytes(page.kept), str(self._path)))
 
     def swap(self, version: str, record: Record) -> Snapshot | None:
@@ -109,7 +109,7 @@ class FileStore:
         except OSError as error:
             raise StoreError(f"folder {self._folder}: {error.strerror}") from error
         if not is_same:
-            raise StoreError(f"{self._lock_path} is another file than it was: restart all nodes of the cluster")
+            raise StoreError(f"{self._lock_path} has been replaced by another file: restart all nodes of the cluster")
 
     def _write(self, version: str, record: Record) -> None:
         made = self._folder / f".{self._cluster}.lease-new"  # under the lock: nobody else has it open

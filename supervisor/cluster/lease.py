@@ -165,10 +165,10 @@ class Lease:
         is_over = now_ns >= self._good_ns + self._of(QUIT)
         if is_over:
             ago = f"{(now_ns - self._good_ns) / 1e9:.1f} s ago, of {self._ttl_ns / 1e9:g} s"
-            why = f"the lease was last renewed {ago} ({self.problem or 'its store has not answered yet'})"
+            why = f"the lease was last renewed {ago} ({self.problem or 'the store has not answered yet'})"
             effects += self._withdraw(why, self._good_ns + self._of(KILL))
         elif heir := self._heir():
-            effects += self._withdraw(f"node {heir!r} is to be primary", None)
+            effects += self._withdraw(f"node {heir!r} is to become primary", None)
         elif not is_candidate:
             effects += self._withdraw("this node is to be secondary", None)
         if self.phase is Phase.LEAVING and is_clear and (is_over or not self._is_mine()):
@@ -253,7 +253,7 @@ class Lease:
         if record is None:  # others wait as if it had been renewed just now
             said, gone_by_ns = "the lease was removed from its store", self._good_ns + self._of(KILL)
         else:
-            said, gone_by_ns = f"the lease is node {record.holder!r}'s, epoch {record.epoch}", now_ns
+            said, gone_by_ns = f"the lease belongs to node {record.holder!r}, epoch {record.epoch}", now_ns
         return [Say(f"cluster {self.cluster!r}: {said}, while this node is primary", True),
                 *self._withdraw(said, gone_by_ns)]  # fmt: skip
 
@@ -295,7 +295,7 @@ class Lease:
             if not (is_same and was is not None and was.beat != record.beat) or self.has_twin:
                 return []
             self.has_twin = True
-            what = f"another node calls itself {self.me!r}, too, and is primary: each needs a [node] name of its own"
+            what = f"another node calls itself {self.me!r}, too, and is primary: give each node its own [node] name"
             return [Say(f"cluster {self.cluster!r}: {what}", True)]
         return (
             []

@@ -61,7 +61,9 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> ClusterSetti
     problems_before = len(reader.problems)
     values = reader.table(ClusterSettings, table["cluster"], ("cluster",))
     if "node" not in table:
-        reader.say(("cluster",), 'expected a table [node] with name = "..." beside it: who is primary has a name')
+        reader.say(
+            ("cluster",), 'expected a table [node] with name = "..." beside it: the primary node is known by its name'
+        )
     if not NAME.fullmatch(values.get("name", "any")):
         what = "expected a letter or digit and at most 62 more letters, digits, - and _"
         reader.say(("cluster", "name"), f"{what}, got {shown(values['name'])}")
@@ -70,7 +72,7 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> ClusterSetti
     ttl_ns = values.get("ttl_ns", _TTL_MIN_NS)
     if not _TTL_MIN_NS <= ttl_ns <= _TTL_MAX_NS:
         least, most = duration_in_words(_TTL_MIN_NS), duration_in_words(_TTL_MAX_NS)
-        why = "a supervisor that is late for once would not be primary any more"
+        why = "with less, one late renewal would cost the node its lease"
         reader.say(("cluster", "ttl"), f"expected {least} to {most}, got {duration_in_words(ttl_ns)}: {why}")
     return None if len(reader.problems) > problems_before else ClusterSettings(**values)
 
@@ -80,10 +82,10 @@ def _lease(reader: Reader, lease: str, folder: Path) -> str:
     if not colon or kind not in (FILE, POSTGRES):
         reader.say(("cluster", "lease"), f"expected {_KINDS}, got {shown(lease)}")
     elif "\0" in lease or not where.strip("/"):
-        reader.say(("cluster", "lease"), f"expected where it is, too: {_KINDS}, got {shown(lease)}")
+        reader.say(("cluster", "lease"), f"expected a location, too: {_KINDS}, got {shown(lease)}")
     elif kind == FILE:
         try:
             return f"{FILE}:{folder / Path(where).expanduser()}"
         except RuntimeError:  # raised by pathlib
-            reader.say(("cluster", "lease"), f"there is no home of {where.partition('/')[0]!r}")
+            reader.say(("cluster", "lease"), f"no home folder of {where.partition('/')[0]!r}")
     return lease

@@ -48,7 +48,7 @@ def decoded(cluster: str, kept: bytes, where: str) -> Record:
     try:
         found = msgspec.json.decode(kept, type=_Kept)
     except msgspec.DecodeError as error:
-        raise StoreError(f"{where} is no record of a lease: {error}") from error
+        raise StoreError(f"{where} is not a lease record: {error}") from error
     if found.cluster != cluster:
         raise StoreError(f"{where} is the lease of cluster {found.cluster!r}")
     return found.record

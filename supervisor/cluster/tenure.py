@@ -107,7 +107,9 @@ class Tenure:
             if last is not None and not self._keeper.is_busy:
                 self._keeper.ask(last)
                 is_done = isinstance(self._keeper.wait(_LAST_S), Snapshot)
-                self._say("the lease was given back" if is_done else "the lease was not given back: it runs out")
+                self._say(
+                    "the lease was given back" if is_done else "the lease could not be given back: it expires by itself"
+                )
         self._keeper.close(0.0 if self._keeper.is_busy else _LAST_S)
 
     def _is_candidate(self) -> bool:

@@ -31,9 +31,9 @@ TIMEOUT_S_MAX = 7 * 86_400
     type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
     default=TIMEOUT_S,
     show_default=True,
-    help="Seconds until the call is given up.",
+    help="Deadline of the call, in seconds from now.",
 )
-@click.option("--idempotency-key", metavar="TEXT", help="Have it done once, however often it is called with this key.")
+@click.option("--idempotency-key", metavar="TEXT", help="Calls with the same key are done once.")
 @keys_option
 @json_option
 @debug_option
@@ -60,7 +60,7 @@ def command(
     except DeadlineExceeded as error:
         if "deadline" not in error.message:  # a time-out inside the operation
             raise
-        hint = f"--timeout gives it longer, and `appbackplane why {route}` tells meanwhile what it waits for"
+        hint = f"--timeout allows more; `appbackplane why {route}` shows meanwhile what the call waits for"
         late = DeadlineExceeded(f"{error.message} (it had {timeout:g} s: {hint})")
         late.trace = error.trace
         raise late from error

@@ -74,7 +74,7 @@ class Verbs(click.Group):
             import difflib  # only for a mistyped verb
 
             close = difflib.get_close_matches(args[0], VERBS, n=1)
-            raise click.UsageError(f"no verb {args[0]!r}" + (f" (did you mean {close[0]!r}?)" if close else ""), ctx)
+            raise click.UsageError(f"no command {args[0]!r}" + (f" (did you mean {close[0]!r}?)" if close else ""), ctx)
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -116,7 +116,7 @@ class Verbs(click.Group):
 
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{type(error).__name__} in {last.name}, line {last.lineno} of {last.filename}"
-            _fail(ctx, error, f"a bug of ours: {where}: {error} (--debug shows the traceback)", FAILED)
+            _fail(ctx, error, f"internal error: {where}: {error} (--debug shows the traceback)", FAILED)
 
 
 def _tell_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -134,7 +134,7 @@ def _tell_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_tell_version, help="Show the version."
 )
 def main() -> None:
-    """Bring up, ask and take down systems of backplanes."""
+    """Start, query and stop systems of backplanes."""
 
 
 def debug_option(function: Function) -> Function:
@@ -185,9 +185,7 @@ def _show_traceback(error: BaseException) -> None:
     if isinstance(error, BackplaneError) and error.trace:
         click.echo(f"remote traceback:\n{error.trace}", err=True)
     elif isinstance(error, InternalError):
-        _say(
-            "no remote traceback: it is in the log (appbackplane logs); one comes with errors of a system that is up --debug"
-        )
+        _say("no remote traceback: see the log (appbackplane logs); systems started with up --debug send tracebacks")
 
 
 def _say(line: str) -> None:

@@ -39,4 +39,4 @@ def check(config: Config, *, waits: bool = True) -> None:
     is_same = later is not None and (later.holder, later.instance) == (node.name, record.instance)
     if is_same and later is not None and later.beat != record.beat:
         what = f"another node of cluster {cluster.name!r} calls itself {node.name!r}, too, and is primary"
-        raise FailedPrecondition(f"{config.file}: node.name: {what}: each needs a name of its own")
+        raise FailedPrecondition(f"{config.file}: node.name: {what}: give each node its own name")

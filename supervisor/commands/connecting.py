@@ -17,9 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def keys_option(function: Function) -> Function:
     """Add `--keys` to a verb, as parameter `keys`."""
-    text = (
-        f"Of a system on another host ({REMOTE}): where this host's keys lie. Default: the user's (appbackplane keys)."
-    )
+    text = f"Of a system on another host ({REMOTE}): the folder of this host's keys. Default: the user's (appbackplane keys)."
     return click.option("--keys", metavar="DIR", help=text)(function)
 
 

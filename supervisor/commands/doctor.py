@@ -17,7 +17,7 @@ _STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
 @json_option
 @debug_option
 def command(as_json: bool) -> None:
-    """Tell what this machine grants, and the remedy for each lack."""
+    """Check what this machine grants, and show a remedy for each problem."""
     findings = checkup(look())
     if as_json:
         show.as_json({"is_fit": is_fit(findings), "findings": msgspec.to_builtins(findings)})

@@ -88,7 +88,7 @@ def _is_down(pidfd: int, location: Location, timeout_ms: float) -> bool:
         return bool(end.poll(max(0.0, timeout_ms - _PATIENT_MS)))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"interrupted: {location.system!r} goes on going down (appbackplane status shows how far it is)"
+            f"interrupted: {location.system!r} is still going down (appbackplane status shows how far it is)"
         ) from None
 
 

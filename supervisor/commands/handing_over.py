@@ -31,9 +31,7 @@ def hand_over(location: Location, node: str, timeout_s: float, silent_s: float) 
     began_s, is_told = time.monotonic(), False
     cluster: dict[str, Any] = ask(location, "supervisor.status")["cluster"] or {}
     if not cluster:
-        raise FailedPrecondition(
-            f"system {location.system!r} is in no cluster: a table [cluster] in its TOML puts it into one "
-        )
+        raise FailedPrecondition(f"system {location.system!r} is in no cluster: add a table [cluster] to its TOML")
     if cluster["primary"] != node:
         _check_known(location, node, cluster["node"])
         ask(location, "supervisor.hand_over", {"node": node})
@@ -43,8 +41,8 @@ def hand_over(location: Location, node: str, timeout_s: float, silent_s: float) 
             return cluster
         waited_s = time.monotonic() - began_s
         if waited_s > timeout_s:
-            holder = f"node {cluster['primary']!r} is" if cluster["primary"] else "nobody is"
-            raise DeadlineExceeded(f"node {node!r} is not primary yet, {holder}; what was ordered holds")
+            holder = f"node {cluster['primary']!r} is" if cluster["primary"] else "no node is"
+            raise DeadlineExceeded(f"node {node!r} is not primary yet, {holder}; the order stays in force")
         if waited_s > silent_s and not is_told:
             is_told = True
             click.echo(f"waiting for node {node!r} to become primary", err=True)
@@ -64,4 +62,6 @@ def _check_known(location: Location, node: str, own: str) -> None:
         like = nearest(node, states)
         raise NotFound(f"no node {node!r} is known here" + (f" (did you mean {like!r}?)" if like else ""))
     if states[node] != "up":
-        raise FailedPrecondition(f"node {node!r} is {states[node]} (appbackplane peers): nobody would be primary")
+        raise FailedPrecondition(
+            f"node {node!r} is {states[node]} (appbackplane peers): the cluster would have no primary node"
+        )

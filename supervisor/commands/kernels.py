@@ -7,7 +7,7 @@ from typing import Any, Final
 #: Name and summary of the route for a kernel's command lines: runtime/requests/command_routes.py, whose import would make a
 #: person at a terminal wait (tests/supervisor/test_requests_command.py).
 LINE: Final = "command"
-SUMMARY: Final = "Do what a line says, as `workers 4`; `help` lists what there is."
+SUMMARY: Final = "Run a command, such as `workers 4`; `help` lists all commands."
 
 
 def kernels_of(routes: list[dict[str, Any]]) -> dict[str, dict[str, bool]]:

@@ -29,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def folder_option(function: Function) -> Function:
     """Add `--folder` to a verb, as parameter `folder`."""
-    text = "Where the keys lie. Default: $XDG_CONFIG_HOME/appbackplane/keys, else ~/.config/appbackplane/keys."
+    text = "Folder of the keys. Default: $XDG_CONFIG_HOME/appbackplane/keys, else ~/.config/appbackplane/keys."
     return click.option("--folder", metavar="DIR", help=text)(function)
 
 
@@ -45,11 +45,13 @@ def names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> l
 
 @click.group("keys", no_args_is_help=False)
 def command() -> None:
-    """Say who may speak to this host over TCP."""
+    """Manage the keys of TCP connections: this host's own, and those that it trusts."""
 
 
 @command.command("new")
-@click.option("--replace", is_flag=True, help="Also where there is one: whoever trusts that has to trust the new one.")
+@click.option(
+    "--replace", is_flag=True, help="Replace an existing pair; hosts that trust the old key must trust the new one."
+)
 @folder_option
 @json_option
 @debug_option
@@ -68,7 +70,7 @@ def new(replace: bool, folder: str | None, as_json: bool) -> None:
 @json_option
 @debug_option
 def show_keys(folder: str | None, as_json: bool) -> None:
-    """Show the public key of this host, as the other host is to be told, and whose keys it trusts."""
+    """Show the public key of this host, to be given to other hosts, and the keys that it trusts."""
     keyring = _keyring(folder)
     key = keyring.own().public
     holders = _ring(keyring).holders
@@ -94,17 +96,21 @@ def show_keys(folder: str | None, as_json: bool) -> None:
     "routes",
     metavar="PATTERN",
     multiple=True,
-    help="What it may call: index.stats, index.*, *. Default: exported.",
+    help="Routes that it may call: index.stats, index.*, *. Default: exported.",
 )
 @click.option(
-    "--topic", "topics", metavar="PATTERN", multiple=True, help="What it may hear and publish. Default: exported."
+    "--topic",
+    "topics",
+    metavar="PATTERN",
+    multiple=True,
+    help="Topics that it may hear and publish. Default: exported.",
 )
 @click.option(
     "--offer",
     "offers",
     metavar="PATTERN",
     multiple=True,
-    help="What it may offer to this host: index.stats, index.*, *, none. Default: all if [peers] names it, else nothing.",
+    help="Routes that it may offer here: index.stats, index.*, *, none. Default: all if [peers] names it, else nothing.",
 )
 @folder_option
 @json_option
@@ -118,7 +124,7 @@ def trust(
     folder: str | None,
     as_json: bool,
 ) -> None:
-    """Let KEY in under the name NAME, or change what it may use. KEY is what its own "keys show" prints."""
+    """Trust KEY under the name NAME, or change its permissions. KEY is printed by "keys show" on the other host."""
     from appbackplane.transport.security.grants import Grant
     from appbackplane.transport.security.keys import PublicKey
     from appbackplane.transport.security.ring import Holder
@@ -137,7 +143,7 @@ def trust(
         show.as_json(_told(holder))
         return
     click.echo(f"{name} is trusted: {key}")
-    click.echo(f"compare its fingerprint with the one shown there: {holder.key.fingerprint}")
+    click.echo(f"compare this fingerprint with the one that its own host shows: {holder.key.fingerprint}")
 
 
 @command.command("revoke")
@@ -146,7 +152,7 @@ def trust(
 @json_option
 @debug_option
 def revoke(which: str, folder: str | None, as_json: bool) -> None:
-    """Keep a key out for good. What runs hangs up on it at once."""
+    """Revoke a key for good. Running systems close its connections at once."""
     keyring = _keyring(folder)
     found: list[Holder] = []
 

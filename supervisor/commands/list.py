@@ -36,7 +36,7 @@ def command(as_json: bool) -> None:
         rows = [(e["system"], e["state"], str(e["pid"]), show.duration(e["uptime"]), e["run_dir"]) for e in found]
         show.table(("SYSTEM", "STATE", "PID", "FOR", "RUN DIRECTORY"), rows)
     else:
-        click.echo("no system runs")
+        click.echo("no system is running")
 
 
 def _told(location: Location) -> dict[str, Any] | None:

@@ -12,11 +12,11 @@ from .systems import check_running, find, system_option
 @click.command("listen")
 @click.argument("topic")
 @system_option
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many messages.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages.")
 @json_option
 @debug_option
 def command(topic: str, system: str | None, count: int | None, as_json: bool) -> None:
-    """Print what is published on TOPIC ("files" hears files alone, "files.*" everything below it)."""
+    """Print the messages of TOPIC ("files" is this topic alone, "files.*" all topics below it)."""
     from appbackplane.transport import connect
 
     location = find(system)

@@ -40,18 +40,20 @@ _NAME_WIDTH = 12
 @click.command("logs")
 @click.argument("named", metavar="[SYSTEM]", required=False)
 @system_option
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is said from now on, until Ctrl-C.")
-@click.option("--backplane", metavar="NAME", help="Only what this backplane, or its replicas, said (or supervisor).")
-@click.option("--component", metavar="NAME", help="Only what was said in actions of this component.")
+@click.option("-f", "--follow", is_flag=True, help="Also print new lines as they are logged, until Ctrl-C.")
+@click.option("--backplane", metavar="NAME", help="Only lines of this backplane or its replicas (or: supervisor).")
+@click.option("--component", metavar="NAME", help="Only lines from actions of this component.")
 @click.option(
     "--level",
     metavar="LEVEL",
     type=click.Choice(tuple(LEVELS), case_sensitive=False),
     help=f"Only lines of this level ({', '.join(LEVELS)}) and above.",
 )
-@click.option("--since", metavar="TIME", help='Only what was said since: "10m" ago (s, m, h, d, w), or ISO 8601.')
+@click.option("--since", metavar="TIME", help='Only lines since: "10m" ago (s, m, h, d, w), or ISO 8601.')
 @click.option(
-    "--lines", type=click.IntRange(min=0), help=f"So many at most, the last ones. Default: {LINES}; with --since all."
+    "--lines",
+    type=click.IntRange(min=0),
+    help=f"At most this many lines, the newest. Default: {LINES}; with --since all.",
 )
 @json_option
 @debug_option
@@ -66,7 +68,7 @@ def command(
     lines: int | None,
     as_json: bool,
 ) -> None:
-    """Show what was said in a system, also when it is down."""
+    """Show the log of a system, also when it is down."""
     named = named_once(named, system)
     try:
         instant = None if since is None else log_filter.since(since, datetime.now().astimezone())
@@ -127,7 +129,7 @@ def _unknown_name(folder: Path, wanted: LogFilter) -> str | None:
         if name is not None and known and not is_known:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
-            return f"no {kind} {name!r} has said anything here ({hint})"
+            return f"no {kind} {name!r} has logged anything here ({hint})"
     return None
 
 

@@ -36,7 +36,7 @@ _ANSWER_S = 2.0
     type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
     default=TIMEOUT_S,
     show_default=True,
-    help="Seconds to wait for the end; what was ordered holds beyond it.",
+    help="Seconds to wait for the end; the order stays in force afterwards.",
 )
 @json_option
 @debug_option

@@ -47,7 +47,7 @@ def command(name: str, as_json: bool) -> None:
     try:
         is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     except OSError as error:
-        raise FailedPrecondition(f"{name} cannot be looked at: {error.strerror}") from error
+        raise FailedPrecondition(f"{name} cannot be read: {error.strerror}") from error
     if not is_free:
         raise FailedPrecondition(f"{name} is there already, and not an empty folder: choose another name")
     files = written(folder, name)
@@ -65,13 +65,13 @@ def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         problem = "expected small letters, digits and single _, beginning with a letter"
     elif keyword.iskeyword(name) or keyword.issoftkeyword(name):
-        problem = "it is a word of Python"
+        problem = "it is a keyword of Python"
     elif name in (SUPERVISOR, BACKPLANE, CONTROL, "tests"):
-        problem = "it has a meaning of its own here"
+        problem = "the name is reserved"
     elif name in sys.stdlib_module_names or is_elsewhere(name):
         problem = "it would hide the package of that name"
     elif component_of(name) is None:
-        problem = "its words are too short to be told apart in the name of a class"
+        problem = "its words are too short for the name of a class"
     if problem:
         raise click.UsageError(f"{name!r} cannot be the name of a project: {problem}")
 

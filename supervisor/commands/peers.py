@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: The operation and its summary: runtime/peers/node.py, whose import would make a person at a terminal wait
 #: (tests/supervisor/test_peers_command.py). A user's component may have the same name.
 ROUTE: Final = "node.peers"
-SUMMARY: Final = "This node, the others as it sees them, and clients; with `routes`, the names of what each offers."
+SUMMARY: Final = "This node, its peers as it sees them, and clients; with `routes`, the routes that each offers."
 #: The operation only reads prepared data.
 TIMEOUT_S: Final = 5.0
 COLUMNS: Final = ("NODE", "STATE", "FOR", "ADDRESS", "RUNS FOR", "HEARD", "ROUTES", "CALLS TO", "CALLS FROM", "KEY")
@@ -37,7 +37,7 @@ _CALLED: Final = frozenset({"self", "client"})
 
 @click.command("peers")
 @system_option
-@click.option("--routes", is_flag=True, help="With the names of what each offers.")
+@click.option("--routes", is_flag=True, help="Also list the routes that each node offers.")
 @json_option
 @debug_option
 def command(system: str | None, routes: bool, as_json: bool) -> None:
@@ -72,7 +72,7 @@ def _check_is_node(location: Location) -> None:
     entries = ask(location, "supervisor.routes")
     if not any((entry["route"], entry["summary"]) == (ROUTE, SUMMARY) for entry in entries):
         raise FailedPrecondition(
-            f"system {location.system!r} is no node among others: a table [node] in its TOML makes it one (see docs/peers.md)"
+            f"system {location.system!r} has no peers: add a table [node] to its TOML (see docs/peers.md)"
         )
 
 

@@ -12,18 +12,18 @@ from .systems import offered, system_option
 
 @click.group("pipeline", no_args_is_help=False)
 def command() -> None:
-    """Pack what a system recorded, or watch it: on Spark."""
+    """Pack or watch a system's recordings, on Spark."""
 
 
 @command.command("compact")
 @click.argument("named", metavar="[SYSTEM|DIR]", required=False, shell_complete=offered)
 @system_option
-@click.option("--to", metavar="DIR", required=True, help="Where to: a folder outside the run directory.")
+@click.option("--to", metavar="DIR", required=True, help="Target folder, outside the run directory.")
 @master_option
 @json_option
 @debug_option
 def compact(named: str | None, system: str | None, to: str, master: str | None, as_json: bool) -> None:
-    """Pack what was recorded into Parquet files, which keep it when the system forgets. Again at any time: each once."""
+    """Pack recordings into Parquet files, which outlive the system's own copies. Repeatable: each record is packed once."""
     if not to:
         raise click.UsageError("--to: expected the name of a folder, got ''")
     become("compact", folder_of(named, system), "--to", to, "--master", master, "--json", "" if as_json else None)
@@ -32,13 +32,16 @@ def compact(named: str | None, system: str | None, to: str, master: str | None, 
 @command.command("stream")
 @click.argument("named", metavar="[SYSTEM|DIR]", required=False, shell_complete=offered)
 @system_option
-@click.option("--trigger", metavar="TIME", callback=time, help='How often it looks, such as "1s". Default: 1s.')
+@click.option("--trigger", metavar="TIME", callback=time, help='Interval between two reads, such as "1s". Default: 1s.')
 @click.option(
-    "--window", metavar="TIME", callback=time, help='Over how long figures are gathered, such as "10s". Default: 10s.'
+    "--window",
+    metavar="TIME",
+    callback=time,
+    help='Length of the windows of the statistics, such as "10s". Default: 10s.',
 )
-@click.option("--rules", metavar="FILE", help="A TOML of alerts: what is watched, its limit, and the route to call.")
+@click.option("--rules", metavar="FILE", help="A TOML of alerts: the operation, the condition, and the route to call.")
 @click.option(
-    "--checkpoint", metavar="DIR", help="Where it keeps how far it is. Default: a folder in the run directory."
+    "--checkpoint", metavar="DIR", help="Folder for the stream's progress. Default: one in the run directory."
 )
 @master_option
 @json_option
@@ -53,7 +56,7 @@ def stream(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Watch what is recorded: figures of each window on topic telemetry.window, and alerts by rule. Until Ctrl-C."""
+    """Watch recordings until Ctrl-C: publish statistics of each window on topic telemetry.window, and send alerts by rule."""
     if checkpoint == "":
         raise click.UsageError("--checkpoint: expected the name of a folder, got ''")
     become(

@@ -32,4 +32,4 @@ def command(topic: str, words: tuple[str, ...], system: str | None, priority: in
     if as_json:
         show.as_json({"topic": topic, "backplanes": count})
     elif not count:
-        click.echo(f"nobody hears {topic!r}", err=True)
+        click.echo(f"topic {topic!r} has no subscribers", err=True)

@@ -27,7 +27,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def master_option(function: Function) -> Function:
     """Add `--master` to a verb, as parameter `master`."""
-    text = "Who does the work: local[N], spark://HOST:PORT, k8s://..., yarn. Default: local[*], this machine."
+    text = "Spark's master: local[N], spark://HOST:PORT, k8s://..., yarn. Default: local[*], this machine."
     return click.option("--master", metavar="MASTER", help=text)(function)
 
 
@@ -42,8 +42,8 @@ def folder_of(named: str | None, system: str | None) -> Path:
         os.stat(location.run_dir / RECORDS)
     except PermissionError:
         raise FailedPrecondition(
-            f"system {location.system!r}: no permission to read what it recorded in {location.run_dir}, which is for the "
-            "user alone who started it"
+            f"system {location.system!r}: no permission to read its recordings in {location.run_dir}: only the user who "
+            "started it may"
         ) from None
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(_nothing(location)) from None
@@ -54,7 +54,7 @@ def folder_of(named: str | None, system: str | None) -> Path:
 
 def _nothing(location: Location) -> str:
     if location.is_given and location.toml is None:
-        return f"{location.run_dir}: there is no such folder; give the run directory of a system that recorded"
+        return f"{location.run_dir}: there is no such folder; give the run directory of a system with recordings"
     what = f"nothing is recorded of system {location.system!r} (looked for in {location.run_dir / RECORDS})"
     near = nearest(location)
     if near is not None:

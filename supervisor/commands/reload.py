@@ -49,18 +49,18 @@ class NotDone(FailedPrecondition):
 @click.command("reload")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @system_option
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 @click.option(
     "--timeout",
     type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
     default=TIMEOUT_S,
     show_default=True,
-    help="Seconds to wait for the end; what was begun goes on beyond it.",
+    help="Seconds to wait for the end; the change goes on afterwards.",
 )
 @json_option
 @debug_option
 def command(file: Path | None, system: str | None, dry_run: bool, timeout: float, as_json: bool) -> None:
-    """Have the system be what FILE says now (default: the TOML that it was started with)."""
+    """Apply FILE to the running system (default: the TOML that it was started with)."""
     if file is not None and system is None:
         load(file)  # report problems of the file before looking for its system
         system = str(file)
@@ -94,7 +94,7 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
 def _carry_out(location: Location, route: str, body: dict[str, Any], timeout: float) -> dict[str, Any]:
     """Send the request and wait for the end; a long wait is reported."""
     progress = threading.Timer(
-        _SILENT_S, click.echo, [f"waiting for {location.system!r} to be as ordered"], {"err": True}
+        _SILENT_S, click.echo, [f"waiting for {location.system!r} to apply the change"], {"err": True}
     )
     progress.daemon = True
     progress.start()
@@ -109,8 +109,8 @@ def _show_plan(told: dict[str, Any]) -> None:
     """Print the plan as a table: old value, new value, and how it takes effect."""
     steps = told["plan"]
     if not _is_any(steps):
-        click.echo(f"nothing has changed: the system is what {told['file']} says")
-        click.echo("the code was not compared: where it is new, appbackplane restart BACKPLANE takes it")
+        click.echo(f"nothing has changed: the system runs as {told['file']} says")
+        click.echo("the code was not compared: appbackplane restart BACKPLANE loads new code")
         return
     rows = [
         (
@@ -123,7 +123,7 @@ def _show_plan(told: dict[str, Any]) -> None:
         for change in _worth_showing(steps["changes"])
     ]
     rows += [(name, "", "", "", "new: starts") for name in steps["added"]]
-    rows += [(name, "", "", "", "not there any more: stops") for name in steps["removed"]]
+    rows += [(name, "", "", "", "removed: stops") for name in steps["removed"]]
     show.table(("BACKPLANE", "KEY", "NOW", "THEN", "TAKES EFFECT"), rows)
     if steps["restarted"]:
         click.echo(f"restarts: {', '.join(steps['restarted'])}")

@@ -15,15 +15,15 @@ from .systems import offered, system_option
 @click.command("report")
 @click.argument("named", metavar="[SYSTEM|DIR]", required=False, shell_complete=offered)
 @system_option
-@click.option("--since", metavar="TIME", help='Only what began since: "10m" ago (s, m, h, d, w), or ISO 8601.')
-@click.option("--html", metavar="FILE", help="Write a page with plots, too: one file, which needs no other.")
+@click.option("--since", metavar="TIME", help='Only actions that began since: "10m" ago (s, m, h, d, w), or ISO 8601.')
+@click.option("--html", metavar="FILE", help="Also write a page with plots, as one self-contained file.")
 @master_option
 @json_option
 @debug_option
 def command(
     named: str | None, system: str | None, since: str | None, html: str | None, master: str | None, as_json: bool
 ) -> None:
-    """Tell from what it recorded what a system did: how long, how busy, what was late, what waited for what."""
+    """Summarise a system's recordings: durations, load, late actions, and what waited for what."""
     try:
         instant = None if since is None else log_filter.since(since, datetime.now().astimezone())
     except ValueError as error:

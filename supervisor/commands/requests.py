@@ -46,12 +46,12 @@ Place = tuple[str, str]
     type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
     default=TIMEOUT_S,
     show_default=True,
-    help="Seconds until the command is given up.",
+    help="Seconds to wait for the kernel's answer.",
 )
 @json_option
 @debug_option
 def command(kernel: str | None, words: tuple[str, ...], system: str | None, timeout: float, as_json: bool) -> None:
-    """Show the request kernels, or have KERNEL do a COMMAND: status, workers 4, lanes on, quiesce, help, ..."""
+    """Show the request kernels, or give KERNEL a COMMAND: status, workers 4, lanes on, quiesce, help, ..."""
     location = find(system)
     check_running(location)
     places = _places(location, kernel)
@@ -152,7 +152,7 @@ def _show_all(answers: dict[Place, Any]) -> None:
     )
     for told in answers.values():
         if told["stall"]:
-            click.echo(f"{told['kernel']}: nothing goes on any more: {told['stall']}")
+            click.echo(f"{told['kernel']}: stalled: {told['stall']}")
         if told.get("shortage"):
             click.echo(f"{told['kernel']}: {told['shortage']}")
 
@@ -206,13 +206,13 @@ def _show(told: dict[str, Any]) -> None:
     if told["posting"]:
         waiting = "1 poster waits" if told["posting"] == 1 else f"{told['posting']} posters wait"
         is_full = told["rejoinable"] >= told["rejoinable_max"]
-        why = ": the rejoin pool is full, until somebody rejoins what has ended" if is_full else ""
+        why = ": the rejoin pool is full until ended requests are rejoined" if is_full else ""
         remarks.append(f"{waiting} for an entry{why}")
     if told["stall"]:
-        remarks.append(f"nothing goes on any more: {told['stall']}")
+        remarks.append(f"stalled: {told['stall']}")
     if told.get("shortage"):
         remarks.append(told["shortage"])
-    remarks += [f"by itself, {when}: {line}" for when, line in told["schedule"]]
+    remarks += [f"scheduled, {when}: {line}" for when, line in told["schedule"]]
     for remark in remarks:
         click.echo(remark)
 

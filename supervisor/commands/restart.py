@@ -26,15 +26,15 @@ _ANSWER_S = 2.0
 @click.command("restart")
 @click.argument("names", metavar="BACKPLANE...", nargs=-1, required=True, shell_complete=backplanes)
 @system_option
-@click.option("--rolling", is_flag=True, help="Replicas: each only while all the others answer.")
-@click.option("--force", is_flag=True, help="With --rolling: also what has no replicas.")
-@click.option("--now", is_flag=True, help="Kill it at once: nothing is constructed aside, and nothing finished.")
+@click.option("--rolling", is_flag=True, help="Replicas one at a time, each only while all the others answer.")
+@click.option("--force", is_flag=True, help="With --rolling: also backplanes without replicas.")
+@click.option("--now", is_flag=True, help="Kill it at once: no trial of its new code, and no draining.")
 @click.option(
     "--timeout",
     type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
     default=TIMEOUT_S,
     show_default=True,
-    help="Seconds to wait for the end; what has begun goes on beyond it.",
+    help="Seconds to wait for the end; the restart goes on afterwards.",
 )
 @json_option
 @debug_option
@@ -43,12 +43,13 @@ def command(
 ) -> None:
     """Restart backplanes in order, one after the other.
 
-    First their new code is constructed aside: where that fails, nothing is restarted. Then each finishes what it has been
-    asked, its components go down, and its process ends and is started again. The name that replicas have in common means all
-    of them.
+    First, the new code is constructed in a trial process: where that fails, nothing is restarted. Then each backplane finishes
+    its outstanding calls, its components go down, and its process is replaced. A name that replicas share means all of them.
     """
     if now and rolling:
-        raise click.UsageError("--now kills, and loses the calls that --rolling is there to keep: one of them only")
+        raise click.UsageError(
+            "--now and --rolling exclude each other: a kill loses the calls that a rolling restart keeps"
+        )
     if force and not rolling:
         raise click.UsageError("--force is for --rolling")
     location = find(system)

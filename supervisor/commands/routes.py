@@ -15,13 +15,13 @@ from .systems import find, system_option
 @json_option
 @debug_option
 def command(system: str | None, as_json: bool) -> None:
-    """List what can be called."""
+    """List the routes that can be called."""
     entries = ask(find(system), "supervisor.routes")
     if as_json:
         show.as_json(entries)
         return
     show.table(
-        ("ROUTE", "PRIORITY", "BACKPLANE", "UP", "SIGNATURE", "WHAT IT DOES"),
+        ("ROUTE", "PRIORITY", "BACKPLANE", "UP", "SIGNATURE", "DESCRIPTION"),
         [
             (
                 entry["route"],
@@ -33,7 +33,7 @@ def command(system: str | None, as_json: bool) -> None:
             )
             for entry in sorted(entries, key=lambda entry: entry["route"])
         ],
-        less=("PRIORITY", "BACKPLANE", "WHAT IT DOES"),
+        less=("PRIORITY", "BACKPLANE", "DESCRIPTION"),
     )
 
 

@@ -20,11 +20,11 @@ from .systems import find, system_option
 @click.command("scale")
 @click.argument("name", metavar="NAME", shell_complete=backplanes)
 @system_option
-@click.option("--threads", type=int, required=True, help="So many from now on, as the file may say.")
+@click.option("--threads", type=int, required=True, help="Number of threads from now on, 1 to 256.")
 @json_option
 @debug_option
 def command(name: str, system: str | None, threads: int, as_json: bool) -> None:
-    """Give the backplane NAME another number of threads, without a restart; its next process has them, too."""
+    """Change the number of threads of backplane NAME without a restart; its next process keeps the number."""
     try:
         check_threads(name, threads)
     except InvalidArgument as error:

@@ -23,7 +23,7 @@ NAMED_LIMIT_S = 0.2
 
 @click.command("status")
 @system_option
-@click.option("--stats", is_flag=True, help="With what each operation did: how often, how long, how it ended.")
+@click.option("--stats", is_flag=True, help="Also show each operation: counts, durations and outcomes.")
 @json_option
 @debug_option
 def command(system: str | None, stats: bool, as_json: bool) -> None:
@@ -67,7 +67,7 @@ def cluster_line(cluster: dict[str, Any]) -> str:
     """The primary, since when it has the lease, and any problem with it."""
     words = [f"cluster {cluster['name']!r}: this node, {cluster['node']!r}, is {cluster['role']}"]
     if cluster["primary"] is None:
-        words.append("nobody has the lease")
+        words.append("no node has the lease")
     else:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cluster["since"]))
         holder = (
@@ -130,7 +130,7 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
         remarks += [_failure(backplane["name"], name, failure, answer["role"]) for name, failure in failed]
         for component, to in backplane["wanted"].items():
             if to != answer["role"]:
-                remarks.append(f"{backplane['name']}: {component} is to be {to} (appbackplane move)")
+                remarks.append(f"{backplane['name']}: {component} is ordered to be {to} (appbackplane move)")
         for component, dependencies in backplane["waits_for"].items():
             if dependencies:
                 remarks.append(f"{backplane['name']}: {component} waits for {', '.join(dependencies)}")
@@ -186,7 +186,7 @@ def _remarks_on_what_runs(answer: dict[str, Any]) -> list[str]:
         told = backplane.get("statistics")
         if told is None and (seconds := _running_s(backplane)) >= LONG_S:
             remarks.append(
-                f"{backplane['name']}: an action has run for {show.duration(seconds)}; which, it did not tell in time"
+                f"{backplane['name']}: an action has run for {show.duration(seconds)} (the backplane did not name it in time)"
             )
         for one in () if told is None else told["running"]:
             if one["running_ms"] >= LONG_S * 1e3:

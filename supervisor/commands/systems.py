@@ -50,7 +50,7 @@ def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -
 def find(system: str | None) -> Location:
     """The verb's system. Raises `UsageError` when it is ambiguous, or cannot be told from its TOML."""
     if system is not None and system.startswith("tcp://"):
-        raise click.UsageError(f"{system} is on another host: from here it can be called, and looked after there")
+        raise click.UsageError(f"{system} is on another host: calls from here work, but manage it there")
     target: str | Path = system if system is not None else _only_one()
     if system is not None and os.path.isdir(system) and running_pid(Path(system)) is not None:
         target = Path(system)  # a name that is also a folder here, and that folder a run directory

@@ -32,7 +32,7 @@ def toml_of(file: str | None, verb: str) -> Path:
         )
     if len(found) > 1:
         names = ", ".join(map(str, found))
-        raise click.UsageError(f"which system? There are several TOMLs here ({names}): appbackplane {verb} FILE")
+        raise click.UsageError(f"which system? Several TOMLs are here ({names}): appbackplane {verb} FILE")
     return found[0]
 
 

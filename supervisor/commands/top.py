@@ -47,16 +47,18 @@ WIDE = 200
 @click.command("top")
 @click.argument("named", metavar="[SYSTEM]", required=False, shell_complete=offered)
 @system_option
-@click.option("--once", "is_once", is_flag=True, help="Look once, print it, and end; so it is without a terminal, too.")
 @click.option(
-    "--interval", type=Seconds(min=INTERVAL_S_MIN, max=INTERVAL_S_MAX), help="Seconds between two looks. Default: 1."
+    "--once", "is_once", is_flag=True, help="Print the figures once, and end (the default without a terminal)."
 )
-@click.option("--sort", type=click.Choice(SORTS), default=SORTS[0], help="What comes first; s changes it.")
+@click.option(
+    "--interval", type=Seconds(min=INTERVAL_S_MIN, max=INTERVAL_S_MAX), help="Seconds between two updates. Default: 1."
+)
+@click.option("--sort", type=click.Choice(SORTS), default=SORTS[0], help="Sort order; the key s changes it.")
 @click.option(
     "--backplane",
     metavar="NAME",
     shell_complete=backplanes,
-    help="Show the operations of this one, or all its replicas.",
+    help="Show the operations of this backplane, or of all its replicas.",
 )
 @json_option
 @debug_option
@@ -69,7 +71,7 @@ def command(
     backplane: str | None,
     as_json: bool,
 ) -> None:
-    """Watch the system: what each backplane does, how long it takes, and what waits."""
+    """Watch the system live: load, durations and queues of each backplane."""
     location = find(named_once(named, system))
     navigation = Navigation(sort=sort)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

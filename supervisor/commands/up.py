@@ -46,7 +46,7 @@ _STDERR = 2
 @click.argument("file", required=False)
 @click.option("-s", "--system", "named", metavar="TOML", help="The same as FILE.")
 @click.option("--detach", is_flag=True, help="Return once the system is up, and leave it running.")
-@click.option("--ready-fd", type=int, hidden=True, help="Say there that the system is up, or why not.")
+@click.option("--ready-fd", type=int, hidden=True, help="File descriptor to report readiness or errors to.")
 @json_option
 @debug_option
 def command(file: str | None, named: str | None, detach: bool, ready_fd: int | None, as_json: bool) -> None:
@@ -139,14 +139,14 @@ def _detached(config: Config, *, as_json: bool) -> None:
         supervisor.send_signal(signal.SIGTERM)
         supervisor.wait()
         raise KeyboardInterrupt(
-            f"interrupted: {config.system.name!r} is taken down again, nothing of it stays"
+            f"interrupted: {config.system.name!r} is taken down again, and no process stays"
         ) from None
     finally:
         os.close(ready_fd)
     first, *problems = said.decode(errors="replace").split("\n")
     if first != _UP:
         supervisor.wait()
-        died = f"the supervisor died; its last words are in {log / LAST_WORDS}"
+        died = f"the supervisor died; its last output is in {log / LAST_WORDS}"
         raise Unavailable(said.decode(errors="replace") or died)
     if as_json:
         answer = {"system": config.system.name, "pid": supervisor.pid, "run_dir": config.run_dir, "log": str(log)}

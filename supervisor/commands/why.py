@@ -22,7 +22,7 @@ TIMEOUT_S = 10.0
 @click.command("why")
 @click.argument("asked", metavar="[NAME]", required=False, shell_complete=routes)
 @system_option
-@click.option("--stack", is_flag=True, help="With the stack of what runs.")
+@click.option("--stack", is_flag=True, help="Also show the stacks of running actions.")
 @json_option
 @debug_option
 def command(asked: str | None, system: str | None, stack: bool, as_json: bool) -> None:

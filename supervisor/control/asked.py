@@ -64,7 +64,9 @@ def restart(asked: Asked) -> tuple[tuple[str, ...], int, bool, bool, bool]:
         raise InvalidArgument(f"supervisor.restart: backplanes: expected 1 to {RESTARTED_MAX} names, got {len(names)}")
     is_now, is_rolling, is_forced = (asked.body.get(key) is True for key in ("now", "rolling", "force"))
     if is_now and is_rolling:
-        raise InvalidArgument("supervisor.restart: now and rolling: who is killed loses the calls that rolling keeps")
+        raise InvalidArgument(
+            "supervisor.restart: now and rolling exclude each other: a kill loses the calls that a rolling restart keeps"
+        )
     return tuple(names), _limit_ns("supervisor.restart", limit_s), is_now, is_rolling, is_forced
 
 

@@ -183,7 +183,10 @@ class ControlSocket:
             if len(self._subscribers) >= self._sweep_at:
                 self._sweep()
             if len(self._subscribers) >= SUBSCRIBERS_MAX:
-                raise Busy(f"{SUBSCRIBERS_MAX} clients hear of new directories already", retry_after=1.0)
+                raise Busy(
+                    f"{SUBSCRIBERS_MAX} clients are subscribed to new directories already, no more are taken",
+                    retry_after=1.0,
+                )
             self._subscribers[peer] = 0
 
     def publish(self, directory: Directory) -> None:
@@ -246,7 +249,7 @@ class ControlSocket:
 
     def _put(self, peer: bytes, envelope: Envelope) -> None:
         if not self._outbox.add(peer, self._encoder.encode(envelope)):
-            raise Busy("it does not read its messages: no room for more", retry_after=0.1)
+            raise Busy("the recipient does not read its messages: its queue here is full", retry_after=0.1)
 
     def _flush(self) -> list[bytes]:
         if not self._outbox:
@@ -302,7 +305,7 @@ class ControlSocket:
     def _take_large(self, peer: bytes, frame: Frame, heard: list[Heard]) -> None:
         """End the call behind an oversized frame, ours or the peer's: else its caller would wait thirty seconds."""
         kind, id = head(frame) or (0, 0)
-        because = f"{len(frame):,} bytes exceed the limit of {FRAME_BYTES_MAX:,} for what the supervisor is told"
+        because = f"{len(frame):,} bytes exceed the limit of {FRAME_BYTES_MAX:,} for messages to the supervisor"
         if kind == CALL:
             self.refuse(Caller(peer, id), InvalidArgument(because))
         elif kind in (REPLY, STATUS):
@@ -317,7 +320,7 @@ class ControlSocket:
         if kind == CALL:
             assert envelope.route is not None
             if envelope.deadline is not None and due_ns(envelope.deadline, now_ns) <= now_ns:
-                late = DeadlineExceeded(f"{envelope.route}: it came after its deadline")
+                late = DeadlineExceeded(f"{envelope.route}: the call arrived after its deadline")
                 self.refuse(Caller(peer, envelope.id), late)
                 return
             sender = self.identities.generation_of(peer)

@@ -102,7 +102,7 @@ class Desk:
 
     def _hand_over(self, asked: Asked) -> None:
         if self._tenure is None:
-            raise FailedPrecondition("this system is in no cluster: a table [cluster] in its TOML puts it into one")
+            raise FailedPrecondition("this system is in no cluster: add a table [cluster] to its TOML")
         self._tenure.name_primary(meaning.node(asked))
         self._control.reply(asked.caller, self._tenure.describe())
 

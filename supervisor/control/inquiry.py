@@ -73,7 +73,7 @@ class Inquiry:
             return False
         self.backplane, self.asked = backplane, asked
         if len(self._seen) == HOPS_MAX or now_ns >= self._ends_ns:
-            self.give_up("bound", f"not followed further: {asked}, after {len(self._seen)} backplanes")
+            self.give_up("bound", f"the chain is followed no further than {asked}, after {len(self._seen)} backplanes")
             return False
         self._seen.add(asked)
         return True

@@ -74,7 +74,7 @@ class Questions:
     def ask_statistics(self, caller: Caller, look: Look) -> None:
         """Ask all backplanes that are up. Raises `Busy`."""
         if len(self._gatherings) >= status.GATHERINGS_MAX:
-            raise Busy(f"{status.GATHERINGS_MAX} others wait for statistics", retry_after=1.0)
+            raise Busy(f"{status.GATHERINGS_MAX} calls wait for statistics already", retry_after=1.0)
         up = [child for child in self._director.children.values() if child.is_movable]
         if not up:
             self._control.reply(caller, self._status_with({}))
@@ -93,7 +93,7 @@ class Questions:
                 f"supervisor.why: expected `asked`, the name of a call, an object or a route, got {name!r}"
             )
         if len(self._inquiries) >= inquiry.INQUIRIES_MAX:
-            raise Busy(f"{inquiry.INQUIRIES_MAX} other questions are on their way", retry_after=1.0)
+            raise Busy(f"{inquiry.INQUIRIES_MAX} questions of `why` are being answered already", retry_after=1.0)
         (backplane, name), *others = inquiry.places_of(self._director.children, name)
         has_stack = bool(asked.body.get("stack"))
         question = inquiry.Inquiry(backplane, name, self._now_ns(), with_stack=has_stack, others=others)

@@ -97,7 +97,9 @@ class Reconfiguring:
         """Apply this text as the configuration. Raises `InvalidArgument`, `FailedPrecondition`, `Busy`."""
         file, text = asked.body.get("file"), asked.body.get("text")
         if not isinstance(file, str) or not isinstance(text, str) or not os.path.isabs(file):
-            raise InvalidArgument("supervisor.reload: expected `file`, an absolute path, and `text`, what it says")
+            raise InvalidArgument(
+                "supervisor.reload: expected `file`, an absolute path, and `text`, the content of that file"
+            )
         try:
             new = parse(text, Path(file), os.sched_getaffinity(0))
         except ConfigError as error:
@@ -131,7 +133,9 @@ class Reconfiguring:
         if problems:
             raise FailedPrecondition("\n".join(problems))
         if asked.body.get("digest", digest) != digest:
-            raise FailedPrecondition("something else has changed since the plan was made: nothing was done, look again")
+            raise FailedPrecondition(
+                "the system or its file has changed since the plan was made: nothing was done, make a new plan"
+            )
         self._check_free(steps)
         self._begin(asked.caller, steps, new, round(limit_s * 1e9))
         if is_file:
@@ -143,10 +147,10 @@ class Reconfiguring:
         changing = [child.name for child in self._director.children.values() if child.is_removed or child.is_leaving]
         if self._job is not None or changing or self._director.restarts.callers_count:
             who = f" ({', '.join(changing)})" if changing else ""
-            raise Busy(f"the system is being changed{who}: one thing after the other", retry_after=1.0)
+            raise Busy(f"the system is being changed{who}: try again when that is done", retry_after=1.0)
         if len(self._board.slots) + len(steps.added) > SLOTS_MAX:
             raise FailedPrecondition(
-                f"no room for {len(steps.added)} more backplanes beside those that go: remove first"
+                f"no room for {len(steps.added)} more backplanes beside those being removed: add them in a second reload"
             )
 
     # Carrying out
@@ -234,7 +238,7 @@ class Reconfiguring:
         problems = job.problems + [line for name in job.before for line in self._problems_of(name)]
         again = [self._director.children[name] for name in job.before]
         if missing:
-            problems.append(f"not done yet, and goes on: {', '.join(missing)}")
+            problems.append(f"not done yet, and still in progress: {', '.join(missing)}")
         self._control.reply(
             job.caller,
             {

@@ -109,7 +109,7 @@ class Trials:
         name = trial.left[0]
         child = self._director.children.get(name)
         if child is None or child.is_removed:
-            self._refuse(trial, FailedPrecondition(f"backplane {name!r} is gone: the configuration has changed"))
+            self._refuse(trial, FailedPrecondition(f"backplane {name!r} has been removed from the configuration"))
             return
         try:
             present = trial.present = Describing(self._spawner.describe(name))

@@ -121,7 +121,7 @@ class Director:
             case events.TimePassed():
                 self._on_time(now_ns)
         for child in standing_by.overdue(self.children, now_ns):
-            self._kill(child, "was still primary, on a node that is not any more", now_ns)
+            self._kill(child, "was still primary after its node had become secondary", now_ns)
         for child, reason in self.health.due(now_ns, is_judging=self.mode == "up"):
             self._kill(child, reason, now_ns)
         self._advance(now_ns)
@@ -164,7 +164,7 @@ class Director:
         if self.movement.is_planned:
             errors = [finding.text for finding in self._findings() if finding.is_error]
             if errors:
-                self._kill(child, f"does not fit any more: {errors[0]}", now_ns)
+                self._kill(child, f"no longer fits the system: {errors[0]}", now_ns)
 
     def _on_moved(self, event: events.Moved, now_ns: int) -> None:
         child = self.children[event.backplane]
@@ -274,7 +274,7 @@ class Director:
             self._exit_code = 1
             for child in self.children.values():
                 if child.is_living and child.phase is not Phase.KILLED:
-                    self._kill(child, "killed: ordered twice to go down", now_ns)
+                    self._kill(child, "killed: ordered a second time to go down", now_ns)
 
     def _abort(self, reason: str, now_ns: int) -> None:
         """Take the system down with exit code 1, because it cannot start or go on."""

@@ -20,7 +20,7 @@ from .plan import dependants
 
 #: After both limits a process replies within one iteration of its sentinel; on an overloaded machine, within this time.
 ANSWER_NS = 2_000_000_000
-RESTARTING, GOING_DOWN, SECONDARY = "is being restarted", "is going down", "is on a node that is not primary any more"
+RESTARTING, GOING_DOWN, SECONDARY = "is being restarted", "is going down", "is on a node that is no longer primary"
 _SERVING = (ModuleState.PRIMARY, ModuleState.SECONDARY)
 
 
@@ -65,13 +65,13 @@ def ended(child: Child, event: Drained) -> list[effects.Effect]:
     child.has_finished = not (event.error or event.running)
     left = child.unfinished
     if event.error:
-        left.append(f"did not say how far it came: {event.error}")
+        left.append(f"result of draining unknown: {event.error}")
     if event.refused_count:
         left.append(f"{event.refused_count} not begun within {child.drain_limit_ns / 1e9:g} s, and refused")
     if event.running:
         left.append(f"not ended, and cut off: {', '.join(event.running)}")
     if event.unread_count:
-        left.append(f"{event.unread_count} callers do not read, and lose what they were answered last")
+        left.append(f"{event.unread_count} callers do not read: their last replies are lost")
     return [effects.Say(f"backplane {child.name!r}: drained, but {'; '.join(left)}", is_error=True)] if left else []
 
 
@@ -101,7 +101,7 @@ def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
             child.drain, child.deadline_ns = Drain.DONE, None
         else:
             child.drain = Drain.NONE
-        because = f"does not finish what it has: {died.name!r} has died, and comes back only after it has gone"
+        because = f"draining stopped: {died.name!r} died and restarts only after this one has exited"
         child.unfinished.append(because)
         said.append(effects.Say(f"backplane {name!r}: {because}", is_error=True))
     return said

@@ -48,7 +48,7 @@ def has_gone(child: Child, now_ns: int) -> None:
     if child.is_removed:
         child.enter(Phase.DOWN, now_ns)
     elif child.policy.type == "temporary" and not child.is_ordered:
-        child.reason = "went down with another that died; it is temporary, and not started again"
+        child.reason = "stopped because another backplane died; it is temporary, so it is not restarted"
         child.enter(Phase.ENDED, now_ns)
     else:
         child.enter(Phase.WAITING, now_ns, now_ns)

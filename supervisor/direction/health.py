@@ -103,9 +103,9 @@ class Replacement:
     def sentence(self) -> str:
         """The reason of the replacement, for the log and `status`."""
         if self.is_stopped:
-            return f"{self.reason}; it is stopped (SIGSTOP), so no stacks could be had"
+            return f"{self.reason}; it is stopped (SIGSTOP), so it could not write its stacks"
         if self.quiet_ns is None:
-            return f"{self.reason}; its stacks could not be had within {STACKS_LIMIT_NS / 1e9:g} s"
+            return f"{self.reason}; it did not write its stacks within {STACKS_LIMIT_NS / 1e9:g} s"
         return f"{self.reason}; stacks are in the log"
 
 
@@ -173,7 +173,7 @@ class HealthWatch:
             self._replaced[child.name] = Replacement(child.generation, reason, now_ns, is_stopped=True)
             return []
         self._replaced[child.name] = Replacement(child.generation, reason, now_ns + STACKS_LIMIT_NS)
-        text = f"backplane {child.name!r}: {reason}: it is to write its stacks, and is replaced"
+        text = f"backplane {child.name!r}: {reason}: it is told to write its stacks, then replaced"
         return [Say(text, is_error=True), TakeStacks(child.name, child.generation, by_force=is_silent)]
 
     def awaits_stacks(self, backplane: str) -> bool:

@@ -202,7 +202,7 @@ class Movement:
         lowered = sorted(
             name for name in above - nodes if standings[name].holds > HEIGHT[ceiling] >= HEIGHT[goals[name]]
         )
-        return f"; to {ceiling.value} with what depends on it: {', '.join(lowered)}" if lowered else ""
+        return f"; dependents lowered to {ceiling.value}: {', '.join(lowered)}" if lowered else ""
 
     # Orders
 
@@ -298,7 +298,7 @@ class Movement:
     def _check(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
         """Raise `FailedPrecondition` if the component cannot reach `to`, `NotFound` if it is not there any more."""
         if not _nodes(component, standings):
-            raise NotFound(f"component {component!r} is gone: the configuration has changed")
+            raise NotFound(f"component {component!r} has been removed from the configuration")
         homes = {name: self._children[standings[name].backplane] for name in _nodes(component, standings)}
         if to is not ModuleState.DOWN and all(child.phase in _GONE for child in homes.values()):
             child = next(iter(homes.values()))
@@ -374,7 +374,7 @@ class Movement:
             elif waiting.get(name):
                 behind.append(f"{name!r} waits for {', '.join(waiting[name])}")
         what = "the system" if order.component is None else f"component {order.component!r}"
-        return f"{what} is not {order.to.value} yet, and goes on moving: {'; '.join(behind) or 'it has just begun'}"
+        return f"{what} is not {order.to.value} yet, and the move goes on: {'; '.join(behind) or 'it has just begun'}"
 
     def _refuse(self, order: Order, error: BackplaneError) -> None:
         self._effects.append(Refuse(order.caller, error))

@@ -161,7 +161,7 @@ class OrderedRestarts:
     def _advance(self, order: RestartOrder, now_ns: int) -> bool:
         """Take one step of an order; True: call it again, if the order has not ended."""
         if gone := [name for name in order.backplanes[order.done_count :] if self._is_removed(name)]:
-            self._refuse(order, NotFound(f"backplane {gone[0]!r} is gone: the configuration has changed"))
+            self._refuse(order, NotFound(f"backplane {gone[0]!r} has been removed from the configuration"))
             return True
         if order.ends_ns <= now_ns:
             self._refuse(order, DeadlineExceeded(self._late(order)))
@@ -205,7 +205,7 @@ class OrderedRestarts:
     def _refuse(self, order: RestartOrder, error: BackplaneError) -> None:
         left = order.backplanes[order.done_count :] if order.rolling is None else order.rolling.left()
         left = [name for name in left if name != order.begun and not self._is_removed(name)]
-        how_many = f" ({len(left)} of {len(order.backplanes)} are as they were)" if order.rolling is not None else ""
+        how_many = f" ({len(left)} of {len(order.backplanes)} are unchanged)" if order.rolling is not None else ""
         if left:
             error.message += f"; not restarted: {', '.join(left)}{how_many}"
         self._effects.append(Refuse(order.caller, error))
@@ -213,17 +213,17 @@ class OrderedRestarts:
 
     def _late(self, order: RestartOrder) -> str:
         if order.rolling is not None and order.begun is None:
-            return "nobody is restarted: not all others of these replicas are there, or another order is not done"
+            return "no replica restarted yet: another replica is not up, or another restart has not ended"
         child = self._children[order.begun or order.present]
         who = f"backplane {child.name!r}"
         if order.begun is None:
-            return f"{who} is not restarted: it waits for another restart of it to end"
+            return f"{who} is not restarted yet: an earlier restart of it has not ended"
         waiting = self._movement.waiting()
         behind = [f"{name!r} is still in its hook of {to.value}" for name, to in child.moving.items()]
         behind += [f"{name!r} waits for {', '.join(waiting[name])}" for name in child.states if waiting.get(name)]
         if not child.is_movable or child.generation == order.old_generation:
             behind = [f"it is {child.phase.value}"]
-        return f"{who} is not up again yet, and goes on: {'; '.join(behind) or 'it has just begun'}"
+        return f"{who} is not up again yet, and its restart goes on: {'; '.join(behind) or 'it has just begun'}"
 
 
 def begin(

@@ -122,7 +122,7 @@ def _missing(registrations: list[Registration], components: Mapping[str, Compone
 def _dependency_cycles(components: Mapping[str, ComponentEntry]) -> Iterable[Finding]:
     graph = {name: tuple(d for d in c.depends_on if d in components) for name, c in components.items()}
     for ring in rings(graph):
-        yield Finding(f"components depend on each other in a ring: {' -> '.join(ring)}")
+        yield Finding(f"components depend on each other in a cycle: {' -> '.join(ring)}")
 
 
 def _call_findings(components: Iterable[ComponentEntry], *, has_node: bool) -> Iterable[Finding]:
@@ -174,11 +174,9 @@ def _component_of(route: str) -> str:
 def _judge(ring: list[str], operations: Mapping[str, OperationEntry]) -> Iterable[Finding]:
     spelled, strict = " -> ".join(ring), [route for route in ring[1:] if not operations[route].reentrant]
     if len(strict) == len(ring) - 1:
-        yield Finding(
-            f"calls go in a ring and would wait for themselves: {spelled} (break it, or mark one reentrant=True)"
-        )
+        yield Finding(f"calls form a cycle and would deadlock: {spelled} (break it, or mark one reentrant=True)")
     elif strict:
-        text = f"calls go in a ring: {spelled}; a call that returns to {', '.join(strict)} is refused (not reentrant)"
+        text = f"calls form a cycle: {spelled}; a call that returns to {', '.join(strict)} is refused (not reentrant)"
         yield Finding(text, is_error=False)
 
 

@@ -79,8 +79,8 @@ def after_end(
 ) -> tuple[RestartHistory, Verdict]:
     """The new history, and the verdict on a backplane that ended without an order."""
     if not is_wanted_back(policy, is_normal=is_normal):
-        how = "and" if policy.type == "temporary" else "and ended well, and is"
-        return history, LeaveEnded(f"it is {policy.type}, {how} not started again")
+        how = "" if policy.type == "temporary" else " and exited with code 0"
+        return history, LeaveEnded(f"it is {policy.type}{how}: not restarted")
     history, at_ns = history.after_death(policy, up_ns, now_ns, random)
     return history, GiveUp(sentence(policy)) if at_ns is None else StartAgain(at_ns)
 
@@ -90,7 +90,7 @@ def after_failure(
 ) -> tuple[RestartHistory, Verdict]:
     """The new history, and the verdict on a component whose hook has failed. `history`: that of the component's hooks."""
     if policy.type == "temporary":
-        return history, LeaveEnded("it is temporary, and not tried again")
+        return history, LeaveEnded("it is temporary, so its hook is not tried again")
     history, at_ns = history.after_death(policy, 0, now_ns, random)
     return history, GiveUp(sentence(policy, "further tries")) if at_ns is None else StartAgain(at_ns)
 
@@ -117,5 +117,5 @@ def group(policy: RestartPolicy, backplane: str, dependants: Mapping[str, Collec
 def sentence(policy: RestartPolicy, what: str = "restarts") -> str:
     """The reason for giving up, for `status` and the log."""
     if policy.max == 0:
-        return "it is not to be restarted (restart.max = 0)"
+        return "restarts are off (restart.max = 0)"
     return f"{policy.max} {what} within {policy.within_ns / 1e9:g} s were not enough"

@@ -63,9 +63,7 @@ class Rolling:
         self.present: str | None = None
         for name in self._old:
             if not self._others(name) and not is_forced:
-                text = (
-                    f"backplane {name!r} has no replicas: nobody would answer meanwhile (restart it without --rolling)"
-                )
+                text = f"backplane {name!r} has no replicas to answer meanwhile (restart it without --rolling)"
                 raise FailedPrecondition(text)
 
     def step(self, now_ns: int) -> Step:
@@ -116,7 +114,7 @@ class Rolling:
             return Begin(child.name)  # it serves no callers, or the interruption is wanted
         others = [other for other in self._others(child.name) if other.phase not in _GONE]
         if not others:
-            return Stop(f"{child.name} is the last one that answers")
+            return Stop(f"{child.name} is the last replica that answers")
         return Begin(child.name) if all(other.is_in_service for other in others) else Wait()
 
     def _others(self, name: str) -> list[Child]:

@@ -59,10 +59,10 @@ def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, n
     if plan:
         parts = [
             f"{word}: {', '.join(names)}"
-            for word, names in (("restarts", plan.restarted), ("new", plan.added), ("goes", plan.removed))
+            for word, names in (("restarts", plan.restarted), ("new", plan.added), ("removed", plan.removed))
             if names
         ]
-        effects.append(Say(f"reconfigured: {len(plan.changes)} keys changed; {'; '.join(parts) or 'nobody restarts'}"))
+        effects.append(Say(f"reconfigured: {len(plan.changes)} keys changed; {'; '.join(parts) or 'no restarts'}"))
     return effects
 
 
@@ -75,7 +75,7 @@ def _let_go(child: Child, now_ns: int, *, is_removed: bool) -> list[Effect]:
         draining.limit_hooks(child, now_ns)
     elif child.phase is Phase.STARTING:  # it has no callers yet
         child.is_leaving = True
-        child.reason = "started with what has been changed since"
+        child.reason = "started with a configuration that has changed since"
         child.enter(Phase.KILLED, now_ns)
         return [Kill(child.name, child.generation)]
     else:

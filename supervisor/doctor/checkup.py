@@ -95,7 +95,7 @@ def _nice(machine: Machine) -> Finding:
 def _cgroups(machine: Machine) -> Finding:
     if not machine.cgroup_version:
         remedy = (
-            "cpu_limit is held by the scheduler alone; as a service: Delegate=yes in its unit; by hand: "
+            "cpu_limit is enforced by the scheduler alone; as a service: Delegate=yes in its unit; by hand: "
             "systemd-run --user --scope -p Delegate=yes appbackplane up; in a container: mount /sys/fs/cgroup writable"
         )
         return Finding("cgroups", "missing", False, machine.cgroup_because, remedy)

@@ -72,9 +72,7 @@ class Machine:
 def look() -> Machine:
     """Try everything. Raises `FailedPrecondition` on any system but Linux."""
     if platform.system() != "Linux":
-        raise FailedPrecondition(
-            f"AppBackplane leans on Linux (memfd, pidfd, cgroups), and this is {platform.system()}"
-        )
+        raise FailedPrecondition(f"AppBackplane needs Linux (memfd, pidfd, cgroups), and this is {platform.system()}")
     cgroup_version, cgroup, cgroup_because, may_burst = _groups()
     run_dir = default_run_dir(f"doctor-{os.getpid()}")
     spark, spark_because, java, java_because = _spark()

@@ -22,18 +22,18 @@ PREVIEW_MIN = 5
 WIDTH_MIN, HEIGHT_MIN = 30, 6
 
 HELP = """
-STATE     where its components are, or what the supervisor makes of it
-HEALTH    ● busy: work runs or waits   ○ idle   ? it says nothing   ✕ dead
+STATE     state of its components, or of its process while that is not up
+HEALTH    ● busy: work runs or waits   ○ idle   ? no heartbeat   ✕ dead
 CPU       of one core, all threads; the bar is full at its limit
 QUEUES    objects that are ready, a bar a priority, the most urgent first
           ▁ 1  ▂ 2  ▃ 4  ▄ 10  ▅ 32  ▆ 100  ▇ 320  █ 1000 and more
-          "0.3s old": it did not answer; this is its board, so old
+          "0.3s old": no answer; the figures are from its board, so old
 QUEUED    actions in all queues        RATE    actions ended a second
-REQUESTS  of request kernels, those that wait for a worker or for room
-WAIT RUN  how long actions queued and ran that ended in the last interval
-AWAIT     objects that wait for a reply, or a message's for a lock
-BOOSTS    times it made another backplane as urgent as its call
-THROTTLED requests refused because a component had enough
+REQUESTS  requests of kernels that wait for a worker or for room
+WAIT RUN  queueing and run times of actions that ended in the last interval
+AWAIT     objects that wait for a reply, or for the locks of a message
+BOOSTS    times it raised another backplane to the priority of its call
+THROTTLED requests refused because a component was at its limit
 SLOW      actions above slow_action    ERRORS    actions that failed
 RE-STARTS since the system is up
 Totals that have grown in the last interval are yellow.

@@ -57,14 +57,14 @@ REQUESTS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_requests_limit",
         "gauge",
-        "Entries of its pools, and workers.",
+        "Limits of the pools of a kernel, and of its workers.",
         _BCP,
         _request_each(lambda r: [((pool,), limit) for pool, limit in r["limits"].items()]),
     ),
     Metric(
         "appbackplane_requests_blocked",
         "gauge",
-        "Of those executing, those that wait for others.",
+        "Executing requests that wait for other requests.",
         _BC,
         _request(lambda r: r["blocked"]),
     ),
@@ -99,14 +99,14 @@ REQUESTS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_requests_failed_total",
         "counter",
-        "Of these, those without a result.",
+        "Requests that ended without a result.",
         _BC,
         _request(lambda r: r["failed"]),
     ),
     Metric(
         "appbackplane_requests_lost_total",
         "counter",
-        "Of these, those that were lost with their worker.",
+        "Requests that were lost with their worker.",
         _BC,
         _request(lambda r: r["lost"]),
     ),
@@ -120,7 +120,7 @@ REQUESTS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_requests_unclaimed_total",
         "counter",
-        "Requests that nobody was left to rejoin.",
+        "Requests that ended without an owner left to rejoin them.",
         _BC,
         _request(lambda r: r["unclaimed"]),
     ),
@@ -134,7 +134,7 @@ REQUESTS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_requests_refused_total",
         "counter",
-        "Posts that were answered Busy.",
+        "Posts that were refused with Busy.",
         _BC,
         _request(lambda r: r["refused"]),
     ),
@@ -162,14 +162,14 @@ REQUESTS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_requests_worker_run_seconds_total",
         "counter",
-        "How long these were executed.",
+        "How long the requests of each worker were executed.",
         _BCW,
         _request_worker(lambda w: w["run_ms"] / 1e3),
     ),
     Metric(
         "appbackplane_requests_intervals_lost_total",
         "counter",
-        "Records of intervals that the disk did not take. Absent where they are not recorded.",
+        "Records of intervals that could not be written to disk. Absent where recording is off.",
         _BC,
         _request(lambda r: None if r["recording"] is None else r["recording"]["lost"]),
     ),

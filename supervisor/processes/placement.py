@@ -77,7 +77,7 @@ class Placement:
         if limited and not self.groups:
             reason = self.groups.because
             said.append(
-                f"no CPU limits by the kernel ({reason}): {', '.join(limited)}: held by the scheduler's account"
+                f"no CPU limits by the kernel ({reason}): {', '.join(limited)}: enforced by the scheduler alone"
             )
         said += [line for name in self._limits for line in self._refusal(name) + self._too_high(name)]
         reasons = {self._because(name) for name in self._limits}
@@ -202,7 +202,7 @@ class Placement:
 
 
 def _held_alone(why: str) -> str:
-    return f"held by its scheduler alone ({why})"
+    return f"enforced by its scheduler alone ({why})"
 
 
 def _pgid(pid: int) -> int:

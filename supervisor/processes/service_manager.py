@@ -44,7 +44,7 @@ class ServiceManager:
         address, watchdog_us, watchdog_pid = (environment.pop(name, "") for name in VARIABLES)
         if address and address[0] not in "/@":
             say(
-                f"warning: NOTIFY_SOCKET {address!r} is no socket of this machine: nobody is told how it goes",
+                f"warning: NOTIFY_SOCKET {address!r} is not a local socket: the service manager gets no notifications",
                 "WARNING",
             )
             address = ""
@@ -103,5 +103,5 @@ class ServiceManager:
         except OSError as error:  # it is restarted, or gone: it needs nothing from us any more
             if not self._has_failed:
                 self._has_failed = True
-                self._say(f"warning: the service manager does not hear: {error.strerror}", "WARNING")
+                self._say(f"warning: the service manager cannot be notified: {error.strerror}", "WARNING")
         return True

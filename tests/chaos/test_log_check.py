@@ -31,7 +31,7 @@ def line(backplane: str, message: str, level: str = "ERROR", error: str = "") ->
         line("supervisor", "backplane 'north': exited with 0; starting it again now"),
         line(
             "supervisor",
-            "backplane 'north': does not finish what it has: 'south' has died, and comes back only after it has gone",
+            "backplane 'north': draining stopped: 'south' died and restarts only after this one has exited",
         ),
         line("north", "a slow action", "WARNING"),
     ],

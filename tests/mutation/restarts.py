@@ -37,8 +37,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "the hook of a temporary one is tried again",
-            '    if policy.type == "temporary":\n        return history, LeaveEnded("it is temporary, and not tried',
-            '    if False:\n        return history, LeaveEnded("it is temporary, and not tried',
+            '    if policy.type == "temporary":\n        return history, LeaveEnded("it is temporary, so its hook is not tried',
+            '    if False:\n        return history, LeaveEnded("it is temporary, so its hook is not tried',
         ),
         ("only those that depend on it directly start again", "        ahead += news", "        pass"),
         ("one_for_all leaves the others alone", "return set(dependants) - {backplane}", "return set()"),

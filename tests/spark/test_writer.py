@@ -217,7 +217,7 @@ def test_what_all_tasks_stage_together_is_bounded(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({}, "say where to"),
+        ({}, "no target given"),
         ({"path": "s"}, "expected one of them"),
         ({"path": "s", "topic": "a.b", "route": "a.b"}, "expected one of them"),
         ({"path": "s", "topic": "a b"}, "a topic is words"),

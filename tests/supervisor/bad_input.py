@@ -103,9 +103,7 @@ KNOWS_NONE = {
 }
 HELP = {verb: Said(DONE, words=(verb, "--help")) for verb in ("up", "down", "restart", "scale", *READS)}
 #: It has no table [node].
-NO_NODE = Said(
-    FAILED, r"system 'demo' is no node among others: a table \[node\] in its TOML makes it one \(see docs/peers\.md\)"
-)
+NO_NODE = Said(FAILED, r"system 'demo' has no peers: add a table \[node\] to its TOML \(see docs/peers\.md\)")
 #: Standard output fails while they print; what they do is done before.
 NO_SPACE = Said(FAILED, "standard output cannot be written: No space left on device")
 
@@ -148,7 +146,7 @@ SITUATIONS = {
         each(
             Said(FAILED, r"system 'demo': no permission to reach its supervisor in \S+, which is for the user alone"),
             report=Said(
-                FAILED, r"system 'demo': no permission to read what it recorded in \S+, which is for the user alone"
+                FAILED, r"system 'demo': no permission to read its recordings in \S+: only the user who started it may"
             ),
             logs=Said(FAILED, r"log folder \S+ cannot be read: Permission denied"),
             up=Said(WRONG, "demo.toml: cannot be read: Permission denied", ("up", "demo.toml")),
@@ -250,7 +248,7 @@ SITUATIONS = {
             up=Said(WRONG, "x: cannot be read: File name too long", ("up", "x" * 5_000)),
             check=Said(WRONG, "x: cannot be read: File name too long", ("check", "x" * 5_000)),
             doctor=KNOWS_NONE["doctor"],
-            new=Said(FAILED, "x cannot be looked at: File name too long", ("new", "x" * 5_000)),
+            new=Said(FAILED, "x cannot be read: File name too long", ("new", "x" * 5_000)),
             keys=Said(FAILED, "x cannot be opened: File name too long", ("keys", "show", "--folder", "x" * 5_000)),
         ),
     ),
@@ -330,7 +328,7 @@ KEY = f"curve:{'B' * 42}A"
 NOT_FOUND_KEY = "index/index has no object with key 'nobody'"
 #: Words of one verb, about the system that runs.
 WORDS: dict[str, Said] = {
-    "statsu": Said(WRONG, r"no verb 'statsu' \(did you mean 'status'\?\) \(see appbackplane --help\)"),
+    "statsu": Said(WRONG, r"no command 'statsu' \(did you mean 'status'\?\) \(see appbackplane --help\)"),
     "--colour": Said(WRONG, r"No such option '?--colour'? \(see appbackplane --help\)"),
     "up demo.toml --detach": Said(FAILED, r"system 'demo' is already running, pid \d+ \(run directory \S+, since .*\)"),
     "up demo.toml": Said(FAILED, r"system 'demo' is already running, pid \d+ \(run directory \S+, since .*\)"),
@@ -392,9 +390,9 @@ WORDS: dict[str, Said] = {
     "listen *x": Said(FAILED, r"subscribe to a topic such as .* got '\*x'"),
     "listen \udcff": Said(FAILED, "the value of 'topic' cannot travel: .* surrogates not allowed"),
     "listen beats.* --count 0": Said(WRONG, "0 is not in the range x>=1"),
-    "logs --backplane indx": Said(FAILED, r"no backplane 'indx' has said anything here \(did you mean 'index'\?\)"),
-    "logs --backplane ''": Said(FAILED, "no backplane '' has said anything here"),
-    "logs --component indx": Said(FAILED, "no component 'indx' has said anything here"),
+    "logs --backplane indx": Said(FAILED, r"no backplane 'indx' has logged anything here \(did you mean 'index'\?\)"),
+    "logs --backplane ''": Said(FAILED, "no backplane '' has logged anything here"),
+    "logs --component indx": Said(FAILED, "no component 'indx' has logged anything here"),
     "logs --level loud": Said(WRONG, "'loud' is not one of 'debug', 'info', 'warning', 'error', 'critical'"),
     "logs --since yesterday": Said(WRONG, '--since: expected a time such as "10m", "2h"'),
     "logs --since ''": Said(WRONG, "--since: expected a time"),

@@ -141,7 +141,7 @@ def assert_said(ended: Ended, said: Said, verb: str) -> None:
     """The exit code, and one line; nothing on standard output beside it."""
     assert ended.code == said.code, ended
     assert "Traceback" not in ended.err
-    assert "a bug of ours" not in ended.err
+    assert "internal error" not in ended.err
     # What takes over a second says what it waits for; on a busy machine, anything may.
     lines = [line for line in ended.err.splitlines() if not line.startswith("waiting for ")]
     if said.line:

@@ -42,7 +42,7 @@ TABLE = {
     ),
     "a more urgent priority that is nicer": (
         system("nice = [0, -5]"),
-        "system.nice[1]: expected 0 or more, got -5: priority 0 is to be as urgent as 1 at least",
+        "system.nice[1]: expected 0 or more, got -5: priority 0 must be at least as urgent as 1",
     ),
     "a mistyped key": (
         backplane('slow_acton = "5ms"'),
@@ -75,15 +75,15 @@ TABLE = {
     ),
     "a topic that is a path": (
         GOOD + '[topic."a/b"]\nrecord = true\n',
-        'topic."a/b": its records lie in a folder of its name: at most 255 bytes, and no /',
+        'topic."a/b": its records are kept in a folder of this name: at most 255 bytes, and no /',
     ),
     "a topic whose name is too long for a folder": (
         GOOD + f'[topic."{"x" * 256}"]\nrecord = true\n',
-        f"topic.{'x' * 256}: its records lie in a folder of its name: at most 255 bytes, and no /",
+        f"topic.{'x' * 256}: its records are kept in a folder of this name: at most 255 bytes, and no /",
     ),
     "a topic whose folder would be a file of the backplane's": (
         GOOD + '[topic."next.tmp"]\nrecord = true\n',
-        'topic."next.tmp": its records lie in a folder of its name, beside files that end in .actions, .messages, .tmp, '
+        'topic."next.tmp": its records are kept in a folder of this name, beside files that end in .actions, .messages, .tmp, '
         ".ledger",
     ),
     "topics that are none": (
@@ -226,7 +226,7 @@ TABLE = {
     ),
     "exempt from the limit, all of it": (
         backplane("priorities = 4\ncpu_limit = 50\ncpu_exempt = 4"),
-        "backplane.main.cpu_exempt: expected at most 3, or cpu_limit would hold none of the 4 priorities, got 4",
+        "backplane.main.cpu_exempt: expected at most 3, or cpu_limit would apply to none of the 4 priorities, got 4",
     ),
     "a tick of nothing": (
         backplane("tick = 0"),
@@ -234,12 +234,12 @@ TABLE = {
     ),
     "a tick shorter than a look": (
         backplane('tick = "1ns"'),
-        "backplane.main.tick: expected 1ms or more, got '1ns': shorter, and it is spent on counting",
+        "backplane.main.tick: expected 1ms or more, got '1ns': a shorter tick would be spent on accounting",
     ),
     "a latency that no thread can keep": (
         backplane('max_latency = "1us"'),
-        "backplane.main.max_latency: expected 50us or more, got '1us': threads take turns every fiftieth of it, "
-        "and Python knows no less than 1us",
+        "backplane.main.max_latency: expected 50us or more, got '1us': threads switch every 1/50 of it, "
+        "and Python's shortest switch interval is 1us",
     ),
     "a duration beyond all calendars": (
         system('start_limit = "1000000000h"'),
@@ -248,7 +248,7 @@ TABLE = {
     "a CPU twice": (backplane("affinity = [0, 0]"), "backplane.main.affinity[1]: 0 is listed twice"),
     "a folder of nobody": (
         system('run_dir = "~nobody-of-that-name/run"'),
-        "system.run_dir: there is no home of '~nobody-of-that-name'",
+        "system.run_dir: no home folder of '~nobody-of-that-name'",
     ),
     "a folder with a hole in it": (system('run_dir = "a\\u0000b"'), "system.run_dir: expected a path, got 'a\\x00b'"),
     "the root folder": (

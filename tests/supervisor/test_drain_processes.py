@@ -319,7 +319,7 @@ def test_nobody_finishes_what_needs_one_that_has_died_and_waits_for_him_to_go(bo
             limit.check(pause_s=EVERY_S)
         since = len(one.system.said)
         os.kill(one.system.backplane("index")["pid"], signal.SIGKILL)
-        one.system.wait_said("'query': does not finish what it has: 'index' has died", since)
+        one.system.wait_said("'query': draining stopped: 'index' died", since)
         for name in ("query", "index"):
             one.system.wait_said(f"backplane {name!r}: up again, generation 2", since)
         restarting.join(LIMIT_S)
@@ -404,7 +404,7 @@ def test_its_time_over_it_says_what_is_missing_and_goes_on(booked: Callable[...,
         while (said := error_of(run("restart", "index", f"--timeout={timeout_s}"), FAILED)).endswith("was restarted"):
             limit.check(said)  # its new process is constructed first, and that takes longer here
             timeout_s *= 2
-        assert said == "backplane 'index' is not up again yet, and goes on: it is draining"
+        assert said == "backplane 'index' is not up again yet, and its restart goes on: it is draining"
         os.kill(one.system.backplane("index")["pid"], signal.SIGKILL)
         assert isinstance(hanging.exception(LIMIT_S), PeerDown)
         one.end(calls)

@@ -157,7 +157,7 @@ def test_who_is_stopped_for_ever_is_replaced_without_stacks(start: Start) -> Non
     """SIGSTOP: the kernel lets it write none, and SIGKILL does not mind."""
     system = start('stuck_after = "1s"', module=MODULE)
     os.kill(pid := system.wait_up()["backplanes"][0]["pid"], signal.SIGSTOP)
-    system.wait_said("it is stopped (SIGSTOP), so no stacks could be had; starting it again now")
+    system.wait_said("it is stopped (SIGSTOP), so it could not write its stacks; starting it again now")
     system.wait_said("'query': up again, generation 2")
     assert not psutil.pid_exists(pid)
     end(system)

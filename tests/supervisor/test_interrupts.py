@@ -69,7 +69,7 @@ def test_a_system_goes_on_going_down_without_whoever_waits_for_it(
     system.wait_up()
     monkeypatch.setattr(down, "select", SimpleNamespace(poll=Interrupted, POLLIN=select.POLLIN))
     said = error_of(run("down"), INTERRUPTED)
-    assert said == "interrupted: 'demo' goes on going down (appbackplane status shows how far it is)"
+    assert said == "interrupted: 'demo' is still going down (appbackplane status shows how far it is)"
     assert system.wait_down() == 0
 
 
@@ -77,7 +77,7 @@ def test_what_was_not_waited_for_at_its_start_does_not_stay(folder: Path, monkey
     """Somebody has thought better of it."""
     monkeypatch.setattr(up_verb, "_heard_of", interrupt)
     said = error_of(run("up", "--detach"), INTERRUPTED)
-    assert said == "interrupted: 'demo' is taken down again, nothing of it stays"
+    assert said == "interrupted: 'demo' is taken down again, and no process stays"
     assert running_pid(folder / "run") is None
     assert not os.path.exists(folder / "run" / "supervisor.sock")
 

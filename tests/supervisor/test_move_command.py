@@ -65,7 +65,7 @@ def test_a_component_and_what_depends_on_it_and_back(up: RunningSystem) -> None:
     assert (moved.exit_code, moved.stdout) == (DONE, "query=down, index=down\n"), moved.stderr
     assert "is not served while" in error_of(run("call", "index.echo", "text=x"), FAILED)
     shown = run("status").stdout
-    assert "index: index is to be down (appbackplane move)" in shown
+    assert "index: index is ordered to be down (appbackplane move)" in shown
     told = json.loads(run("move", "primary", "index", "--json").stdout)
     assert told == {"system": "demo", "components": {"query": "primary", "index": "primary"}}
     assert run("call", "index.echo", "text=x").stdout == "x\n"
@@ -149,7 +149,7 @@ def test_progress_is_shown_for_what_takes_over_a_second(
     result = run("move", "down", "index", "--timeout", "1.5")
     assert "waiting for component 'index' to become down" in result.stderr
     said = error_of(result, FAILED)
-    assert said == ("component 'index' is not down yet, and goes on moving: 'index' is still in its hook of down")
+    assert said == ("component 'index' is not down yet, and the move goes on: 'index' is still in its hook of down")
     system.signal(signal.SIGTERM)
     system.wait_said("SIGTERM: going down")
     system.signal(signal.SIGTERM)

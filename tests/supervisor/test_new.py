@@ -88,8 +88,8 @@ def test_an_empty_folder_is_used_and_any_other_refused(folder: Path) -> None:
     ("name", "because"),
     [
         ("Shop", "small letters"), ("my-shop", "small letters"), ("1shop", "small letters"), ("../shop", "small letters"),
-        ("shop_", "small letters"), ("", "small letters"), ("class", "a word of Python"), ("match", "a word of Python"),
-        ("supervisor", "meaning of its own"), ("tests", "meaning of its own"), ("json", "hide the package"),
+        ("shop_", "small letters"), ("", "small letters"), ("class", "a keyword of Python"), ("match", "a keyword of Python"),
+        ("supervisor", "reserved"), ("tests", "reserved"), ("json", "hide the package"),
         ("click", "hide the package"), ("appbackplane", "hide the package"), ("a_b", "too short"),
     ],
 )  # fmt: skip

@@ -314,9 +314,9 @@ def test_a_cycle_is_refused_with_the_cycle_spelled_out(
     monkeypatch.setattr("tests.supervisor.conftest.TOML", '[system]\nname = "demo"\nrun_dir = "run"\n' + rest)
     system = start(module=MODULE)
     assert system.wait_down() == 1
-    said = [line for line in system.said if "depend on each other in a ring" in line]
+    said = [line for line in system.said if "depend on each other in a cycle" in line]
     assert said
-    spelled = said[0].partition("ring: ")[2].split(" -> ")
+    spelled = said[0].partition("cycle: ")[2].split(" -> ")
     doubled = [*ring, *ring]
     assert spelled[0] == spelled[-1]
     assert any(spelled[:-1] == doubled[begin : begin + len(ring)] for begin in range(len(ring))), spelled

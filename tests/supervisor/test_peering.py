@@ -117,7 +117,7 @@ WRONG = {
     **{
         f"to listen at {host}": (
             NODE.replace("10.0.0.2", host),
-            "node.listen: expected the one address by which others reach this host, which they are told, got "
+            "node.listen: expected a specific address, not a wildcard: peers are given this address (or set advertise), got "
             f"'tcp://{host}:7400'",
         )
         for host in ("*", "0.0.0.0", "[::]")
@@ -129,11 +129,11 @@ WRONG = {
     "keys nowhere": (NODE + 'keys = ""\n', "node.keys: expected a path, got ''"),
     "keys of nobody": (
         NODE + 'keys = "~nobody-of-that-name/k"\n',
-        "node.keys: there is no home of '~nobody-of-that-name'",
+        "node.keys: no home folder of '~nobody-of-that-name'",
     ),
     "peers without a node": (
         PEERS,
-        'peers: expected a table [node] with name = "..." beside it: who dials says who it is',
+        'peers: expected a table [node] with name = "..." beside it: a node that connects gives its name',
     ),
     "peers that are no table": (
         'peers = ["tcp://10.0.0.1:7400"]\n' + GOOD + NODE,
@@ -146,7 +146,7 @@ WRONG = {
     "a peer at any port": (DIAL + '"tcp://10.0.0.1:0" = "a"', "peers: 'tcp://10.0.0.1:0': port 0 is for who listens"),
     "a peer twice": (
         DIAL + '"tcp://127.0.0.1:7400" = "a"\n"tcp://localhost:7400" = "b"',
-        'peers."tcp://localhost:7400": it is there twice',
+        'peers."tcp://localhost:7400": it is listed twice',
     ),
     "a number for a key": (
         DIAL + '"tcp://10.0.0.1:7400" = 7',
@@ -158,7 +158,7 @@ WRONG = {
     ),
     "more peers than there can be": (
         DIAL + "".join(f'"tcp://10.0.0.1:{port}" = "a"\n' for port in range(1, SEEDS_MAX + 2)),
-        f"peers: {SEEDS_MAX + 1} addresses, expected at most {SEEDS_MAX}: any few of them find the others",
+        f"peers: {SEEDS_MAX + 1} addresses, expected at most {SEEDS_MAX}: a few are enough to find the others",
     ),
     "another host without a key": (
         DIAL + '"tcp://10.0.0.1:7400" = ""',

@@ -121,5 +121,5 @@ def test_a_component_that_has_the_same_name_is_no_node(entries: list[dict[str, A
     result = run()
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "appbackplane: system 'demo' is no node among others: a table [node] in its TOML makes it one (see docs/peers.md)\n"
+        "appbackplane: system 'demo' has no peers: add a table [node] to its TOML (see docs/peers.md)\n"
     )

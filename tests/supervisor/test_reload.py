@@ -209,8 +209,8 @@ def test_nothing_to_do_is_said_and_nobody_is_disturbed(up: RunningSystem) -> Non
     result = run("reload", str(up.toml))
     assert result.exit_code == DONE
     assert result.stdout.splitlines() == [
-        f"nothing has changed: the system is what {up.toml} says",
-        "the code was not compared: where it is new, appbackplane restart BACKPLANE takes it",
+        f"nothing has changed: the system runs as {up.toml} says",
+        "the code was not compared: appbackplane restart BACKPLANE loads new code",
     ]
     assert ids(up) == before
 
@@ -345,7 +345,7 @@ def test_one_thing_after_the_other(up: RunningSystem) -> None:
     write(up, "[backplane.index.settings.Index]\nwaits = true")
     result = run("reload", str(up.toml), "--timeout", "1")
     assert result.exit_code == FAILED
-    assert errors(result) == ["appbackplane: but not done yet, and goes on: index"]
+    assert errors(result) == ["appbackplane: but not done yet, and still in progress: index"]
     answers: list[Result] = []
     (up.toml.parent / "go").touch()
     up.wait_said("'index': up again, generation 2")
@@ -354,7 +354,7 @@ def test_one_thing_after_the_other(up: RunningSystem) -> None:
     reloading = threading.Thread(target=lambda: answers.append(run("reload", str(up.toml))))
     reloading.start()
     up.wait_said("reconfigured: 1 keys changed; restarts: index", len(up.said) - 1)
-    with pytest.raises(Busy, match="one thing after the other"):
+    with pytest.raises(Busy, match="the system is being changed"):
         scale(up, 2)
     up.ask("supervisor.down")
     reloading.join(LIMIT_S)
@@ -421,7 +421,7 @@ def test_the_supervisor_believes_nobody(up: RunningSystem) -> None:
     body = {"file": str(up.toml), "text": up.toml.read_text()}
     digest = up.ask("supervisor.reload", {**body, "dry_run": True})["digest"]
     scale(up, 3)
-    with pytest.raises(FailedPrecondition, match="something else has changed since"):
+    with pytest.raises(FailedPrecondition, match="has changed since the plan was made"):
         up.ask("supervisor.reload", {**body, "digest": digest})
     with pytest.raises(InvalidArgument, match="unknown key"):
         up.ask("supervisor.reload", {**body, "text": body["text"] + "\nthread = 1"})

@@ -52,8 +52,8 @@ def test_one_kernel_is_shown_whole(status: dict[str, Any], capsys: pytest.Captur
     assert lines[-4:] == [
         "lanes 0/20/20 %; ageing every 0.1 s; boost 10; so far 1 posted",
         "3 posters wait for an entry",
-        "nothing goes on any more: thread exhaustion",
-        "by itself, 22:00: workers 8",
+        "stalled: thread exhaustion",
+        "scheduled, 22:00: workers 8",
     ]
 
 
@@ -61,7 +61,7 @@ def test_what_keeps_posters_waiting_is_said(status: dict[str, Any], capsys: pyte
     """Whoever forgot to rejoin sees a kernel at rest, and calls that end with their deadline."""
     requests._show({**status, "rejoinable": 1000, "posting": 1})
     said = capsys.readouterr().out
-    assert "1 poster waits for an entry: the rejoin pool is full, until somebody rejoins what has ended\n" in said
+    assert "1 poster waits for an entry: the rejoin pool is full until ended requests are rejoined\n" in said
 
 
 def test_fewer_workers_than_asked_for_are_seen(status: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:

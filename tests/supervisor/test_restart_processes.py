@@ -196,7 +196,7 @@ def test_a_transient_one_that_ends_well_is_not_started_again(begin: Start) -> No
     system.wait_said("'store': up again, generation 2")
     with connect(system.run_dir) as client:
         client.cast("store.exit", code=0)
-        system.wait_said("it is transient, and ended well, and is not started again")
+        system.wait_said("it is transient and exited with code 0: not restarted")
     store = system.backplane("store")
     assert (store["state"], store["generation"], store["health"]) == ("ended", 2, "dead")
     assert system.status()["state"] == "up", "nothing has failed"
@@ -210,7 +210,7 @@ def test_a_temporary_one_is_never_started_again(begin: Start) -> None:
     system = begin('restart = { type = "temporary" }')
     system.wait_up()
     kill(system, "store")
-    system.wait_said("killed by signal 9: store primary; it is temporary, and not started again")
+    system.wait_said("killed by signal 9: store primary; it is temporary: not restarted")
     assert system.backplane("store")["state"] == "ended"
     assert system.status()["state"] == "up"
     system.signal(signal.SIGTERM)
@@ -226,9 +226,7 @@ def test_what_depends_on_one_that_was_given_up_goes_where_its_policy_says(begin:
     system.wait_up()
     mark = len(hooks(system))
     kill(system, "store")
-    system.wait_said(
-        "given up: it is not to be restarted (restart.max = 0); to down with what depends on it: shop, till"
-    )
+    system.wait_said("given up: restarts are off (restart.max = 0); dependents lowered to down: shop, till")
     system.wait_said("shop down")
     assert hooks(system, mark) == ["till down", "shop down"]
     status = system.status()
@@ -246,9 +244,7 @@ def test_escalation_to_the_end_takes_the_system_down(begin: Start) -> None:
     mark = len(hooks(system))
     kill(system, "store")
     assert system.wait_down() == 1
-    because = (
-        "backplane 'store': killed by signal 9: store primary; given up: it is not to be restarted (restart.max = 0)"
-    )
+    because = "backplane 'store': killed by signal 9: store primary; given up: restarts are off (restart.max = 0)"
     assert [line for line in system.said if "supervisor" in line and because in line] == [
         f"supervisor | {because}",
         f"supervisor | down, exit code 1: {because}",

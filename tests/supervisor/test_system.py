@@ -105,7 +105,7 @@ def test_a_crash_loop_is_given_up_and_the_others_serve(start: Start) -> None:
     assert "were not enough (appbackplane restart index starts it again)" in shown
     system.ask("supervisor.down")
     assert system.wait_down() == 1, "who looks at exit codes must learn of it"
-    system.said_once("given up: 1 restarts within 60 s were not enough; to secondary with what depends on it: query")
+    system.said_once("given up: 1 restarts within 60 s were not enough; dependents lowered to secondary: query")
     system.said_once("down, exit code 1: ordered by a client; had been given up: index")
 
 
@@ -210,7 +210,7 @@ def test_connections_up_to_the_limit_of_descriptors_leave_it_alive(start: Start)
     system = start(stand_in=True)
     system.wait_up()
     resource.prlimit(system.process.pid, resource.RLIMIT_NOFILE, (256, 256))
-    said, limit = "further connections wait until others have gone", Limit()
+    said, limit = "new connections wait until others are closed", Limit()
     link = Link("asking")  # answered by the next turn, in which it also looks after its descriptors
     peer = link.connect(supervisor_socket(system.run_dir))
     with ExitStack() as held:

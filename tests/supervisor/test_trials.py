@@ -117,7 +117,7 @@ def test_what_does_not_fit_the_others_is_refused(up: Callable[..., RunningSystem
     changed = MODULE.replace("class Index(Component):", 'class Index(Component):\n    depends_on = ("query",)\n')
     (system.toml.parent / "demo.py").write_text(changed)
     (line,) = refusal(run("restart", "index"))
-    assert line == "components depend on each other in a ring: query -> index -> query; nothing was restarted"
+    assert line == "components depend on each other in a cycle: query -> index -> query; nothing was restarted"
     assert serving(system) == before
 
 
@@ -152,7 +152,7 @@ def test_down_ends_a_trial(up: Callable[..., RunningSystem], tmp_path: Path) -> 
     assert system.wait_down() == 0
     restarting.join(LIMIT_S)
     (line,) = refusal(ends[0])
-    assert "going down" in line or "is gone" in line
+    assert "going down" in line or "has been removed" in line
 
 
 def test_now_is_not_tried(up: Callable[..., RunningSystem], tmp_path: Path) -> None:

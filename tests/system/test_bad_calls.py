@@ -175,7 +175,7 @@ def test_work_for_next_year_can_be_planned(client: Client) -> None:
         (("call", "shelf.where", "--timeout", "0"), 2, "0.0 is not in the range 0<x<=604800"),
         (("publish", "a..b"), 1, "'a..b'"),
         (("listen", "*"), 1, "'*'"),
-        (("explode",), 2, "no verb 'explode'"),
+        (("explode",), 2, "no command 'explode'"),
         (("status", "--jsno"), 2, "--json"),
     ],
 )

@@ -24,15 +24,15 @@ CONFIGURATIONS = [
     (
         '[backplane.a]\ncomponents = ["components:Day"]\n[backplane.b]\ncomponents = ["components:Night"]',
         1,
-        "components depend on each other in a ring: day -> night -> day",
+        "components depend on each other in a cycle: day -> night -> day",
     ),
     (
         '[backplane.a]\ncomponents = ["components:Middle"]',
         1,
         "component 'middle' (backplane 'a') depends on 'bottom', which no backplane has",
     ),
-    (SHELF + "affinity = [4095]", 2, "backplane.a.affinity[0]: there is no CPU 4095 that it may use (there are: "),
-    ('run_dir = "~nobody-here/x"' + SHELF, 2, "system.run_dir: there is no home of '~nobody-here'"),
+    (SHELF + "affinity = [4095]", 2, "backplane.a.affinity[0]: CPU 4095 is not available to it (available: "),
+    ('run_dir = "~nobody-here/x"' + SHELF, 2, "system.run_dir: no home folder of '~nobody-here'"),
     (
         '[backplane.a]\ncomponents = ["components:NoRoom"]',
         1,

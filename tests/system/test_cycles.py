@@ -75,7 +75,7 @@ def test_check_and_up_find_a_declared_cycle_before_anything_serves(begin: Up) ->
     """What can be known from declarations need not be found at night."""
     system = begin('[backplane.farm]\ncomponents = ["components:Chicken", "components:Egg"]\n')
     way = "chicken.lay -> egg.hatch -> chicken.lay"
-    assert way in system.wait_for("calls go in a ring")
+    assert way in system.wait_for("calls form a cycle")
     assert system.wait_down() == 1
     checked = command(system.folder, "check", str(system.toml))
     assert (checked.returncode, checked.stdout) == (2, "")

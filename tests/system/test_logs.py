@@ -319,10 +319,10 @@ def test_what_cannot_be_answered_is_said_in_one_line(system: System) -> None:
     """With what to do; a wrong name is not an empty log."""
     cases = {
         ("logs", "nobody"): (1, "no log of system 'nobody'"),
-        ("logs", "demo", "--backplane", "archiv"): (1, "no backplane 'archiv' has said anything here (did you mean"),
+        ("logs", "demo", "--backplane", "archiv"): (1, "no backplane 'archiv' has logged anything here (did you mean"),
         ("logs", "demo", "--component", "zzz"): (
             1,
-            "no component 'zzz' has said anything here (there are: scribe, gong)",
+            "no component 'zzz' has logged anything here (there are: scribe, gong)",
         ),
         ("logs", "demo", "-s", "demo"): (2, "named twice"),
         ("logs", "demo", "--since", "yesterday"): (2, "--since: expected a time such as"),

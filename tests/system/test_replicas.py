@@ -161,7 +161,7 @@ def test_it_stops_at_the_first_that_does_not_come_back(up: Up) -> None:
     line = stopped.stderr.splitlines()[-1]
     assert "web-1 did not come back: till did not become initializing: " in line
     assert "the shop is closed" in line
-    assert line.endswith("not restarted: web-2, web-3 (2 of 3 are as they were)")
+    assert line.endswith("not restarted: web-2, web-3 (2 of 3 are unchanged)")
     assert answered_by(system) < before
     closed.unlink()
     assert roll(system) == {"web-1": 3, "web-2": 2, "web-3": 2}
@@ -172,9 +172,9 @@ def test_what_cannot_roll_is_said_in_one_line(up: Up) -> None:
     """With the exit code by which a script knows whose mistake it is."""
     system = up(SHOP.replace("replicas = 3", "replicas = 2"))
     for words, code, says in (
-        (("front", "--rolling"), 1, "backplane 'front' has no replicas: nobody would answer meanwhile"),
+        (("front", "--rolling"), 1, "backplane 'front' has no replicas to answer meanwhile"),
         (("wbe", "--rolling"), 1, "no backplane 'wbe' (did you mean 'web'?)"),
-        (("web", "--rolling", "--now"), 2, "--now kills, and loses the calls that --rolling is there to keep"),
+        (("web", "--rolling", "--now"), 2, "--now and --rolling exclude each other"),
         (("web", "--force"), 2, "--force is for --rolling"),
         (("front", "--rolling", "--force"), 0, ""),
     ):

@@ -140,5 +140,5 @@ def test_a_ring_is_said() -> None:
     class Night(Component):
         depends_on = ("day",)
 
-    with pytest.raises(ValueError, match="in a ring: day, night"):
+    with pytest.raises(ValueError, match="in a cycle: day, night"):
         jump_to_primary(VirtualBackplane(Day(), Night(), role=None))

@@ -98,7 +98,7 @@ def test_what_cannot_be_reproduced_is_not_judged(tmp_path: Path) -> None:
     write_actions(tmp_path, "desk", 1, words, names_of(8, 8))
     advice = advise(tmp_path)
     assert advice.items == ()
-    assert "what was recorded cannot be reproduced" in advice.notes[0]
+    assert "no simulation reproduces the records" in advice.notes[0]
 
 
 def test_two_troubles_of_one_backplane_are_two_lines_of_one_table(tmp_path: Path) -> None:

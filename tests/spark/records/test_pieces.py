@@ -119,7 +119,7 @@ def test_a_file_that_is_no_segment_is_named_with_the_reason(tmp_path: Path) -> N
         ("00000003.actions", b"hello" * 100_000, "is no segment"),
         ("00000004.actions", good.read_bytes()[:5000], "is cut off"),
         ("00000005.actions", good.read_bytes()[:8] + b"\7" + good.read_bytes()[9:], "has schema version 7"),
-        ("00000006.parquet", b"PAR1", "is no Parquet file"),
+        ("00000006.parquet", b"PAR1", "is not a readable Parquet file"),
     ):
         bad = good.parent / name
         bad.write_bytes(data)

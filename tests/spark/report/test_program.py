@@ -90,7 +90,7 @@ def test_where_nothing_is_recorded_a_line_says_what_switches_it_on(
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
-        (("--master", "locl"), 2, "'locl' is no master: expected local"),
+        (("--master", "locl"), 2, "'locl' is not a master: expected local"),
         (("--master", "spark://127.0.0.1:1"), 1, "no master answers at spark://127.0.0.1:1 .*connection refused"),
         (("--html", "nowhere/page.html"), 1, "nowhere/page.html cannot be written: there is no folder"),
         (("--html", "."), 1, ". is a folder: --html takes the name of a file"),

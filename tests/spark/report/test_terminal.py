@@ -59,7 +59,7 @@ def test_nothing_since_then_is_not_nothing_at_all(capsys: pytest.CaptureFixture[
     show(made, UTC)
     assert capsys.readouterr().out.strip() == "shop: nothing recorded began since 2026-01-01 00:00:00 UTC"
     told = page(made, UTC)
-    assert "What is recorded began before 2026-01-01 00:00:00 UTC" in told
+    assert "All recorded actions began before 2026-01-01 00:00:00 UTC" in told
     assert "Nothing was recorded" not in told and "[record]" not in told
 
 

@@ -40,10 +40,10 @@ def test_what_nobody_else_can_import_is_refused_at_start(monkeypatch: pytest.Mon
     known(monkeypatch, "typed_in", None)
     for where, said in {
         "__main__:Add": "is part of the program itself",
-        "json:make.<locals>.Add": "is made in a function",
-        "typed_in:Add": "its module is no file",
+        "json:make.<locals>.Add": "is defined inside a function",
+        "typed_in:Add": "its module is not a file",
     }.items():
-        with pytest.raises(FailedPrecondition, match=f"^{where} ?.*{said}.* no worker of Spark's can import it"):
+        with pytest.raises(FailedPrecondition, match=f"^{where} ?.*{said}.* no Spark worker can import it"):
             folders_of([where])
 
 
@@ -77,6 +77,6 @@ def test_a_home_directory_is_not_sent(monkeypatch: pytest.MonkeyPatch, tmp_path:
     for number in range(3):
         (tmp_path / f"m{number}.py").touch()
     with pytest.raises(
-        FailedPrecondition, match=r"3 Python files, 0 MiB, is too much to send .* set code = \"installed\""
+        FailedPrecondition, match=r"3 Python files, 0 MiB, is too large to send .* set code = \"installed\""
     ):
         archive([str(tmp_path)], tmp_path)

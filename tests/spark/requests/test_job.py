@@ -146,7 +146,9 @@ def test_it_is_not_tried_for_ever() -> None:
     run = Run([KILLS] * 3_000, spark)
     assert len(spark.jobs) == RETRIES_MAX + 1
     assert all(element.is_failed for element in run.joined())
-    assert any("too many of those taken with it have ended a job" in str(element.error) for element in run.elements)
+    assert any(
+        "too many requests of its batch have made a Spark job fail" in str(element.error) for element in run.elements
+    )
 
 
 def test_what_no_request_can_have_done_is_not_tried_again() -> None:
@@ -162,7 +164,7 @@ def test_when_spark_has_ended_nothing_is_tried_again() -> None:
     spark = Spark()
     run = Run(range(8), spark, is_over=True)
     assert spark.jobs == []
-    assert {element.error for element in run.joined()} == {"lost worker: its session of Spark has ended"}
+    assert {element.error for element in run.joined()} == {"lost worker: its Spark session has ended"}
 
 
 def test_a_task_that_was_tried_twice_counts_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -217,7 +219,7 @@ def test_an_executed_request_without_a_result_is_lost() -> None:
             """Nothing arrives."""
 
     assert {element.error for element in Run(range(3), Silent()).joined()} == {
-        "lost worker: Spark has executed it, and its result did not arrive"
+        "lost worker: Spark executed it, but its result did not arrive"
     }
 
 

@@ -70,8 +70,8 @@ def test_what_cannot_be_done_there_is_said(open_office: Office) -> None:
     assert str(opaque.error).startswith("TypeError: Opaque returned a lock, which cannot travel: ")
     (poster,) = open_office.done([1], Poster)
     assert poster.error == (
-        "NoWayBack: kernel.post: a request that Spark executes has no way back to the kernel: "
-        "split the work before it is posted"
+        "NoWayBack: kernel.post: a request that Spark executes cannot reach the kernel: "
+        "split the work before posting it"
     )
 
 
@@ -123,7 +123,7 @@ def test_stop_leaves_nothing_running_but_what_was_there_before(spark: SparkSessi
     with office() as opened:
         elements = opened.post([str(tmp_path)] * 3, Marking)
         until(lambda: list(tmp_path.iterdir()), "a request that is executed")
-    assert {element.error for element in elements} == {"lost worker: its session of Spark has ended"}
+    assert {element.error for element in elements} == {"lost worker: its Spark session has ended"}
     assert {thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("spark-")} == set()
     assert running() is spark
     assert is_alive(spark)
@@ -151,7 +151,7 @@ def test_what_spark_had_when_it_died_is_lost_and_it_is_started_again(
         until(lambda: list(tmp_path.iterdir()), "a request that is executed")
         is_gone.set()
         opened.executor.resize(2)  # which has it look
-        assert [element.error for element in opened.joined()] == ["lost worker: its session of Spark has ended"]
+        assert [element.error for element in opened.joined()] == ["lost worker: its Spark session has ended"]
         assert elements[0].is_failed
         assert [element.error for element in opened.done([Numbers([1])] * 3, Add)] == [None] * 3
 
@@ -170,7 +170,9 @@ def test_what_is_known_at_start_is_told_at_start() -> None:
     class Unfindable(RequestKernel):
         runnables: ClassVar = (Local,)
 
-    with pytest.raises(FailedPrecondition, match=r"Local is made in a function, so no worker of Spark's can import it"):
+    with pytest.raises(
+        FailedPrecondition, match=r"Local is defined inside a function, so no Spark worker can import it"
+    ):
         office(cls=Unfindable).__enter__()
 
 

@@ -13,9 +13,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a misspelt one": ({"mastre": "local[2]"}, "no setting 'mastre' (did you mean 'master'?)"),
     "a strange one": (
         {"colour": 1},
-        "no setting 'colour' (expected batch, code, master, slices, or a setting of Spark's)",
+        "no setting 'colour' (expected batch, code, master, slices, or a Spark setting)",
     ),
-    "no master": ({"master": "localhost"}, "'localhost' is no master: expected local[N]"),
+    "no master": ({"master": "localhost"}, "'localhost' is not a master: expected local[N]"),
     "a master that is a number": ({"master": 7077}, "Expected `str`, got `int` - at `$.master`"),
     "no batch": ({"batch": 0}, "batch = 0: expected 1 to 10,000 requests of a job"),
     "a word for a number": ({"slices": "many"}, "Expected `int`, got `str` - at `$.slices`"),

@@ -30,7 +30,7 @@ def test_what_there_is_not_can_be_asked_for_and_says_why() -> None:
         False,
     ]
     with pytest.raises(
-        FailedPrecondition, match=r"^kernel\.post: a request that Spark executes has no way back to the kernel"
+        FailedPrecondition, match=r"^kernel\.post: a request that Spark executes cannot reach the kernel"
     ):
         kernel.post(1, "Add", owner="a")
 

@@ -68,7 +68,7 @@ def test_what_is_recorded_anew_is_not_gone_on_with(
     record(tmp_path, EPOCH_NS + 10**12, *counts, topic=topic)
     if is_begun_again:
         stream = reader(tmp_path, is_loss_fatal=False, topic=topic)
-    with pytest.raises(DataLoss, match=rf"{name}: segment 2 (is of another recording|was read, but)") as told:
+    with pytest.raises(DataLoss, match=rf"{name}: segment 2 (belongs to a new recording|was read, but)") as told:
         reached(reader(tmp_path, topic=topic), at)
     assert "\n" not in str(told.value)
     end = reached(stream, at)
@@ -86,9 +86,9 @@ def test_a_batch_that_was_planned_of_another_recording_is_not_read_from_this_one
     start = {"a": [1, 20, EPOCH_NS + 1]}
     end = reached(reader(tmp_path), start)
     record(tmp_path, EPOCH_NS + 10**12, 200, 100)
-    with pytest.raises(DataLoss, match="segment 1 is of another recording than the one that was read to"):
+    with pytest.raises(DataLoss, match="segment 1 belongs to a new recording; the one read up to"):
         reader(tmp_path).partitions(start, end)
-    with pytest.raises(DataLoss, match="segment 2 is of another recording"):
+    with pytest.raises(DataLoss, match="segment 2 belongs to a new recording"):
         reader(tmp_path).partitions({"a": [1, 20]}, end)
     assert planned(reader(tmp_path, is_loss_fatal=False), start, end) == []
 

@@ -195,9 +195,9 @@ def test_alerts_that_are_given_up_are_told_of(
     for lines in (1, 2):
         world.recorded += [world.now_ns]
         world.drive(12)
-        told = [line for line in capsys.readouterr().err.splitlines() if "given up" in line]
+        told = [line for line in capsys.readouterr().err.splitlines() if "dropped" in line]
         assert (
-            told == ["pipeline stream: an alert is given up, the oldest first: at most 1,000 wait to be told"] * lines
+            told == ["pipeline stream: an alert is dropped, the oldest first: at most 1,000 wait for delivery"] * lines
         )
     world.is_deaf = False
     world.drive(1)
@@ -207,7 +207,7 @@ def test_alerts_that_are_given_up_are_told_of(
 def test_a_checkpoint_is_used_by_one_and_for_what_it_was_begun(tmp_path: Path) -> None:
     """Two drivers would decide the same batch twice; other windows would not add up."""
     ledger = Ledger(tmp_path, SECOND, lambda: "main")
-    with pytest.raises(BadCheckpoint, match="another 'pipeline stream' is at work"):
+    with pytest.raises(BadCheckpoint, match="another 'pipeline stream' is using it"):
         Ledger(tmp_path, SECOND, lambda: "main")
     ledger.close()
     with pytest.raises(BadCheckpoint, match="begun with windows of 1 s"):
@@ -224,12 +224,12 @@ def test_checkpoints_that_do_not_belong_together_are_refused(tmp_path: Path) -> 
         world.recorded += [world.now_ns]
         world.drive(1)
     planned, world.planned, world.committed = world.planned, [], 0
-    with pytest.raises(BadCheckpoint, match="Spark is at batch 0, and what was decided at 2"):
+    with pytest.raises(BadCheckpoint, match="Spark is at batch 0, and the decisions are at 2"):
         world.drive(1)
     world.planned, world.committed = planned, 3
     world.recorded += [world.now_ns]
     (tmp_path / "windows.msgpack").unlink()
-    with pytest.raises(BadCheckpoint, match="Spark is at batch 3, and what was decided at -1"):
+    with pytest.raises(BadCheckpoint, match="Spark is at batch 3, and the decisions are at -1"):
         world.drive(1)
 
 
@@ -243,7 +243,7 @@ def test_bad_input_is_one_line_before_anything_starts(tmp_path: Path) -> None:
         stream(tmp_path, "local[1]", rules=rules)
     with pytest.raises(Unavailable, match="is not running"):
         stream(tmp_path, "local[1]")
-    with pytest.raises(InvalidArgument, match=r"a window of 0 s: 0\.1 s is the least"):
+    with pytest.raises(InvalidArgument, match=r"a window of 0 s: 0\.1 s is the minimum"):
         stream(tmp_path, "local[1]", window_ns=0)
 
 
@@ -265,7 +265,8 @@ def test_what_helps_against_lost_records_can_be_done_by_whoever_reads_it(tmp_pat
     lost = in_our_words(why)
     assert isinstance(lost, DataLoss)
     assert str(lost) == (
-        f"{tmp_path}: a: segment 1 was removed before it was read; with a new --checkpoint it begins with what is there"
+        f"{tmp_path}: a: segment 1 was removed before it was read; "
+        "name a new folder with --checkpoint to begin with the records that are left"
     )
     other = RuntimeError("no space left on device")
     assert in_our_words(other) is other

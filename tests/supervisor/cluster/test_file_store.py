@@ -121,7 +121,7 @@ def test_who_is_stopped_with_the_lock_keeps_others_from_swapping_and_not_from_lo
     (folder / "c.lease").write_text("{")
     keeper.ask(Look())
     told = keeper.wait(LIMIT_S)
-    assert isinstance(told, Trouble) and "c.lease is no record of a lease" in told.because
+    assert isinstance(told, Trouble) and "c.lease is not a lease record" in told.because
     keeper.close(LIMIT_S)
     assert not any(thread.name == "lease" for thread in threading.enumerate())
 

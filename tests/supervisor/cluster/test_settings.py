@@ -36,17 +36,17 @@ def test_a_cluster_is_read() -> None:
 
 
 KINDS = '"file:FOLDER" or "postgresql://USER@HOST/DATABASE"'
-LATE = "a supervisor that is late for once would not be primary any more"
+LATE = "with less, one late renewal would cost the node its lease"
 NAMES = "a letter or digit and at most 62 more letters, digits, - and _"
 ONLY_ON = '[backplane.b]\ncomponents = ["m:B"]\nonly_on = '
 WRONG = {
-    CLUSTER: 'cluster: expected a table [node] with name = "..." beside it: who is primary has a name',
+    CLUSTER: 'cluster: expected a table [node] with name = "..." beside it: the primary node is known by its name',
     f'{NODE}{CLUSTER}ttl = "10ms"\n': f"cluster.ttl: expected 1s to 1h, got 10ms: {LATE}",
     f'{NODE}{CLUSTER}ttl = "2h"\n': f"cluster.ttl: expected 1s to 1h, got 2h: {LATE}",
     f'{NODE}[cluster]\nname = "o/o"\nlease = "file:s"\n': f"cluster.name: expected {NAMES}, got 'o/o'",
     f'{NODE}[cluster]\nname = "o"\nlease = "zookeeper:s"\n': f"cluster.lease: expected {KINDS}, got 'zookeeper:s'",
     f'{NODE}[cluster]\nname = "o"\nlease = "store"\n': f"cluster.lease: expected {KINDS}, got 'store'",
-    f'{NODE}[cluster]\nname = "o"\nlease = "file:"\n': f"cluster.lease: expected where it is, too: {KINDS}, got 'file:'",
+    f'{NODE}[cluster]\nname = "o"\nlease = "file:"\n': f"cluster.lease: expected a location, too: {KINDS}, got 'file:'",
     f'{NODE}[cluster]\nname = "o"\n': "cluster.lease: missing: expected a string",
     f'{NODE}{CLUSTER}role = "primary"\n': "cluster.role: unknown key (known here: name, lease, ttl)",
     f'{ONLY_ON}"primary"\n': "backplane.b.only_on: there is no primary node without a table [cluster]: add one, or leave this "

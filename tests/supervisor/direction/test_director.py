@@ -176,7 +176,7 @@ class AnyOrder(RuleBasedStateMachine):
         """Some start again; one that nobody needs goes, or one comes."""
         world = self.world
         if any(child.is_leaving or child.is_removed for child in world.director.children.values()):
-            return  # refused: one thing after the other (control/reconfiguring.py)
+            return  # refused: try again when that is done (control/reconfiguring.py)
         names = sorted(world.system)
         needed = {home for needs in world.depends_on.values() for name in needs for home in world.homes[name]}
         goes = data.draw(st.sampled_from([None, *(name for name in names[1:] if name not in needed)]))

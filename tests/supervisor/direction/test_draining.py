@@ -96,7 +96,7 @@ def test_whom_a_dead_one_waits_for_is_not_drained_any_further() -> None:
     begun = len(world.moves)
     world.die("first", -9)
     assert world.moves[begun:] == [("top", ModuleState.DOWN)], "without a word of its being drained"
-    because = "does not finish what it has: 'first' has died, and comes back only after it has gone"
+    because = "draining stopped: 'first' died and restarts only after this one has exited"
     assert world.said[-2:] == [f"backplane {name!r}: {because}" for name in ("second", "third")]
     world.do_what_is_asked()
     assert world.drains == ["third"], "nor is the one whose turn it would have been"
@@ -174,7 +174,7 @@ def test_what_was_left_is_said() -> None:
     world.finish_hook("third", "top")
     world.die("third", 0)
     world.finish_draining("second", error="no answer")
-    assert world.said[-1] == "backplane 'second': drained, but did not say how far it came: no answer"
+    assert world.said[-1] == "backplane 'second': drained, but result of draining unknown: no answer"
     world.do_what_is_asked()
     assert world.ended == effects.End(0, "SIGTERM")
 

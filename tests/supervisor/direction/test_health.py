@@ -290,7 +290,7 @@ def test_stacks_are_waited_for_until_they_are_written() -> None:
         assert play.watch.due(wakes_ns - 1, is_judging=True) == []
         [(child, reason)] = play.watch.due(wakes_ns, is_judging=True)
         assert child is play.child
-        assert reason.endswith("stacks are in the log" if count else "its stacks could not be had within 1 s")
+        assert reason.endswith("stacks are in the log" if count else "it did not write its stacks within 1 s")
         assert play.watch.due(wakes_ns, is_judging=True) == [], "once"
 
 
@@ -300,7 +300,7 @@ def test_of_one_that_is_stopped_no_stacks_are_expected() -> None:
     play.live(63)
     assert play.effects == []
     assert play.killed[0].startswith("unknown: no heartbeat for 6")
-    assert play.killed[0].endswith("it is stopped (SIGSTOP), so no stacks could be had")
+    assert play.killed[0].endswith("it is stopped (SIGSTOP), so it could not write its stacks")
 
 
 def test_who_dies_or_goes_meanwhile_is_not_killed() -> None:

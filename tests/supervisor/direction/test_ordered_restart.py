@@ -254,7 +254,10 @@ def test_who_waits_hears_at_his_limit_what_is_missing() -> None:
     world.pass_time()
     error = refusal(world, caller)
     assert isinstance(error, DeadlineExceeded)
-    assert error.message == "backplane 'first' is not up again yet, and goes on: it is draining; not restarted: third"
+    assert (
+        error.message
+        == "backplane 'first' is not up again yet, and its restart goes on: it is draining; not restarted: third"
+    )
     world.do_what_is_asked()
     assert generations(world) == {"first": 2, "second": 1, "third": 1}
 

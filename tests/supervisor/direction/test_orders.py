@@ -117,7 +117,9 @@ def test_a_hung_hook_holds_up_its_own_target_only() -> None:
     while hung not in world.answers:
         assert world.pass_time()
     said = refusal(world, hung, DeadlineExceeded)
-    assert said == ("component 'top' is not secondary yet, and goes on moving: 'top' is still in its hook of secondary")
+    assert said == (
+        "component 'top' is not secondary yet, and the move goes on: 'top' is still in its hook of secondary"
+    )
     world.do_what_is_asked()
     assert answer(world, again) == {"top": "primary"}
 
@@ -184,7 +186,7 @@ def test_one_that_was_given_up_cannot_be_ordered_up() -> None:
     world = up_world(policies={"first": policy(max=0)})
     world.die("first", -9)
     said = refusal(world, world.order_move(PRIMARY, "base"), FailedPrecondition)
-    assert "given up: it is not to be restarted" in said
+    assert "given up: restarts are off" in said
     said = refusal(world, world.order_move(PRIMARY, "middle"), FailedPrecondition)
     assert said == "'middle' cannot be primary: it depends on 'base', which was given up"
 

@@ -45,7 +45,7 @@ def test_a_ring_of_dependencies_is_spelled_out() -> None:
         x=(component("a", depends_on=("b",)), component("b", depends_on=("c",))),
         y=(component("c", depends_on=("a",)),),
     )
-    assert texts(registrations) == ["components depend on each other in a ring: a -> b -> c -> a"]
+    assert texts(registrations) == ["components depend on each other in a cycle: a -> b -> c -> a"]
 
 
 def test_a_ring_of_calls_is_spelled_out() -> None:
@@ -54,7 +54,7 @@ def test_a_ring_of_calls_is_spelled_out() -> None:
         x=(component("a", operation("a.one", "b.two")),), y=(component("b", operation("b.two", "a.one")),)
     )
     (text,) = texts(registrations)
-    assert text.startswith("calls go in a ring and would wait for themselves: a.one -> b.two -> a.one")
+    assert text.startswith("calls form a cycle and would deadlock: a.one -> b.two -> a.one")
 
 
 def test_a_ring_of_reentrant_calls_is_no_error() -> None:

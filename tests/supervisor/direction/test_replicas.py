@@ -87,11 +87,11 @@ def test_those_above_stay_up_until_the_last_replica_is_given_up() -> None:
     world.do_what_is_asked()
     assert world.director.children["second-1"].phase is Phase.FAILED
     assert world.processes["third"].states["top"] is PRIMARY
-    assert not any("with what depends on it" in line for line in world.said)
+    assert not any("dependents lowered" in line for line in world.said)
     world.die("second-2", -9)
     world.do_what_is_asked()
     assert world.processes["third"].states["top"] is SECONDARY
-    assert any("to secondary with what depends on it: top" in line for line in world.said)
+    assert any("dependents lowered to secondary: top" in line for line in world.said)
 
 
 def test_a_hook_that_fails_in_one_replica_keeps_nobody_waiting() -> None:

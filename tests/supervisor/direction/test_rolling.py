@@ -133,7 +133,7 @@ def test_the_last_that_answers_does_not_go() -> None:
     """All others were given up: to restart it would be what rolling is there to avoid."""
     children = replicas(2)
     die(children["web-2"], Phase.FAILED)
-    assert Rolling(children, ["web-1"]).step(NOW_NS) == Stop("web-1 is the last one that answers")
+    assert Rolling(children, ["web-1"]).step(NOW_NS) == Stop("web-1 is the last replica that answers")
 
 
 def test_one_without_replicas_is_refused_unless_forced() -> None:
@@ -256,8 +256,8 @@ def test_stopped_it_says_why_and_who_is_as_he_was() -> None:
         (step := world._next_step()) and step()
     world.die("second-1", 1)
     assert answer_of(world, caller) == (
-        "second-1 did not come back: exited with 1: its last line; given up: it is not to be restarted (restart.max = 0)"
-        "; not restarted: second-2 (1 of 2 are as they were)"
+        "second-1 did not come back: exited with 1: its last line; given up: restarts are off (restart.max = 0)"
+        "; not restarted: second-2 (1 of 2 are unchanged)"
     )
     assert world.processes["second-2"].generation == 1
 
@@ -297,6 +297,6 @@ def test_at_its_limit_it_says_how_far_it_is() -> None:
     while caller not in world.answers:
         assert world.pass_time()
     assert "'second-1' is not up again yet" in answer_of(world, caller)
-    assert answer_of(world, caller).endswith("; not restarted: second-2 (1 of 2 are as they were)")
+    assert answer_of(world, caller).endswith("; not restarted: second-2 (1 of 2 are unchanged)")
     world.do_what_is_asked()
     assert (world.processes["second-1"].generation, world.processes["second-2"].generation) == (2, 1)

@@ -143,7 +143,7 @@ def test_who_waits_for_what_has_gone_is_told(component: str | None) -> None:
         assert isinstance(answer, effects.Answer)
     else:
         assert isinstance(answer, effects.Refuse)
-        assert "gone" in answer.error.message
+        assert "removed" in answer.error.message
 
 
 def test_who_waits_for_the_restart_of_what_has_gone_is_told() -> None:
@@ -153,7 +153,7 @@ def test_who_waits_for_the_restart_of_what_has_gone_is_told() -> None:
     world.reconfigure(third=None)
     for told, left in ((world.answers[caller], "; not restarted: first"), (world.answers[next_caller], "")):
         assert isinstance(told, effects.Refuse)
-        assert told.error.message == f"backplane 'third' is gone: the configuration has changed{left}"
+        assert told.error.message == f"backplane 'third' has been removed from the configuration{left}"
     world.do_what_is_asked()
     assert generations(world) == {"first": 1, "second": 2}, "what has begun goes on"
 
@@ -179,7 +179,7 @@ def test_a_rolling_restart_ends_when_one_of_the_replicas_goes() -> None:
     answer = world.answers[caller]
     assert isinstance(answer, effects.Refuse)
     assert answer.error.message == (
-        "backplane 'second-1' is gone: the configuration has changed; not restarted: second-2 (1 of 2 are as they were)"
+        "backplane 'second-1' has been removed from the configuration; not restarted: second-2 (1 of 2 are unchanged)"
     )
     world.do_what_is_asked()
     assert generations(world) == {"first": 1, "second-2": 1, "third": 1}

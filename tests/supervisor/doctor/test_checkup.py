@@ -124,5 +124,5 @@ def test_the_command_says_it_and_its_exit_code_too(tmp_path: Path, monkeypatch: 
 def test_elsewhere_than_on_linux_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """And does not fail at the first thing that is not there."""
     monkeypatch.setattr("platform.system", lambda: "Darwin")
-    with pytest.raises(FailedPrecondition, match="leans on Linux"):
+    with pytest.raises(FailedPrecondition, match="needs Linux"):
         machine.look()

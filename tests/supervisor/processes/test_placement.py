@@ -104,12 +104,12 @@ def test_without_groups_the_scheduler_holds_the_limit_and_it_is_said(tmp_path: P
     assert "query" not in said
     assert by(placement, "index") == (30, "scheduler", "nice")
     assert placement.change("query", 10, 1) == [
-        "cpu_limit of query: held by its scheduler alone (v1: /x: Read-only file system)"
+        "cpu_limit of query: enforced by its scheduler alone (v1: /x: Read-only file system)"
     ]
     assert by(placement, "query") == (10, "scheduler", "nice")
     for name in ("index", "query"):
         assert placement.describe(name)["cpu_limit"]["because"] == (
-            "held by its scheduler alone (v1: /x: Read-only file system)"
+            "enforced by its scheduler alone (v1: /x: Read-only file system)"
         )
 
 

@@ -120,7 +120,7 @@ def test_nobody_is_told_where_nobody_listens(tmp_path: Path) -> None:
     service.tell("up", "up")
     service.tell("stopping", "stopping")
     service.close()
-    assert said == ["warning: the service manager does not hear: No such file or directory"]
+    assert said == ["warning: the service manager cannot be notified: No such file or directory"]
 
 
 @pytest.mark.parametrize(
