@@ -179,7 +179,9 @@ class _Reader:
             if self._chosen > CHOSEN_KEYS_MAX:
                 raise TooComplicated("keys that are neither text nor bytes", CHOSEN_KEYS_MAX)
             pairs = [(codec.as_key(key), value) for key, value in pairs]
-            hashes = sorted(hash(key) for key, _ in pairs)  # sorted, and in no table: the keys may be made to slow one down
+            hashes = sorted(
+                hash(key) for key, _ in pairs
+            )  # sorted, and in no table: the keys may be made to slow one down
             if any(map(int.__eq__, hashes, hashes[SAME_HASH_MAX:])):
                 raise TooComplicated("keys with the same hash in one map", SAME_HASH_MAX)
         return dict(pairs)

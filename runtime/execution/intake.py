@@ -87,7 +87,9 @@ class Intake:
             self.admit(peer, envelope, now_ns)
         except BackplaneError as error:
             self.turn_away(peer, envelope, error, now_ns)
-        except BaseException as error:  # the edge: a strange argument may make a library raise anything; the process goes on
+        except (
+            BaseException
+        ) as error:  # the edge: a strange argument may make a library raise anything; the process goes on
             log.exception("%s could not be taken in", envelope.route)
             problem = InternalError(f"{envelope.route}: {type(error).__name__}: {text_of(error)}")
             self.turn_away(peer, envelope, problem, now_ns)

@@ -89,7 +89,9 @@ class Outgoing:
     def _begin(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         try:
             self._call(action, request, now_ns)
-        except BaseException as error:  # the edge: a strange call may make a library raise anything; the process goes on
+        except (
+            BaseException
+        ) as error:  # the edge: a strange call may make a library raise anything; the process goes on
             if not isinstance(error, BackplaneError):
                 log.exception("%s could not call %s", action.name, request.spec.route)
                 error = InternalError(f"{request.spec.route}: {type(error).__name__}: {text_of(error)}")
@@ -316,9 +318,7 @@ class Outgoing:
         if self.is_draining(self._engine.backplane):
             return True
         for waiting, route in chain:
-            if self.is_draining(
-                waiting.partition("/")[0]
-            ):  # "backplane/object": its work may have no route of its own
+            if self.is_draining(waiting.partition("/")[0]):  # "backplane/object": its work may have no route of its own
                 return True
             for name in self.directory.routes.get(route, ()):
                 if self.is_draining(name):

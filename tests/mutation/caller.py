@@ -15,7 +15,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_attempts.py",),
         (
             "a call that was taken back is made again",
-            "            if self._of.get(attempt.first_id) is not attempt:\n                continue  # taken back\n",
+            "            if self._of.get(attempt.first_id) is not attempt:\n                continue  # cancelled\n",
             "",
         ),
         (

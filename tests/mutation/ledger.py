@@ -211,8 +211,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "the work ends with its first caller although others wait",
-            "            if record.waiters:  # it is the next one's now",
-            "            if False:  # it is the next one's now",
+            "            if record.waiters:  # the work now belongs to the next call",
+            "            if False:  # the work now belongs to the next call",
         ),
         (
             "what has begun is taken back",

@@ -202,8 +202,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("a gap is one too long", "number - last.number - 1", "number - last.number"),
         (
             "who has subscribed since is not found",
-            '        """Subscribe; a second time is the same as once."""\n        self._found.clear()\n',
-            '        """Subscribe; a second time is the same as once."""\n',
+            '        """Subscribe; a repetition has no effect."""\n        self._found.clear()\n',
+            '        """Subscribe; a repetition has no effect."""\n',
         ),
         (
             "numbers that a new process gives count as a gap",
