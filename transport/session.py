@@ -116,7 +116,7 @@ class ClientSession:
         """Cancel a call: its `Ended` carries `Cancelled`. A call that has ended is left alone."""
         token = self._attempts.take(id) or self._exchange.cancel(self._attempts.current(id))
         if token is not None:
-            self._finish(token, None, Cancelled("taken back by the caller"), self._events)
+            self._finish(token, None, Cancelled("cancelled by the caller"), self._events)
 
     def boost(self, id: int, priority: int) -> None:
         """Change a call's priority: a more urgent one waits for it, or no longer does. An ended call is left alone."""

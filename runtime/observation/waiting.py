@@ -181,16 +181,14 @@ def explain(facts: Facts) -> list[Reason]:
         reasons.append(Reason(Because.STATE, text, {"state": facts.unserved_state}))
     full = facts.throttled
     if full is not None and full.outstanding >= full.limit:
-        text = (
-            f"{full.component} is full, {full.outstanding} of {full.limit} requests outstanding: new ones are told Busy"
-        )
+        text = f"{full.component} is full, {full.outstanding} of {full.limit} requests outstanding: new ones get Busy"
         reasons.append(Reason(Because.THROTTLED, text, {"outstanding": full.outstanding, "max_requests": full.limit}))
     return reasons
 
 
 def _of_the_action(facts: Facts) -> Iterator[Reason]:
     if not facts.is_known:
-        text = f"no call {facts.object} is here: it has not been taken in yet, or it has ended"
+        text = f"no call {facts.object} is here: not received yet, or already ended"
         yield Reason(Because.NOT_HERE, text)
         return
     if facts.digests is not None:
@@ -271,7 +269,7 @@ def _ready(facts: Facts, standing: Standing) -> Iterator[Reason]:
     elif facts.until_tick_ns is None and not (
         standing.ahead_count or standing.higher_count or standing.quota_left <= 0
     ):
-        yield Reason(Because.NEXT, "nothing keeps it: it is next")
+        yield Reason(Because.NEXT, "it is the next to run")
 
 
 def _awaits(because: Because, because_pause: Because, who: str, awaited: Awaited) -> Iterator[Reason]:
@@ -281,7 +279,7 @@ def _awaits(because: Because, because_pause: Because, who: str, awaited: Awaited
         yield Reason(because_pause, text, {"left_ms": _ms(awaited.left_ns), "route": awaited.route})
         return
     if awaited.is_stalled:
-        text = f"backplane {awaited.callee} does not read what is sent to it: the call may not have left"
+        text = f"backplane {awaited.callee} does not read its messages: the call may not have been sent"
         yield Reason(Because.NOT_READ, text, {"backplane": awaited.callee})
     text = (
         f"{who} awaits {awaited.called} from backplane {awaited.callee} "

@@ -62,7 +62,7 @@ def because(facts: Facts) -> list[Because]:
             replace(READY, where=Where.DEFERRED, machine_state="SHUT", accepted_in=("OPEN", "AJAR")),
             [Because.DEFERRED], "bp/index.b defers it in state SHUT (accepted in: OPEN, AJAR)",
         ),
-        (READY, [Because.NEXT], "nothing keeps it"),
+        (READY, [Because.NEXT], "it is the next to run"),
         (replace(READY, ahead_count=1), [Because.BEHIND, Because.NEXT], "1 action of bp/index.b before it"),
         (
             replace(READY, ahead_count=2, ahead=("index.load", "index.stats")), [Because.BEHIND, Because.NEXT],
@@ -109,7 +109,7 @@ def because(facts: Facts) -> list[Because]:
             replace(READY, digests="index.search"), [Because.DIGESTED, Because.NEXT],
             "its object is being worked out: index.find for index.search in bp/index.b",
         ),
-        (replace(READY, unserved_state="down"), [Because.NEXT, Because.STATE], "nothing keeps it"),
+        (replace(READY, unserved_state="down"), [Because.NEXT, Because.STATE], "it is the next to run"),
         (
             Facts("bp/index", throttled=Throttled("bp/index", 50, 50)), [Because.IDLE, Because.THROTTLED],
             "bp/index has nothing to do",
