@@ -42,7 +42,9 @@ SUBSCRIBE_RETRY_NS, SUBSCRIBE_LIMIT_NS = 500_000_000, 5_000_000_000
 #: An expired deadline may mean that a routing table was missed, because the link to the supervisor was cut. It is fetched at
 #: most once per REFRESH_NS; a fetch may take REFRESH_LIMIT_NS.
 REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
-_LOST: Final = "a signal's exception struck while answers were being received; whether the work ran is not known"
+_LOST: Final = (
+    "an exception from a signal handler interrupted the receipt of answers; whether the work ran is not known"
+)
 
 
 class ClientSession:

@@ -188,11 +188,11 @@ def explain(facts: Facts) -> list[Reason]:
 
 def _of_the_action(facts: Facts) -> Iterator[Reason]:
     if not facts.is_known:
-        text = f"no call {facts.object} is here: not received yet, or already ended"
+        text = f"no call {facts.object} here: not received yet, or already ended"
         yield Reason(Because.NOT_HERE, text)
         return
     if facts.digests is not None:
-        text = f"its object is being worked out: {facts.route} for {facts.digests} in {facts.object}"
+        text = f"its target is being computed by {facts.route} in {facts.object}, for {facts.digests}"
         yield Reason(Because.DIGESTED, text, {"digester": facts.object, "method": facts.route})
     if facts.where is None:
         yield Reason(Because.IDLE, f"{facts.object} has nothing to do")
@@ -227,10 +227,10 @@ def _queued(facts: Facts) -> Iterator[Reason]:
     elif facts.standing is not None:
         yield from _ready(facts, facts.standing)
     if facts.parked is not None:
-        who = f"{facts.object} runs nothing else meanwhile: {facts.parked.route}"
+        who = f"{facts.object} is occupied: {facts.parked.route}"
         yield _parked(Because.OBJECT_LOCKED, who, facts.parked)
     for awaited in facts.awaited:
-        who = f"{facts.object} runs nothing else meanwhile: {awaited.route}"
+        who = f"{facts.object} is occupied: {awaited.route}"
         yield from _awaits(Because.OBJECT_AWAITS, Because.OBJECT_PAUSES, who, awaited)
 
 
@@ -296,7 +296,7 @@ def _parked(because: Because, who: str, parked: Parked) -> Reason:
     data = {"route": parked.route, "for": parked.what}
     text = f"{who} waits for {parked.what}"
     if parked.holder:
-        text += f", which {parked.holder} on {parked.holder_object} has"
+        text += f", held by {parked.holder} on {parked.holder_object}"
         data |= {"holder": parked.holder, "holder_object": parked.holder_object}
     return Reason(because, text, data, parked.call, parked.callee)
 
