@@ -71,7 +71,7 @@ class BackplaneOperations(Component):
 
     @operation(priority=_PRIORITY)
     def threads(self, count: int | None = None) -> int:
-        """How many workers it has; with `count`, that many from now on (1 or more)."""
+        """The number of workers; with `count` (1 or more), a new number."""
         if count is not None:
             self._backplane.configure(LiveSettings(threads=count))
         return self._backplane.threads_count
@@ -114,7 +114,7 @@ class BackplaneOperations(Component):
 
     @operation(priority=_PRIORITY)
     def quotas(self, quotas: list[int] | None = None) -> list[int]:
-        """Actions a priority may run a tick, 0 for unlimited; with `quotas`, new ones (the last repeats)."""
+        """How many actions each priority may run a tick, 0 for unlimited; with `quotas`, new ones (the last repeats)."""
         engine = self._backplane.engine
         with engine.lead:
             if quotas is not None:
@@ -125,7 +125,7 @@ class BackplaneOperations(Component):
     def log_level(
         self, level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] | None = None, logger: str | None = None
     ) -> str:
-        """From which level on it logs; with `level`, from that on. `logger`: one of its loggers, not all."""
+        """The log level; with `level`, a new one. `logger`: only this logger."""
         found = logging.getLogger(logger)
         if level is not None:
             found.setLevel(level)
@@ -169,20 +169,20 @@ class BackplaneOperations(Component):
 
     @operation(priority=_PRIORITY)
     def subscribe(self, topic: str) -> None:
-        """The calling client gets what is published here on `topic` (`a.b` exactly, `a.*` for all below)."""
+        """Subscribe the calling client to `topic` (`a.b` exactly, `a.*` for all below)."""
         check_pattern(topic)
         with self._backplane.engine.lead:
             self._backplane.engine.publishing.subscribe(self._peer(), topic)
 
     @operation(priority=_PRIORITY)
     def unsubscribe(self, topic: str) -> None:
-        """The calling client has heard enough."""
+        """End the calling client's subscription to `topic`."""
         with self._backplane.engine.lead:
             self._backplane.engine.publishing.unsubscribe(self._peer(), topic)
 
     @operation(priority=_PRIORITY)
     def farewell(self) -> None:
-        """The caller knows that this backplane is drained, and sends nothing new."""
+        """Announce that the caller will send no new requests to this draining backplane."""
         with self._backplane.engine.lead:
             self._backplane.engine.callers.farewells.add(self._peer())
 

@@ -121,7 +121,7 @@ class FrameLost(MalformedFrame):
     """A signal's exception struck while a frame was being taken from the socket, and the frame is lost."""
 
     def __init__(self, sender: bytes | None) -> None:
-        super().__init__("a signal's exception struck while a frame was being received: it is lost")
+        super().__init__("an exception from a signal handler interrupted the receipt of a frame, which is lost")
         #: The sender of the frame; None: not known.
         self.sender = sender
 

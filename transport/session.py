@@ -42,7 +42,9 @@ SUBSCRIBE_RETRY_NS, SUBSCRIBE_LIMIT_NS = 500_000_000, 5_000_000_000
 #: An expired deadline may mean that a routing table was missed, because the link to the supervisor was cut. It is fetched at
 #: most once per REFRESH_NS; a fetch may take REFRESH_LIMIT_NS.
 REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
-_LOST: Final = "a signal's exception struck while answers were being received; whether the work ran is not known"
+_LOST: Final = (
+    "an exception from a signal handler interrupted the receipt of answers; whether the work ran is not known"
+)
 
 
 class ClientSession:
@@ -116,7 +118,7 @@ class ClientSession:
         """Cancel a call: its `Ended` carries `Cancelled`. A call that has ended is left alone."""
         token = self._attempts.take(id) or self._exchange.cancel(self._attempts.current(id))
         if token is not None:
-            self._finish(token, None, Cancelled("taken back by the caller"), self._events)
+            self._finish(token, None, Cancelled("cancelled by the caller"), self._events)
 
     def boost(self, id: int, priority: int) -> None:
         """Change a call's priority: a more urgent one waits for it, or no longer does. An ended call is left alone."""

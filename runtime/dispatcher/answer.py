@@ -23,4 +23,4 @@ def detached(result: Any) -> Any:
     try:
         return msgspec.to_builtins(result, builtin_types=(bytes, bytearray, memoryview), enc_hook=plain_number)
     except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"what it returned cannot travel: {error}") from error
+        raise TypeError(f"its result cannot be encoded: {error}") from error

@@ -31,7 +31,7 @@ class Given(Argument[T_co]):
     __slots__ = ("__weakref__",)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{_name_of(self)} is not copied: there would be two of what is under its lock")
+        raise TypeError(f"{_name_of(self)} cannot be copied: the copy would not be under its lock")
 
     if TYPE_CHECKING:
 
@@ -58,7 +58,7 @@ class Given(Argument[T_co]):
             raise TypeError(_outside(self, f"has no [{key!r}]"))
 
         def __iter__(self) -> NoReturn:
-            raise TypeError(_outside(self, "cannot be gone through"))
+            raise TypeError(_outside(self, "cannot be iterated"))
 
         def __len__(self) -> NoReturn:
             raise TypeError(_outside(self, "has no length"))
@@ -70,7 +70,7 @@ class Given(Argument[T_co]):
             raise TypeError(_outside(self, "cannot be called"))
 
         def __enter__(self) -> NoReturn:
-            raise TypeError(_outside(self, "is not locked by hand"))
+            raise TypeError(_outside(self, "cannot be locked by hand"))
 
         def __exit__(self, *error: object) -> None: ...
 
@@ -105,6 +105,6 @@ def _name_of(given: object) -> str:
 
 def _outside(given: object, what: str) -> str:
     return (
-        f"{_name_of(given)} {what}: what is protected is reached only as the argument of a handler that is registered with it; "
-        "a test calls the handler with data of its own"
+        f"{_name_of(given)} {what}: protected data are reached only as arguments of a registered handler; a test passes its "
+        "own data"
     )

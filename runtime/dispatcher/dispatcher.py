@@ -148,7 +148,7 @@ class Dispatcher(Registrar, Component):
 
     @operation(priority=0, idempotent=True)
     def handlers(self) -> list[dict[str, Any]]:
-        """Which handlers there are, by message, and how much they have done: counts and milliseconds."""
+        """List the handlers by message, with what they have done: counts and milliseconds."""
         return [
             {
                 "message": each.spec.name,
@@ -166,7 +166,7 @@ class Dispatcher(Registrar, Component):
 
     @operation(priority=0, idempotent=True)
     def eavesdroppers(self) -> list[dict[str, Any]]:
-        """Which eavesdroppers there are, and how many messages each has heard, has still to hear, and has lost."""
+        """List the eavesdroppers, with the number of messages that each has heard, has still to hear, and has lost."""
         return self._eavesdropping.figures()
 
     # -- registrations ------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class Dispatcher(Registrar, Component):
 
     def _check_changeable(self) -> None:
         if self.frozen:
-            raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
+            raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations cannot change")
 
     def _clash(self, entry: Entry) -> str | None:
         """Error text if another message or operation has its route; None: the route is free."""
@@ -332,7 +332,7 @@ def _spec_of(handle: Handle) -> MessageSpec:
             f"{type(handle).__name__} has no message: super().__init__(Reading.__message__) in its __init__"
         )
     if handle.is_dispatched:
-        raise ValueError(f"this very {type(handle).__name__} was dispatched: make a new one, it is resolved once")
+        raise ValueError(f"this {type(handle).__name__} was dispatched before: make a new one, it is resolved once")
     return spec
 
 

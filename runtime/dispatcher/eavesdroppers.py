@@ -101,7 +101,12 @@ class Eavesdropper:
             _let_go(told)
             self._loses()
         elif is_due:
-            log.warning("%s: %s has no thread yet, and hears nothing: %s", self._dispatcher.name, self, problem)
+            log.warning(
+                "%s: the thread of %s could not be started; its messages are queued: %s",
+                self._dispatcher.name,
+                self,
+                problem,
+            )
 
     def hear(self, message: Message) -> None:
         """Call the function; if it raises, the eavesdropper is cut off."""
@@ -267,7 +272,7 @@ class Eavesdropping:
         if type(message) not in self._uncopied:
             self._uncopied.add(type(message))
             log.warning(
-                "%s: a %s cannot be copied for eavesdroppers, and goes on without them (said once): %s: %s",
+                "%s: a %s cannot be copied for eavesdroppers, which do not get it (logged once): %s: %s",
                 self._dispatcher.name, type(message).__name__, type(error).__name__, text_of(error),
             )  # fmt: skip
 

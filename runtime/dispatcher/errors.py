@@ -24,6 +24,6 @@ class HandlerFailed(InternalError):
     """A handler raised. The other handlers of its message have run all the same."""
 
     def __init__(self, message: str, who: str, error: BaseException, data: Sequence[str]) -> None:
-        left = f"; what it had changed stays as it left it: {', '.join(data)}" if data else ""
+        left = f"; its changes to {', '.join(data)} remain" if data else ""
         super().__init__(f"{message}: {who} raised {type(error).__name__}: {text_of(error)}{left}")
         self.data = tuple(data)

@@ -47,7 +47,8 @@ class Lanes:
                 lane = self.shared.get(shared_by)
             except TypeError as error:
                 raise TypeError(
-                    f"{self._dispatcher.name}: what keeps messages in order, a key or a handle's lane, is a map's key: {error}"
+                    f"{self._dispatcher.name}: a key or a handle's lane, which keeps messages in order, must be hashable: "
+                    f"{error}"
                 ) from None
             if lane is None:
                 lane = self.shared[shared_by] = self._free()

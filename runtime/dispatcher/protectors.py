@@ -144,7 +144,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
             check_function(by, f"{where}: by={shortened(by)}", "message")
         _check_field(by, f"{where}: by={by!r}")
         if not isinstance(keys_max, int) or keys_max < 1:
-            raise DeclarationError(f"{where}: keys_max={keys_max!r}: expected how many data there may be")
+            raise DeclarationError(f"{where}: keys_max={keys_max!r}: expected the maximum number of data")
         self.per_shard = per_shard
         #: Raises for a key that is at home in another shard.
         self._guard: Callable[[K], None] | None = None
@@ -161,7 +161,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         self.__key_of: dict[int, K] = {}
         if isinstance(data, Mapping):
             if not data:
-                raise DeclarationError("SelectiveProtector({}): no data, and nothing to make them of their keys")
+                raise DeclarationError("SelectiveProtector({}): no data, and no function to make them from their keys")
             self.name = _name(name, where) or type(next(iter(data.values()))).__name__
             for key, datum in data.items():
                 check_datum(datum, f"{where}: that of {key!r}")
@@ -235,9 +235,9 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
             known = ", ".join(repr(each) for each in itertools.islice(self.__by_key, 5))
             raise NotFound(f"no {self.name} {key!r} (there are {len(self.__by_key)}: {known}, …)")
         if key != key:
-            raise InvalidArgument(f"{self.name}: {key!r} is no key: it equals nothing, not even itself")
+            raise InvalidArgument(f"{self.name}: {key!r} cannot be a key: it does not equal itself")
         if len(self.__by_key) >= self.__keys_max:
-            raise Busy(f"{self.name}: {self.__keys_max} keys, as many as may be (keys_max)", retry_after=1.0)
+            raise Busy(f"{self.name}: {self.__keys_max} keys, its maximum (keys_max)", retry_after=1.0)
         return self.__add(key, self.__make(self.__factory, key))
 
     def _reached(self, key: K) -> tuple[Lock, T]:
@@ -272,7 +272,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         check_made(datum, where, is_first=not self.__key_of)
         other = self.__key_of.get(id(datum), key)
         if other != key and (known := self.__by_key.get(other)) is not None and known[1] is datum:
-            raise DeclarationError(f"{where} is that of another key: under two locks it would be under none")
+            raise DeclarationError(f"{where} is that of another key: two locks would not protect it")
         makes = self._makes
         if makes is not None and not fits(datum, makes):
             raise DeclarationError(f"{where}: a {type(datum).__name__} was made, not a {text_of(makes)}")

@@ -90,8 +90,8 @@ def conflict(entry: Entry, others: Sequence[Entry]) -> str | None:
     answering = next((each.name for each in others if each.answers), None)
     if entry.answers and answering is not None:
         return (
-            f"{entry.name} and {answering} both return what the caller of {message} is to get: one answers; "
-            "annotate the other `-> None`"
+            f"{entry.name} and {answering} both return a result for the caller of {message}: only one may answer; annotate "
+            "the other `-> None`"
         )
     return None
 

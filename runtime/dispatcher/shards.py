@@ -101,7 +101,8 @@ class Shards:
         name = route + FORWARD
         if request is not None and any(link[1] == name for link in request.chain):
             raise Unavailable(
-                f"{route}: {key!r} is at home in {place}, not in {self._here} where it was forwarded to: shards come or go",
+                f"{route}: {key!r} is at home in {place}, not in {self._here} where it was forwarded to: the set of shards "
+                "is changing",
                 retry_after=RETRY_AFTER_S,
             )
         lane = self._dispatcher._lanes.take((spec.type, key, FORWARD))
@@ -129,7 +130,7 @@ class Shards:
         key = key_text(getattr(message, spec.key))
         if key is None:
             raise InvalidArgument(
-                f"{self._route(spec)}: {spec.key} is None: in a sharded dispatcher it says where the message is at home"
+                f"{self._route(spec)}: {spec.key} is None: in a sharded dispatcher it selects the message's shard"
             )
         return key
 
@@ -150,7 +151,7 @@ class Shards:
             count = protector._keep(lambda key: home(tuple(places), str(key)) == here)
             if count:
                 log.warning(
-                    "%s: %d %s let go of, at home in other shards now", self._dispatcher.name, count, protector.name
+                    "%s: %d %s released, at home in other shards now", self._dispatcher.name, count, protector.name
                 )
 
     def _expect_here(self, route: str, name: str, key: Any) -> None:

@@ -27,7 +27,7 @@ def fire(engine: Engine, timer: Timer, now_ns: int) -> None:
     try:
         made = timer.make()
     except Exception:  # the edge: `make` may be a user's code; the worker that fires timers goes on
-        log.exception("%s: what it becomes could not be made", timer.name)
+        log.exception("%s: the timer's action could not be created", timer.name)
     account = None
     if not timer.interval_ns:
         account, timer.account = timer.account, None

@@ -57,4 +57,4 @@ def check(action: Action, priorities: int) -> None:
     if action.deadline_ns is not None and not isinstance(action.deadline_ns, int):
         raise TypeError(f"{action.name}: deadline_ns is {action.deadline_ns!r}, expected whole nanoseconds")
     if action.posted_ns:
-        raise ValueError(f"{action.name}: this very action is posted and has not ended: make a new one")
+        raise ValueError(f"{action.name}: this action object is posted already and has not ended: post a new one")

@@ -90,7 +90,7 @@ class Intake:
         except (
             BaseException
         ) as error:  # the edge: a strange argument may make a library raise anything; the process goes on
-            log.exception("%s could not be taken in", envelope.route)
+            log.exception("%s could not be accepted", envelope.route)
             problem = InternalError(f"{envelope.route}: {type(error).__name__}: {text_of(error)}")
             self.turn_away(peer, envelope, problem, now_ns)
 
@@ -240,7 +240,7 @@ class Intake:
             action.cancel()
             self._wanted_by_nobody(action, now_ns)
             return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
-        error = Cancelled(f"{name}: taken back before it began")
+        error = Cancelled(f"{name}: cancelled before it began")
         if isinstance(action, ParkableAction):
             if engine.parking.take_back(action, error, now_ns):
                 return 0
@@ -252,7 +252,7 @@ class Intake:
         if engine.scheduler.withdraw(action):
             engine.endings.refuse(action, error, now_ns)
         elif isinstance(action, MethodAction) and isinstance(machine, StateMachine) and action in machine._deferred:
-            self.drop(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
+            self.drop(action, Cancelled(f"{action.name}: cancelled before it was accepted"), now_ns)
         else:  # it runs: if it is about to wait, or to await a call, it is told there
             if isinstance(action, ParkableAction):
                 action.taken_back = error

@@ -129,7 +129,7 @@ class MethodAction(Action):
 
     def cancel(self) -> None:
         """Its caller has cancelled the call or died: `Cancelled` is thrown into the coroutine when it next goes on."""
-        self.thrown = Cancelled(f"{self.name}: the caller took the call back")
+        self.thrown = Cancelled(f"{self.name}: the caller cancelled the call")
 
 
 def explained(error: Exception) -> Exception:

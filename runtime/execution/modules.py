@@ -61,7 +61,7 @@ class Modules:
         def ended(action: Action) -> None:
             error = action.error
             if error is None and self._latest[name] is not action:
-                error = FailedPrecondition(f"{component.name} was told to move on before it was {to.value}")
+                error = FailedPrecondition(f"{component.name} was moved on before it was {to.value}")
             elif error is None and to in _SERVING and (error := self._serves(component, to)) is None:
                 component._module_state, component._cluster_epoch = to, epoch
                 for object in (component, *component._objects):

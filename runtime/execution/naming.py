@@ -76,7 +76,7 @@ class Names:
         """The call of that name; None: it has not arrived, or has ended. Raises `NotFound`, `InvalidArgument`."""
         backplane, caller, number, *_ = *asked.split(":", 2), "", ""
         if not number.isdecimal() or not caller:
-            raise InvalidArgument(f"{asked!r} is no name of a call: expected BACKPLANE:CALLER:NUMBER")
+            raise InvalidArgument(f"{asked!r} is not the name of a call: expected BACKPLANE:CALLER:NUMBER")
         if backplane != self._engine.backplane:
             raise NotFound(f"{asked!r} is not in backplane {self._engine.backplane}")
         accepted, id = self._engine.intake.accepted, int(number)

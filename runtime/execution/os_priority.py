@@ -244,18 +244,16 @@ def because(table: NiceTable, cgroup: str | None, has_weight: bool) -> str:
     if not table.wanted:
         return ""
     if cgroup is not None and not has_weight:
-        return f"the weight of {cgroup} may not be written: to other backplanes all its work is equally urgent"
+        return f"the CPU weight of {cgroup} may not be written: its share does not follow the urgency of its work"
     if table.lowest is None and cgroup is None:
         return (
             "nice may not be raised (CAP_SYS_NICE or RLIMIT_NICE is needed): all threads stay at nice"
             f" {table.resting}; priorities hold within the backplane, and by the board's should_yield()"
         )
     if table.lowest is None:
-        return (
-            "nice may not be raised: the weight of its group follows its work, its threads are alike among themselves"
-        )
+        return "nice may not be raised: the CPU weight of its cgroup follows its work, but all its threads have the same nice"
     if table.shift:
-        return f"nice below {table.lowest} is not allowed: everything is {table.shift} less urgent, in the same order"
+        return f"nice below {table.lowest} is not allowed: all nice values are {table.shift} higher, in the same order"
     return ""
 
 

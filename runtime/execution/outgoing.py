@@ -120,7 +120,7 @@ class Outgoing:
         if place is None:
             self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, caller)
         elif not self._engine.say(self._peer(place), envelope, now_ns):
-            raise Busy(f"{spec.route}: {place} does not keep up with what is sent to it", retry_after=0.05)
+            raise Busy(f"{spec.route}: {place} does not keep up with the messages sent to it", retry_after=0.05)
 
     def answered(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """Handle a reply or a status; one that no action awaits any more is counted and dropped."""
@@ -277,7 +277,7 @@ class Outgoing:
         if peer is LOCAL:
             self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, action.object)
         elif not self._engine.say(peer, envelope, now_ns):
-            raise Busy(f"{spec.route}: {place} does not keep up with what is sent to it", retry_after=0.05)
+            raise Busy(f"{spec.route}: {place} does not keep up with the messages sent to it", retry_after=0.05)
         else:
             assert place is not None
             self._engine.presence.lend(self.directory.backplanes[place], priority, now_ns)

@@ -100,7 +100,7 @@ class Publishing:
         patterns = self._patterns.setdefault(peer, set())
         if len(patterns) >= PATTERNS_MAX and pattern not in patterns:
             raise FailedPrecondition(
-                f"this client hears {PATTERNS_MAX} topics here already: subscribe to what they have in common ('files.*')"
+                f"this client already has {PATTERNS_MAX} subscriptions here: use a common pattern ('files.*')"
             )
         patterns.add(pattern)
         self._known.clear()

@@ -161,7 +161,7 @@ class Recording:
                         self._turn(writer, files)
                 except Exception:  # the edge: without this thread nothing would be sealed or removed any more
                     log.exception(
-                        "recording: what is due of %s is left undone until the next look",
+                        "recording: maintenance of %s failed; retried within 5 s",
                         _name_of(files, self._config.backplane),
                     )
             self._is_due.wait(LOOK_S)

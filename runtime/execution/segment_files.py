@@ -180,7 +180,7 @@ class SegmentFiles:
         problem = f"{self._folder}: {error.strerror or error}"
         if problem != self.problem:
             self.problem = problem
-            log.warning("cannot record: %s; what happens meanwhile is counted as lost", problem)
+            log.warning("cannot record: %s; records are counted as lost until this is fixed", problem)
 
     def _retain(self, unix_ns: int) -> None:
         with self._lock:

@@ -320,7 +320,7 @@ class Sentinel:
 
     def _drain(self, body: Any, answer: Answer) -> None:
         if self._draining is not None:
-            raise FailedPrecondition("control.drain: it is drained already")
+            raise FailedPrecondition("control.drain: a drain is already in progress")
         try:
             limit_ns, stop_limit_ns = (round(float(body[key]) * 1e9) for key in ("limit", "stop_limit"))
             because = str(body["because"])
@@ -332,7 +332,7 @@ class Sentinel:
         )
 
     def _stop(self, body: Any, answer: Answer) -> None:
-        self._stop_reason = "the supervisor said so"
+        self._stop_reason = "ordered by the supervisor"
         answer({}, None)
 
 

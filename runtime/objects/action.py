@@ -131,7 +131,7 @@ class Action:
 
     def run(self) -> Outcome:
         """Do the work, in a worker's thread. Never runs at the same time as another action of the same object."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it does: define run()")
+        raise NotImplementedError(f"{type(self).__name__} has no run(): define it")
 
     def refuse(self, error: BackplaneError) -> None:
         """Called when it will not run (again). The caller gets `error`. Override it to release resources that it holds."""

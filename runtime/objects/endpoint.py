@@ -61,6 +61,4 @@ class Endpoint:
         Raise a `CallerError` to refuse. If the action cannot run later, its `refuse(error)` is called. Return None to ignore
         a message of a topic.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} does not say what its requests become: define create_action()"
-        )
+        raise NotImplementedError(f"{type(self).__name__} makes no actions of its requests: define create_action()")

@@ -120,7 +120,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], 
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise DeclarationError(
-                f"{function.__qualname__}: parameter {parameter.name!r} has no name a caller could give: name each argument"
+                f"{function.__qualname__}: parameter {parameter.name!r} cannot be passed by name: callers name each argument"
             )
     try:
         return parameters, hints_of(function)

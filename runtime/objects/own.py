@@ -34,6 +34,6 @@ def check_operations(cls: Any, base: type, replaceable: tuple[str, ...] = ()) ->
     for attribute in cls.__operations__:
         if attribute in vars(base) and attribute not in replaceable:
             raise DeclarationError(
-                f"{cls.__qualname__}.{attribute}: {attribute!r} belongs to the runtime: name the method otherwise"
+                f"{cls.__qualname__}.{attribute}: {attribute!r} belongs to the runtime: choose another name for the method"
                 f" (its route may have that name: @operation(name={attribute!r}))"
             )

@@ -70,7 +70,7 @@ class Applied:
         if batch < last.batch:
             raise FailedPrecondition(
                 f"group {group!r} of topic {topic} has had batch {last.batch}, this is {batch}: "
-                "it begins again (with a new checkpoint?); give it a group of its own"
+                "the sender began again (with a new checkpoint?): give it a group of its own"
             )
         return last.first
 

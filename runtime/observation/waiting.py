@@ -181,20 +181,18 @@ def explain(facts: Facts) -> list[Reason]:
         reasons.append(Reason(Because.STATE, text, {"state": facts.unserved_state}))
     full = facts.throttled
     if full is not None and full.outstanding >= full.limit:
-        text = (
-            f"{full.component} is full, {full.outstanding} of {full.limit} requests outstanding: new ones are told Busy"
-        )
+        text = f"{full.component} is full, {full.outstanding} of {full.limit} requests outstanding: new ones get Busy"
         reasons.append(Reason(Because.THROTTLED, text, {"outstanding": full.outstanding, "max_requests": full.limit}))
     return reasons
 
 
 def _of_the_action(facts: Facts) -> Iterator[Reason]:
     if not facts.is_known:
-        text = f"no call {facts.object} is here: it has not been taken in yet, or it has ended"
+        text = f"no call {facts.object} here: not received yet, or already ended"
         yield Reason(Because.NOT_HERE, text)
         return
     if facts.digests is not None:
-        text = f"its object is being worked out: {facts.route} for {facts.digests} in {facts.object}"
+        text = f"its target is being computed by {facts.route} in {facts.object}, for {facts.digests}"
         yield Reason(Because.DIGESTED, text, {"digester": facts.object, "method": facts.route})
     if facts.where is None:
         yield Reason(Because.IDLE, f"{facts.object} has nothing to do")
@@ -229,10 +227,10 @@ def _queued(facts: Facts) -> Iterator[Reason]:
     elif facts.standing is not None:
         yield from _ready(facts, facts.standing)
     if facts.parked is not None:
-        who = f"{facts.object} runs nothing else meanwhile: {facts.parked.route}"
+        who = f"{facts.object} is occupied: {facts.parked.route}"
         yield _parked(Because.OBJECT_LOCKED, who, facts.parked)
     for awaited in facts.awaited:
-        who = f"{facts.object} runs nothing else meanwhile: {awaited.route}"
+        who = f"{facts.object} is occupied: {awaited.route}"
         yield from _awaits(Because.OBJECT_AWAITS, Because.OBJECT_PAUSES, who, awaited)
 
 
@@ -271,7 +269,7 @@ def _ready(facts: Facts, standing: Standing) -> Iterator[Reason]:
     elif facts.until_tick_ns is None and not (
         standing.ahead_count or standing.higher_count or standing.quota_left <= 0
     ):
-        yield Reason(Because.NEXT, "nothing keeps it: it is next")
+        yield Reason(Because.NEXT, "it is the next to run")
 
 
 def _awaits(because: Because, because_pause: Because, who: str, awaited: Awaited) -> Iterator[Reason]:
@@ -281,7 +279,7 @@ def _awaits(because: Because, because_pause: Because, who: str, awaited: Awaited
         yield Reason(because_pause, text, {"left_ms": _ms(awaited.left_ns), "route": awaited.route})
         return
     if awaited.is_stalled:
-        text = f"backplane {awaited.callee} does not read what is sent to it: the call may not have left"
+        text = f"backplane {awaited.callee} does not read its messages: the call may not have been sent"
         yield Reason(Because.NOT_READ, text, {"backplane": awaited.callee})
     text = (
         f"{who} awaits {awaited.called} from backplane {awaited.callee} "
@@ -298,7 +296,7 @@ def _parked(because: Because, who: str, parked: Parked) -> Reason:
     data = {"route": parked.route, "for": parked.what}
     text = f"{who} waits for {parked.what}"
     if parked.holder:
-        text += f", which {parked.holder} on {parked.holder_object} has"
+        text += f", held by {parked.holder} on {parked.holder_object}"
         data |= {"holder": parked.holder, "holder_object": parked.holder_object}
     return Reason(because, text, data, parked.call, parked.callee)
 

@@ -41,7 +41,7 @@ class Allowance:
     def takes(self, key: bytes, body: Any, frame_bytes: int, now_ns: int) -> bool:
         """Whether a message is within the allowance, and charge it. Raises `MalformedFrame` for too large a frame."""
         if frame_bytes > SAY_BYTES_MAX:
-            raise MalformedFrame(f"{frame_bytes:,} bytes of what a node says of itself, limit {SAY_BYTES_MAX:,}")
+            raise MalformedFrame(f"{frame_bytes:,} bytes of membership messages from a node, limit {SAY_BYTES_MAX:,}")
         since_ns, left = self._left.get(key, (now_ns, BURST * _SECOND_NS))
         left = min(BURST * _SECOND_NS, left + max(0, now_ns - since_ns) * REFILL_S)
         cost = weight(body) * _SECOND_NS

@@ -39,7 +39,7 @@ DIRECTORY: Final = "supervisor.directory"
 #: (security/roll.py). One of 4,096 routes takes milliseconds, and a frame has room for as many requests.
 TOLD_MAX: Final = 128
 TOLD_NS: Final = 1_000_000_000
-_NO_TOPICS: Final = "this key may use no topics: `appbackplane keys trust` says so on the node's host"
+_NO_TOPICS: Final = "this key may use no topics: allow them with `appbackplane keys trust` on the node's host"
 
 
 class _Client:
@@ -98,14 +98,14 @@ class Clients:
             self._say(name, said(told))
         elif client is None:
             if envelope.kind == CALL:
-                error = FailedPrecondition("this node was not greeted: it does not know which version is spoken here")
+                error = FailedPrecondition("no hello was received on this connection: send one before calls")
                 self._say(name, status(envelope.id, error, is_refused=True))
         elif isinstance(word, Clock):
             client.ahead_ns = now_ns - word.clock_ns
         elif envelope.kind == PUBLISH:
             self._topics.said(name, holder, envelope)
         elif word is not None:
-            raise MalformedFrame(f"{envelope.route!r} is nothing that a client of another host says")
+            raise MalformedFrame(f"{envelope.route!r} is not a message that a client of another host may send")
         elif envelope.kind != CALL or not self._is_of_its_own(name, client, holder, envelope, now_ns):
             self._inward.take(name, 0, holder, _by_this_clock(envelope, client.ahead_ns, now_ns), now_ns, arrival)
 
@@ -158,13 +158,14 @@ class Clients:
         if route == DIRECTORY:
             offer = self._offer(holder)
             if offer is None:
-                raise Unavailable("this node does not know yet what its system serves", retry_after=0.25)
+                raise Unavailable("this node has not received its system's directory yet", retry_after=0.25)
             since_ns, count = self._told.get(holder.name, (now_ns, 0))
             if now_ns - since_ns >= TOLD_NS:
                 since_ns, count = now_ns, 0
             if count >= TOLD_MAX:
                 raise Busy(
-                    f"the clients of this key ask for the directory all the time: {TOLD_MAX} a second", retry_after=1.0
+                    f"the clients of this key asked for the directory {TOLD_MAX} times within a second, which is the limit",
+                    retry_after=1.0,
                 )
             self._told[holder.name] = since_ns, count + 1
             client.is_told, client.version = True, offer.version

@@ -217,7 +217,7 @@ class Endpoint:
             if isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
                 self._inward.ended(ended)
             elif isinstance(ended, Ended) and ended.token is _DIRECTORY and ended.error is not None:
-                self._log.warn(f"the directory of this system did not come: {ended.error}")
+                self._log.warn(f"the directory of this system was not received: {ended.error}")
                 self._session.start(_DIRECTORY, now_ns, START_LIMIT_NS)
         events.clear()
         is_look = now_ns >= self._look_ns
@@ -265,7 +265,7 @@ class Endpoint:
         while self._asked:
             peer, envelope = self._asked.popleft()
             if envelope.kind == CALL:
-                error = Unavailable(f"{envelope.route}: this node leaves", retry_after=LEFT_RETRY_S)
+                error = Unavailable(f"{envelope.route}: this node is leaving", retry_after=LEFT_RETRY_S)
                 self._answers.to_process(peer, status(envelope.id, error, is_refused=True))
         self._outward.leave()
         self._answers.deliver()
@@ -279,7 +279,7 @@ class Endpoint:
         try:
             envelopes = decode(came.frame)
         except MalformedFrame as error:
-            self._log.warn(f"what {who} says makes no sense", error.message)
+            self._log.warn(f"malformed frame from {who}", error.message)
             if came.client or self._met(holder):
                 name = came.client or holder.name
                 refuse(name, came.frame, error, self._answers.to_node, self._outward.answered)
@@ -292,7 +292,7 @@ class Endpoint:
                 else:
                     self._hear(came, envelope, now_ns, arrival)
             except BackplaneError as error:  # for this one alone: the rest of the frame may be in order
-                self._log.warn(f"something that {who} says makes no sense", error.message)
+                self._log.warn(f"malformed message from {who}", error.message)
 
     def _hear(self, came: Came, envelope: Envelope, now_ns: int, arrival: Arrival) -> None:
         holder, kind, route = came.holder, envelope.kind, envelope.route
@@ -300,7 +300,9 @@ class Endpoint:
             if self._allowance.takes(holder.key.raw, envelope.body, len(came.frame), now_ns):
                 self._carry_out(self.node.received(self._key_of(holder), message_from(envelope.body), now_ns))
             else:
-                self._log.warn(f"node {holder.name!r} says more of itself and others than is heard")
+                self._log.warn(
+                    f"node {holder.name!r} exceeds its allowance of membership messages: the rest is dropped"
+                )
             return
         peer = self._met(holder)
         if peer is None:
@@ -371,7 +373,7 @@ class Endpoint:
         try:
             self.node.export(directory.exported, self._topics.wanted(), directory.bulk)
         except BackplaneError as error:
-            self._log.warn("what this system exports is not told to other nodes", error.message)
+            self._log.warn("the exports of this system are not announced to other nodes", error.message)
 
     # -- output -------------------------------------------------------------------------------------------------------
 

@@ -50,10 +50,10 @@ class Hearers:
             return  # it has gone
         if len(patterns) >= PATTERNS_MAX:
             raise FailedPrecondition(
-                f"this client hears {PATTERNS_MAX:,} topics here already: subscribe to what they have in common ('files.*')"
+                f"this client already has {PATTERNS_MAX:,} subscriptions here: use a common pattern ('files.*')"
             )
         if self._counts[holder.name] >= PATTERNS_OF_KEY_MAX:
-            raise FailedPrecondition(f"the clients of this key hear {PATTERNS_OF_KEY_MAX:,} topics here already")
+            raise FailedPrecondition(f"the clients of this key already have {PATTERNS_OF_KEY_MAX:,} subscriptions here")
         self._patterns[name] = patterns
         self._holders[name] = holder.name
         self._counts[holder.name] += 1

@@ -242,7 +242,7 @@ class Inward:
             self._bulk = frozenset(() if directory is None else directory.bulk)
             self._permitted.clear()
         if directory is None:
-            raise Unavailable("this node does not know yet what its system serves", retry_after=0.25)
+            raise Unavailable("this node has not received its system's directory yet", retry_after=0.25)
         known = self._permitted.get(holder.name)
         if known is None or known[0] is not holder:
             known = self._permitted[holder.name] = holder, set()
@@ -256,7 +256,7 @@ class Inward:
         elif route in self._withdrawn and holder.routes.permits(route, is_exported=True):
             raise Unavailable(f"{route!r} is not served by this node any more", retry_after=0.25)
         elif directory.missing and not is_here and OF_NODE not in route:
-            raise Unavailable("this node does not know yet all that its system serves", retry_after=0.25)
+            raise Unavailable("this node has not received its system's whole directory yet", retry_after=0.25)
         else:
             is_told = EXPORTED in holder.routes.patterns and not is_cast
             raise UnknownRoute(route, self._likeness.nearest(route, self._exported, now_ns) if is_told else None)

@@ -19,10 +19,10 @@ def log_effect(effect: fx.Effect, log: PacedLog) -> None:
     elif isinstance(effect, fx.DialFailed):
         log.warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
     elif isinstance(effect, fx.Refused):
-        log.warn(f"{effect.name!r} at {effect.address} is no peer of this node", effect.reason)
+        log.warn(f"{effect.name!r} at {effect.address} was refused as a peer", effect.reason)
     elif isinstance(effect, fx.OfferRefused):
         more = f" and {effect.count - 1:,} more" if effect.count > 1 else ""
-        what = f"node {effect.name!r} offers what its key may not offer here: it is not called there"
+        what = f"node {effect.name!r} offers operations that its key may not offer here: they are not called"
         log.warn(
             what,
             f"{effect.route}{more}: appbackplane keys trust {effect.name} KEY --offer PATTERN, or name it in [peers]",

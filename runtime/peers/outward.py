@@ -209,7 +209,7 @@ class Outward:
                 raise Unavailable(
                     f"{route}: the line to node {name!r} broke, and is dialled again", retry_after=RETRY_AFTER_S
                 )
-            raise Busy(f"{route}: the line to node {name!r} takes nothing now", retry_after=RETRY_AFTER_S)
+            raise Busy(f"{route}: the connection to node {name!r} accepts no messages now", retry_after=RETRY_AFTER_S)
         if is_call:
             self._ids[peer, envelope.id] = id
             self._counts[name.encode()] += 1

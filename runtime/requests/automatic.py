@@ -61,7 +61,9 @@ class Automatic:
         for number in self._day_times.due(self._now()):
             when, line = self._by_day[number]
             if line in self._pending:
-                log.warning("%s: %s (%s) is left out: it has not ended since", self._routes.name, line, when.text)
+                log.warning(
+                    "%s: %s (%s) is skipped: its previous run has not ended", self._routes.name, line, when.text
+                )
                 continue
             self._pending.add(line)
             try:

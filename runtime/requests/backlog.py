@@ -33,7 +33,7 @@ class Backlog:
             return ""
         self._is_said = True
         return (
-            f"posts wait for room ({ledger.posters.count} now), and for {LONG_NS // 10**9} s nobody has rejoined anything: "
-            f"{ledger.why_full(poster.lane)}: rejoin between posts (map_unordered does), post with rejoin=False what nobody "
-            f"wants back, or have a larger pool (rejoin = {ledger.policy.rejoin})"
+            f"posts wait for room ({ledger.posters.count} now), and for {LONG_NS // 10**9} s no request has been rejoined: "
+            f"{ledger.why_full(poster.lane)}: rejoin between posts (map_unordered does), post with rejoin=False where nobody "
+            f"needs the result, or have a larger pool (rejoin = {ledger.policy.rejoin})"
         )

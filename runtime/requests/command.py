@@ -92,7 +92,7 @@ class CommandSpec:
         self.mark = mark
         self.name = name = mark.name or attribute
         if not name.isidentifier():
-            raise DeclarationError(f"{function.__qualname__}: the command {name!r} is no word of letters and digits")
+            raise DeclarationError(f"{function.__qualname__}: the command {name!r} is not a word of letters and digits")
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
         self.summary = (inspect.getdoc(function) or "").partition("\n")[0]
@@ -145,7 +145,9 @@ class CommandSpec:
         if plain and len(skipped) == 1:
             found[skipped[0]] = _fitting(plain[0], Any)[1]  # `bind` then names the expected type
         elif plain:
-            raise InvalidArgument(f"{route}: {' '.join(plain)!r} fits no argument of it; expected {self.signature}")
+            raise InvalidArgument(
+                f"{route}: {' '.join(plain)!r} matches none of its arguments; expected {self.signature}"
+            )
         return found
 
 

@@ -63,7 +63,7 @@ class CommandHandler(AppObject):
 
     @command(is_logged=False)
     def status(self) -> dict[str, Any]:
-        """How the kernel is: pools, lanes, workers, rates, what waits longest, and why nothing goes on if so."""
+        """State of the kernel: pools, lanes, workers, rates, oldest wait, and the reason for a standstill."""
         component = self.component
         sight = component._desk.inspect(Sight)
         stall = component._desk.stall
@@ -84,7 +84,7 @@ class CommandHandler(AppObject):
 
     @command(is_logged=False)
     def help(self, name: str | None = None) -> list[dict[str, str]]:
-        """What commands there are; or one of them."""
+        """List all commands, or describe one."""
         specs = type(self).__commands__
         if name is not None and name not in specs:
             raise NotFound(f"{self.component.component_name} has no command {name!r:.100}")
@@ -97,14 +97,14 @@ class CommandHandler(AppObject):
 
     @command(is_logged=False)
     def settings(self, **settings: Any) -> dict[str, Any]:
-        """All settings; with some of them, as `workers=8 ready=500`, these from now on: all of them, or none."""
+        """All settings; with arguments such as `workers=8 ready=500`, change these: all of them, or none."""
         if not settings:
             return policy_of(self.component._desk.policy)
         return self._changed(settings)
 
     @command(is_logged=False)
     def workers(self, count: int | None = None) -> dict[str, Any]:
-        """How many workers there are; with `count`, so many from now on: one too many finishes what it has."""
+        """The number of workers; with `count`, a new number: surplus workers finish their requests first."""
         return self._changed({"workers": count})
 
     @command(is_logged=False)
@@ -114,7 +114,7 @@ class CommandHandler(AppObject):
 
     @command(is_logged=False)
     def boost(self, amount: int | None = None) -> dict[str, Any]:
-        """What requests posted with `boost` gain beside at each interval of ageing."""
+        """How much priority requests posted with `boost` gain in addition at each interval of ageing."""
         return self._changed({"boost": amount})
 
     @command(is_logged=False)
@@ -126,7 +126,7 @@ class CommandHandler(AppObject):
     def lanes(
         self, mode: Literal["on", "off"] | None = None, percents: tuple[int, int, int] | None = None
     ) -> dict[str, Any]:
-        """Whether lanes are constrained; with `percents`, so much for lanes 0, 1 and 2, and on unless told otherwise."""
+        """Whether lanes are constrained; `percents` sets the shares of lanes 0 to 2, and turns it on unless `mode` is off."""
         if mode is None and percents is not None:
             mode = "on"
         return self._changed(
@@ -135,19 +135,19 @@ class CommandHandler(AppObject):
 
     @command(is_logged=False)
     def pools(self, ready: int | None = None, rejoin: int | None = None) -> dict[str, Any]:
-        """How many entries the ready pool and the rejoin pool have; what is beyond a new limit stays, and nothing is added."""
+        """Sizes of the ready pool and the rejoin pool. Requests beyond a new limit stay; none are added."""
         return self._changed({"ready": ready, "rejoin": rejoin})
 
     # -- owners -------------------------------------------------------------------------------------------------------
 
     @command(is_logged=False)
     def owners(self) -> list[dict[str, Any]]:
-        """Whose requests there are: the 100 owners with most, first those with most that have ended."""
+        """Owners of requests: the 100 with the most requests, those with the most ended requests first."""
         return [msgspec.to_builtins(each.status) for each in self.component._desk.inspect(owned)[:LISTED_MAX]]
 
     @command
     def disown(self, owner: str | int) -> list[dict[str, Any]]:
-        """Drop the requests of an owner: withdraw those that have not begun, and give the results of the others to nobody."""
+        """Drop the requests of an owner: withdraw those that have not begun, and discard the results of the others."""
         component = self.component
         found = [each for each in component._desk.inspect(owned) if each.is_called(str(owner))]
         if not found:
@@ -162,7 +162,7 @@ class CommandHandler(AppObject):
 
     @command
     async def quiesce(self, wait: bool = False) -> dict[str, Any]:
-        """Take no requests from outside; those that are posted are executed. `wait`: until all have ended."""
+        """Accept no requests from outside; those already posted are executed. `wait`: until all have ended."""
         operating = self.component._operating
         operating.quiesce()
         if wait:
@@ -171,13 +171,13 @@ class CommandHandler(AppObject):
 
     @command
     def hold(self) -> dict[str, Any]:
-        """Begin no ready requests; those that execute end, and new ones are taken while there is room."""
+        """Start no ready requests; executing ones finish, and new ones are accepted while there is room."""
         self.component._operating.hold()
         return self.component._operating.told()
 
     @command
     async def stop(self, wait: bool = False, now: bool = False) -> dict[str, Any]:
-        """Quiesce, then end the workers. `now`: begin nothing any more; what is ready stays, and goes on after `resume`."""
+        """Quiesce, then end the workers. `now`: start no more requests; ready ones stay, and continue after `resume`."""
         operating = self.component._operating
         operating.stop(is_now=now)
         if wait:
@@ -186,7 +186,7 @@ class CommandHandler(AppObject):
 
     @command
     def resume(self) -> dict[str, Any]:
-        """After `quiesce`, `hold` and `stop`: take requests, begin them, with as many workers as the settings say."""
+        """End `quiesce`, `hold` or `stop`: accept and start requests again, with the number of workers in the settings."""
         self.component._operating.resume()
         return self.component._operating.told()
 

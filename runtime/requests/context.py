@@ -256,7 +256,7 @@ class Context:
             hash(owner)
         except TypeError as error:
             raise InvalidArgument(
-                f"owner={owner!r:.100}: expected what can be a key of a dictionary, got a {type(owner).__name__}"
+                f"owner={owner!r:.100}: expected a hashable value, got a {type(owner).__name__}"
             ) from error
         return owner
 
@@ -309,5 +309,5 @@ def _running(route: str) -> AppObject:
     """The object whose action runs now: the caller. Raises `FailedPrecondition` if none runs."""
     action = current.action
     if action is None:
-        raise FailedPrecondition(f"{route}: only what runs can call: an operation, or the execution of a request")
+        raise FailedPrecondition(f"{route}: only an operation or the execution of a request can call")
     return action.object

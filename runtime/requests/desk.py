@@ -304,9 +304,9 @@ class Desk(Oversight):
         """Raises `FailedPrecondition` if its poster may not post now, `InvalidArgument` if no worker may take its lane."""
         parent = element.parent
         if self.is_closed and (parent is None or self._end):
-            raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")
+            raise FailedPrecondition(self._end or f"{self.name} accepts no requests: it is quiesced or shutting down")
         if parent is not None and parent.state is not State.EXECUTING:
-            raise FailedPrecondition(f"{parent!r} has ended: it posts nothing any more")
+            raise FailedPrecondition(f"{parent!r} has ended: it can post no more requests")
         lane, limits = element.lane, self._ledger.executing.limits
         if lane < len(limits) and not limits[lane]:
             raise InvalidArgument(

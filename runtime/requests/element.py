@@ -154,7 +154,7 @@ class Element:
         if self.error is not None:
             raise RequestFailed(self)
         if self.state is not State.JOINED:
-            raise FailedPrecondition(f"{self!r} has not rejoined: ask those that rejoin() and joined() give")
+            raise FailedPrecondition(f"{self!r} has not rejoined: ask requests that rejoin() and joined() return")
         return self.result
 
     def __repr__(self) -> str:

@@ -150,8 +150,6 @@ class Held:
         try:
             return bool(entry.resource.is_stale(entry.handle))
         except BaseException as error:
-            said = (
-                f"resource {entry.asked} of thread {self._thread} cannot say whether it is stale, and is taken for it"
-            )
+            said = f"resource {entry.asked} of thread {self._thread} raised in its is_stale, and is treated as stale"
             self._report(f"is_stale {entry.asked.name}", said, error)
             return True

@@ -224,7 +224,7 @@ class RequestKernel(Component):
         left = self._desk.figures()
         waiting = left.posting + sum(left.ready) + left.executing
         if waiting:
-            log.warning("%s goes down with %d requests that have not ended: they are lost with it", self.name, waiting)
+            log.warning("%s goes down with %d unfinished requests: they are lost", self.name, waiting)
         # Before the executor stops: it may wait for threads that report lost requests, and resuming a waiter takes the lead.
         self._desk.end(f"{self.name} goes down")
         executor.stop()
@@ -268,7 +268,7 @@ class RequestKernel(Component):
         if self._routes is not None:
             self._routes.check(policy.schedule)
         elif policy.schedule:
-            raise InvalidArgument(f"{self.component_name}: a schedule, and no commands (commands = None)")
+            raise InvalidArgument(f"{self.component_name}: has a schedule, but no commands (commands = None)")
 
     def _record(self) -> None:
         if self._instrumentation is not None:
@@ -307,19 +307,19 @@ class RequestKernel(Component):
         stall = self._desk.look_for_stall(workers)
         if stall is None:
             return
-        log.error("%s: nothing goes on any more: %s", self.name, stall.text)
+        log.error("%s: no request can make progress: %s", self.name, stall.text)
         if self.policy.on_stall == "fail":
             self._desk.end_waiting(f"{self.name}: {stall.text}", everybody=False)
 
     def _say_unheard(self) -> None:
         count, last = self._desk.take_unheard()
         if count:
-            log.warning("%s: %d requests failed that rejoin nobody; the last: %s", self.name, count, last)
+            log.warning("%s: %d requests failed that nobody rejoins; the last: %s", self.name, count, last)
         count, operation = self._desk.take_left()
         if count:
             log.warning(
-                "%s: %d requests were withdrawn: %s returned without rejoining them; post with rejoin=False what nobody "
-                "asks for", self.name, count, operation,
+                "%s: %d requests were withdrawn: %s returned without rejoining them; post with rejoin=False where "
+                "nobody needs the result", self.name, count, operation,
             )  # fmt: skip
 
     def _shortage_now(self, workers: Collection[str]) -> str:
@@ -357,7 +357,7 @@ def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:
         spec = RunnableSpec(each)
         if spec.name in specs:
             raise DeclarationError(
-                f"runnables: {specs[spec.name].where} and {spec.where} have one name: give one another"
+                f"runnables: {specs[spec.name].where} and {spec.where} have the same name: rename one"
             )
         specs[spec.name] = spec
     return specs

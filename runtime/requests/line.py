@@ -84,7 +84,7 @@ class Line(AppObject):
             await self._settle(watch)
             if self.is_unsure:
                 left, self.taken = list(self.taken.values()), {}
-                desk.lost(worker, left, f"{worker}: its answer did not come")
+                desk.lost(worker, left, f"{worker}: no answer received")
             self.given_back([*self.taken])  # ignored for those that the worker itself has reported (window.py)
 
     def stopped(self, action: Action) -> None:

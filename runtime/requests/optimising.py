@@ -1,7 +1,7 @@
 """Optimising: hands the optimiser a sample of the kernel at each interval, and applies and logs its moves.
 
 optimiser/ decides, and is pure. Here the totals of two moments are subtracted, and a move becomes a change of policy, as if a
-person had made it: lanes and all else follow. If a person changes these settings, the optimiser goes on from there. It costs
+person had made it: lanes and all else follow. If a person changes these settings, the optimiser continues from there. It costs
 20 us an interval, and up to a few ms in a search: so it is an action of its own, and nothing waits for it.
 """
 
@@ -68,7 +68,7 @@ class Optimising(AppObject):
             self._apply(optimiser.setting, "the setting was not within its bounds")
         elif setting_of(policy) != optimiser.setting:
             optimiser.adopt(setting_of(policy))
-            log.info("%s: the optimiser goes on from %s", kernel.name, words(optimiser.setting))
+            log.info("%s: the optimiser continues from %s", kernel.name, words(optimiser.setting))
         elif before is None:
             optimiser.go_on()
         elif move := optimiser.observe(sample_of(before, after, kernel.workers_up())):

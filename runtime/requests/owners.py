@@ -46,7 +46,7 @@ class Part:
     def __repr__(self) -> str:
         if self.name:
             return f"operation {self.name}"
-        return f"part {self.number} of {'what was posted from outside' if self.whose is None else repr(self.whose)}"
+        return f"part {self.number} of {'requests posted from outside' if self.whose is None else repr(self.whose)}"
 
 
 def named(owner: Hashable) -> str:

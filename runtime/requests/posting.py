@@ -89,7 +89,7 @@ class Posting:
             return False
         self.posters.remove(element)
         self.withdrawn_total += 1
-        element.state, element.error = State.FAILED, "withdrawn: its poster waits no more"
+        element.state, element.error = State.FAILED, "withdrawn: its poster stopped waiting"
         self._exists_no_more(element)
         self._admit_posters()
         return True

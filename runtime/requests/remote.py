@@ -204,8 +204,8 @@ class RemoteContext(Context):
         assert self.element is not None
         if current.action is None:
             raise FailedPrecondition(
-                f"{self._name}: in a worker process only the thread that executes a request asks the kernel for it: "
-                "have `execute` post and rejoin, and other threads give it what they have found"
+                f"{self._name}: in a worker process only the thread that executes a request may call the kernel: post and "
+                "rejoin in `execute`, and have other threads hand their results to it"
             )
         seat = self._seat
         return [self._backplane(), self._start, self.element.id, seat.take_answers(), seat.give_back()]
@@ -236,7 +236,7 @@ class RemoteContext(Context):
             return owner
         if isinstance(owner, Element):
             raise FailedPrecondition(
-                f"owner={owner!r}: in a worker process that is the request that is executed, or a text or a number"
+                f"owner={owner!r}: in a worker process an owner is the executing request, a text or a number"
             )
         raise InvalidArgument(
             f"owner={owner!r:.100}: expected a text or a number, which can travel to the kernel's process"

@@ -63,7 +63,9 @@ class Resource(Generic[H]):
             if not callable(function):
                 raise DeclarationError(f"Resource: {word}={function!r}: expected a function")
             if inspect.iscoroutinefunction(function):
-                raise DeclarationError(f"Resource: {word} is async; a plain call is made of it: write a plain function")
+                raise DeclarationError(
+                    f"Resource: {word} is async, but is called without await: write a plain function"
+                )
         object.__setattr__(self, "is_plain", _fits(self.open, 0))
         object.__setattr__(self, "is_keyed", _fits(self.open, 1))
         if not (self.is_plain or self.is_keyed):
@@ -100,7 +102,7 @@ class Asked:
         """Raises `InvalidArgument` if `resource` cannot be opened with this key, or without one."""
         if self.key and not resource.is_keyed:
             raise InvalidArgument(
-                f"resource {self.name!r} has no key, for its open takes none: ask for resources[{self.name!r}]"
+                f"resource {self.name!r} has no key, because its open takes none: ask for resources[{self.name!r}]"
             )
         if not self.key and not resource.is_plain:
             raise InvalidArgument(f"resource {self.name!r} is opened by a key: ask for resources[{self.name!r}, key]")

@@ -34,7 +34,7 @@ class Runnable:
 
         `kernel` is the context of this request: requests posted there belong to it, unless they name another owner.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what it does: define execute()")
+        raise NotImplementedError(f"{type(self).__name__} has no execute(): define it")
 
 
 class RunnableSpec:
@@ -50,9 +50,7 @@ class RunnableSpec:
             raise DeclarationError(f"runnables: expected subclasses of Runnable, got {cls!r}")
         function = cls.execute
         if function is Runnable.execute:
-            raise DeclarationError(
-                f"{cls.__qualname__} does not say what it does: define execute(self, request, kernel)"
-            )
+            raise DeclarationError(f"{cls.__qualname__} has no execute(): define execute(self, request, kernel)")
         if len(inspect.signature(function).parameters) != 3:
             raise DeclarationError(f"{cls.__qualname__}.execute: expected (self, request, kernel)")
         self.cls, self.name = cls, cls.__name__
@@ -114,7 +112,7 @@ class RunnableSpec:
         try:
             return self._decoder.decode(packed)
         except Exception as error:  # a user's class may raise anything while it is made
-            raise InvalidArgument(f"{self.name}: the request is not what execute() takes: {text_of(error)}") from error
+            raise InvalidArgument(f"{self.name}: the request does not match execute(): {text_of(error)}") from error
 
     def pack_result(self, result: Any) -> bytes:
         """Encode a result to travel. Raises TypeError for one that cannot."""
@@ -136,7 +134,9 @@ class RunnableSpec:
         try:
             return self._result_decoder.decode(packed)
         except Exception as error:
-            raise InvalidArgument(f"{self.name} returned what its annotation does not say: {text_of(error)}") from error
+            raise InvalidArgument(
+                f"{self.name} returned a value that its annotation excludes: {text_of(error)}"
+            ) from error
 
     def _check_arrival(self, request: Any, packed: bytes) -> None:
         """Raises `InvalidArgument` for a request that would not arrive, or would lose fields on its way."""

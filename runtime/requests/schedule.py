@@ -106,7 +106,9 @@ def _days(said: str | None, text: str) -> frozenset[int]:
     for part in said.split(","):
         first, dash, last = part.partition("-")
         if first not in DAYS or (dash and last not in DAYS):
-            raise ValueError(f"{text!r}: {part!r} are no days: expected {', '.join(DAYS)}, or from one to another")
+            raise ValueError(
+                f"{text!r}: {part!r} is not a list of days: expected {', '.join(DAYS)}, or from one to another"
+            )
         begin, end = DAYS.index(first), DAYS.index(last if dash else first)
         days.update(day % 7 for day in range(begin, (end if end >= begin else end + 7) + 1))
     return frozenset(days)

@@ -48,7 +48,7 @@ class Seat(AppObject):
 
     @operation(priority=0, is_long=True)
     async def execute(self, kernel: str, start: int, items: list[list[Any]]) -> list[list[Any]]:
-        """Execute requests, [number, runnable, packed, lane] each; how each has ended, as `wire.Answer`.
+        """(Internal) Execute requests, each [number, runnable, packed, lane]; returns a `wire.Answer` for each.
 
         Requests neither here nor reported before have not begun. `start`: identifies the start of the kernel, which counts
         its requests anew each time.
@@ -138,7 +138,7 @@ class Usher(AppObject):
 
     @operation(priority=1)
     def recall(self, start: int) -> list[Any]:
-        """[answers as of `execute`, numbers of what has not begun and goes back], while a request is executed."""
+        """(Internal) While a request executes: [answers as of `execute`, numbers of requests not begun, given back]."""
         if not self._seat.is_for(start):
             return [[], []]
         return [self._seat.take_answers(), self._seat.give_back()]

@@ -19,13 +19,13 @@ def shortage_of(policy: KernelPolicy, kernel: str, there: int) -> str:
         return ""
     if not there and policy.pool != KernelPolicy().pool:
         return (
-            f"nobody is there to execute requests: no backplane has a component {policy.pool!r}, which the policy names "
+            f"there are no workers: no backplane has a component {policy.pool!r}, which the policy names "
             f'(pool = "{policy.pool}"): name the one whose replicas are the workers; where RequestWorker is not subclassed '
             f'that is "{KernelPolicy().pool}", and needs no `pool`'
         )
     if not there:
         return (
-            f"nobody is there to execute requests: no backplane has a component {policy.pool!r}: "
+            f"there are no workers: no backplane has a component {policy.pool!r}: "
             f'add one with components = ["{COMPONENT}"], replicas = {policy.workers}, and kernel = "{kernel}" in its settings'
         )
     return (

@@ -53,8 +53,8 @@ def stall_of(ledger: Ledger, workers: Collection[str] | None = None) -> Stall | 
         return Stall(
             "rejoin",
             f"all executing requests wait: {waiting}; the rejoin pool is full: {sum(ledger.rejoinable)} requests have ended, "
-            f"and those who would rejoin them wait to post: rejoin between posts (map_unordered), or have a larger rejoin pool "
-            f"(rejoin = {ledger.policy.rejoin})",
+            "and the requests that would rejoin them wait to post: rejoin between posts (map_unordered), or have a larger "
+            f"rejoin pool (rejoin = {ledger.policy.rejoin})",
         )
     ready = sum(ledger.entries.counts)
     if is_short or ledger.executing.total >= ledger.executing.total_max:
@@ -65,7 +65,7 @@ def stall_of(ledger: Ledger, workers: Collection[str] | None = None) -> Stall | 
                 'constrain the upper lanes (mode = "lanes"), or have more workers than requests that wait at a time'
             )
         else:
-            remedy = "post sub-requests in a lane below that of who waits for them"
+            remedy = "post sub-requests in a lane below that of the requests that wait for them"
         return Stall(
             "workers",
             f"thread exhaustion: all {len(executing)} workers execute requests that wait: {waiting}; {ready} requests are "
@@ -76,12 +76,12 @@ def stall_of(ledger: Ledger, workers: Collection[str] | None = None) -> Stall | 
         return Stall(
             "lanes",
             f"all executing requests wait: {waiting}; the {ready} that are ready are of lanes {lanes}, which have as many "
-            "workers as they may have: post sub-requests in a lane below that of who waits for them",
+            "workers as they may have: post sub-requests in a lane below that of the requests that wait for them",
         )
     return Stall(
         "nothing",
-        f"all executing requests wait: {waiting}; nothing is ready, and what they wait for is executed by none of them: does "
-        "one wait for its own owner?",
+        f"all executing requests wait: {waiting}; nothing is ready, and none of them executes a request that another waits "
+        "for: is a request waiting for its own owner?",
     )
 
 

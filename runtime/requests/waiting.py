@@ -108,6 +108,6 @@ def checked_limit(timeout: Any, wait: Any = None) -> float | None:
         return None
     if type(timeout) in (int, float) and timeout >= 0:
         if wait is not None and not wait:
-            raise InvalidArgument(f"timeout={timeout!r}: wait=False waits for nothing: leave out one of the two")
+            raise InvalidArgument(f"timeout={timeout!r} has no effect with wait=False: leave out one of the two")
         return min(timeout, LIMIT_S)  # type: ignore[no-any-return]
     raise InvalidArgument(f"timeout={timeout!r:.100}: expected seconds, 0 or more, or None")

@@ -38,7 +38,7 @@ class Window(AppObject):
     async def post_requests(
         self, asked: Asked, over: list[int], items: list[Item], wait: bool, limit: float | None
     ) -> list[Any]:
-        """For worker processes: [numbers of those posted, and what was in the way, [status, text, retry after], or nil].
+        """(Internal) Post requests: [ids, error or nil]. An error is [status, text, retry after].
 
         `over`: parts of the request that nobody asks for any more.
         """
@@ -62,7 +62,7 @@ class Window(AppObject):
         self, asked: Asked, over: list[int], owner: str | int | list[int] | None, wait: bool, limit: float | None,
         count: int,
     ) -> list[Any]:  # fmt: skip
-        """For worker processes: [what was found, those that have rejoined]. `over` as above."""
+        """(Internal) Rejoin requests: [outcome, requests that have rejoined]. `over` as in `post_requests`."""
         context = self._context(asked, over)
         whose = self._owner(context, owner)
         found, element = await context._arejoin(whose, wait, checked_limit(limit))
@@ -79,7 +79,7 @@ class Window(AppObject):
 
     @operation(priority=0)
     def disown_requests(self, asked: Asked, owner: str | int | None) -> None:
-        """For worker processes: nobody will rejoin what there is of this owner."""
+        """(Internal) Drop the requests of this owner, which nobody will rejoin."""
         context = self._context(asked, [])
         context._disown(context.element if owner is None else owner)
 
@@ -88,7 +88,7 @@ class Window(AppObject):
         desk = self._kernel._desk
         if start != desk.started_ns:
             raise FailedPrecondition(
-                f"{desk.name} has been started again since: nobody waits for request {id} of before"
+                f"{desk.name} has been restarted: request {id} of its previous run no longer exists"
             )
         if answers:
             desk.answered(worker, answers)
@@ -96,7 +96,7 @@ class Window(AppObject):
             desk.give_back_by_id(worker, given_back)
         element = desk.find(id, worker)
         if element is None:
-            raise FailedPrecondition(f"request {id} is not executed by {worker} any more: it was given up as lost")
+            raise FailedPrecondition(f"request {id} is no longer executed by {worker}: it was given up as lost")
         for number in over:
             if number in element.parts:
                 desk.disown(element.parts[number])

@@ -52,7 +52,7 @@ def answers_of(said: Any, worker: str) -> list[Answer]:
     try:
         return msgspec.convert(said, list[Answer])
     except msgspec.ValidationError as error:
-        raise InternalError(f"{worker} answers what makes no sense: {error}") from error
+        raise InternalError(f"{worker} sent a malformed answer: {error}") from error
 
 
 def seat_key(backplane: str) -> str:

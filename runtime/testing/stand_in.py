@@ -49,8 +49,8 @@ class StandIn:
                         return gate.acquire(blocking=False)
                     who = "the test" if waiting is None else waiting.name
                     raise AssertionError(
-                        f"{who} waits in its thread, for what nothing in this test brings about: nothing else is "
-                        f"left to run, and {PATIENCE_NS // 10**9} s have passed"
+                        f"{who} blocks its thread for something that nothing in this test does: no action is left to run, "
+                        f"and {PATIENCE_NS // 10**9} s of virtual time have passed"
                     )
                 clock.move(max(wake_ns, clock.now_ns()))
             return True

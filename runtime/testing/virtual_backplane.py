@@ -98,7 +98,7 @@ class VirtualCall:
         """Cancel the call; it ends in `Cancelled`. Returns False if it had already ended. Work that has begun may run on."""
         if self.is_done:
             return False
-        self._ended = Cancelled("taken back by the caller")
+        self._ended = Cancelled("cancelled by the caller")
         self._backplane.hear(cancel(self._id))
         return True
 

@@ -89,7 +89,7 @@ def test_a_kernel_at_work_is_told_what_to_do(threads: tuple[System, Client]) -> 
 
     quiesced = client.submit("index.quiesce", wait=True, timeout=60)
     ask_until(client, "index.status", lambda answer: answer["state"] == "quiescing")
-    with pytest.raises(FailedPrecondition, match="takes no requests"):
+    with pytest.raises(FailedPrecondition, match="accepts no requests"):
         client.call("index.feed", file=str(gate), count=1)
     gate.touch()
     assert quiesced.result()["rejoinable"] == REQUESTS

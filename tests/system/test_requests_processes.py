@@ -170,7 +170,7 @@ def test_what_makes_no_sense_is_refused_in_a_worker_as_in_the_kernels_own_proces
         "InvalidArgument: lane=4: expected 0 (service)",
         "InvalidArgument: lane=0: lanes = (0, 25, 25) leave it no worker",
         "InvalidArgument: priority='high': expected a whole number",
-        "InvalidArgument: owner=[]: expected what can be a key",
+        "InvalidArgument: owner=[]: expected a hashable value",
         "InvalidArgument: owner=<object object",
         "InvalidArgument: Tree: this list cannot travel to another process",
         "InvalidArgument: Odd: a request of 16,777,2",
@@ -188,7 +188,7 @@ def test_results_that_cannot_travel_are_failures_of_their_requests_alone(client:
     assert rows["fine"][RESULT] == "fine"
     wrong = {row[REQUEST]: row for row in run(client, "Wrong", [0, 1, 2])}
     assert (wrong[0][RESULT], wrong[2][RESULT]) == (0, 2)
-    assert "Wrong returned what its annotation does not say" in wrong[1][ERROR]
+    assert "Wrong returned a value that its annotation excludes" in wrong[1][ERROR]
 
 
 def test_much_travels_in_as_many_messages_as_it_takes(client: Client) -> None:

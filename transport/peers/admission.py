@@ -59,7 +59,11 @@ class Admission:
                 mesh.incredible_count += 1
                 effects: list[Effect] = [RefusedBy(refusal.name, refusal.dialled, why_not)]
                 return effects + mesh.lines.pause(refusal.dialled, mesh.policy.refused_ns, now_ns)
-            return mesh.become(refusal.known + 1, f"{refusal.name!r} knows a later one: the clock was set back", now_ns)
+            return mesh.become(
+                refusal.known + 1,
+                f"{refusal.name!r} knows a later incarnation of this node: the clock was set back",
+                now_ns,
+            )
         if refusal.known:
             return []
         if effects := mesh.begin_anew(now_ns):
@@ -106,7 +110,9 @@ class Admission:
         A later one ends all that is outstanding with all peers, and a single peer must not be able to cause that.
         """
         others = [peer.name for peer in self._mesh.view if peer.is_told_up and peer.key != key]
-        return f"it knows this node as a later one; {others[0]!r}, for one, does not" if others else ""
+        return (
+            f"it knows a later incarnation of this node; other peers, such as {others[0]!r}, do not" if others else ""
+        )
 
     def _has_heard_since(self, peer: Peer, hello: Hello) -> bool:
         """Whether an earlier incarnation lives although a later one is known: it echoes a message that this node sent after
@@ -178,8 +184,8 @@ class Admission:
             return None
         mesh.incredible_count += 1
         return (
-            f"{hello.name!r} was started {days:,} days from now, by the clock of {mesh.me.name!r}: "
-            "set the clock of the one that is wrong"
+            f"{hello.name!r} was started {days:,} days in the future by the clock of {mesh.me.name!r}: correct whichever "
+            "clock is wrong"
         )
 
     def _word(self, hello: Hello, reason: str, now_ns: int, *, known: int = 0, holder: str = "") -> Refusal:

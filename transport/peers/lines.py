@@ -307,7 +307,7 @@ class Lines:
         looked = self._looked = (self._looked + 1) % SWEEPS_A_LOOK
         for address, lines in [*self._lines.items()][looked::SWEEPS_A_LOOK]:
             if any(int(line.socket.getsockopt(zmq.EVENTS)) & _POLLIN for line in lines):
-                self.give_up(address, "it says something where it is to listen")
+                self.give_up(address, "it sends on a connection that is one-way, from this node")
 
     def _look(self, address: str) -> Iterator[Connected | Lost]:
         lines = self._lines.get(address, [])

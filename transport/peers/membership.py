@@ -278,7 +278,7 @@ class Membership:
         if news is News.RUMOUR:
             peer.doubted_by = teller
             return self._judged(peer, now_ns)
-        effects = [] if peer.is_living else mesh.meet_again(peer, f"it lives, says {teller!r}", now_ns)
+        effects = [] if peer.is_living else mesh.meet_again(peer, f"it is alive, according to {teller!r}", now_ns)
         peer.beat, peer.voucher = record.beat, teller
         peer.vouched_ns = max(peer.vouched_ns, now_ns - record.age_ns)
         return effects
@@ -305,4 +305,4 @@ class Membership:
             peer.ended_ns = now_ns - record.age_ns
         if former is None:
             return mesh.meet(peer, now_ns)
-        return mesh.succeed(former, peer, f"it has been started again, says {teller!r}", now_ns)
+        return mesh.succeed(former, peer, f"it has been restarted, according to {teller!r}", now_ns)

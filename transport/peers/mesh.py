@@ -165,9 +165,12 @@ class Mesh:
         """Why this node does not take a higher incarnation; "": it may."""
         days = self.days_ahead(incarnation)
         if days is not None:
-            return f"it knows this node as one of {days:,} days from now: set this host's clock, or that one's"
+            return (
+                f"it knows an incarnation of this node {days:,} days in the future: correct the clock of this host or of that "
+                "one"
+            )
         if self._has_become_often(now_ns):
-            return f"it knows this node as a later one again, after {len(self._raised_ns)} times of late"
+            return f"it again knows a later incarnation of this node, which has changed {len(self._raised_ns)} times recently"
         return ""
 
     def begin_anew(self, now_ns: int) -> list[Effect]:
@@ -177,7 +180,7 @@ class Mesh:
         days = self.days_ahead(self.me.incarnation)
         if days is None or self._has_become_often(now_ns):
             return []
-        why = f"it was started {days:,} days from now, by this host's clock: that was set back meanwhile"
+        why = f"its start is {days:,} days in the future by this host's clock, which was set back since"
         return self.become(self._unix_ns(), why, now_ns)
 
     def become(self, incarnation: int, why: str, now_ns: int) -> list[Effect]:

@@ -155,7 +155,7 @@ class PeerNode:
                     late.append(self.membership.me.name)
                 if late:
                     raise Unavailable(
-                        f"{route!r} was served by node {', '.join(late)} until of late: by nobody now",
+                        f"{route!r} was served by node {', '.join(late)} until recently: no node serves it now",
                         retry_after=RETRY_AFTER_S,
                     )
                 raise UnknownRoute(route, self._likeness.nearest(route, self.table.routes(), self._now_ns))

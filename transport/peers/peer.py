@@ -132,7 +132,7 @@ def because(peer: Peer, state: State, policy: MembershipPolicy, now_ns: int) -> 
         by = f" ({peer.voucher!r}, for one)" if peer.voucher else ""
         return f"others{by} hear it, but this node has not for {policy.dead_ns / 1e9:g} s"
     if state is State.SUSPECT and peer.doubted_by and is_heard:
-        return f"it has left, says {peer.doubted_by!r}; it has not said so itself"
+        return f"it has left, according to {peer.doubted_by!r}; it has not said so itself"
     if state is State.SUSPECT:
         return "it does not hear this node" if is_heard else f"silent for {policy.suspect_ns / 1e6:g} ms"
     return f"silent for {policy.dead_ns / 1e9:g} s, and nobody else hears it"

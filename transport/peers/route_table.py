@@ -169,7 +169,7 @@ class RouteTable:
             self.up(name)
             self._peers[name].version = version
             raise MalformedFrame(
-                f"node {name!r} offers more than {ROUTES_MAX:,} routes or topics: none is taken from it"
+                f"node {name!r} offers more than {ROUTES_MAX:,} routes or topics: none is accepted from it"
             )
         return offered.version if offered.announced > offered.version else None
 

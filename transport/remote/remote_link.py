@@ -39,7 +39,7 @@ BACKOFF_MAX_NS: Final = 2_000_000_000
 _STANDS: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 _NOBODY: Final = "nobody listens there"
 _UNTRUSTED: Final = "it does not trust this host's key (there: appbackplane keys trust NAME {key})"
-_TORN: Final = "a signal's exception struck while it was spoken to"
+_TORN: Final = "an exception from a signal handler interrupted the connection"
 _CROWDED: Final = "it hung up at the greeting: this key may have as many connections there as it can"
 _ENDS: Final = {
     int(zmq.EVENT_DISCONNECTED): "the connection has ended",
@@ -48,7 +48,7 @@ _ENDS: Final = {
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "it hung up during the handshake: it may have another key by now",
     int(
         zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-    ): "what answers there is no node, or has another key than the one trusted here",
+    ): "the process that answers there is no node, or has another key than the one trusted here",
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): _UNTRUSTED,
 }
 #: Failures that another attempt does not mend.
@@ -240,7 +240,7 @@ class RemoteLink:
                 elif isinstance(word, Refused):
                     self._end(f"it refuses this client: {word.because}", is_lasting=True)
         except MalformedFrame as error:
-            self._end(f"its greeting makes no sense: {error.message}", is_lasting=True)
+            self._end(f"its greeting is malformed: {error.message}", is_lasting=True)
 
     def _next(self) -> Frame | None:
         socket = self._line.socket

@@ -55,16 +55,16 @@ def answer(question: Sequence[bytes], domain: str, ring: Ring | None) -> Answer:
     """Decide on a question. `ring`: None if it cannot be read now; nobody comes in until it can."""
     request = question[1] if len(question) > 1 else b""
     if len(question) < _HEAD or question[0] != VERSION:
-        return _refused(request, "unknown", None, "a question that is not ZAP 1.0")
+        return _refused(request, "unknown", None, "not a ZAP 1.0 request")
     address = plain(question[3].decode(errors="backslashreplace")[:_ADDRESS_MAX]) or "unknown"
     if question[2] != domain.encode():
-        return _refused(request, address, None, "it came by a socket of another domain")
+        return _refused(request, address, None, "the request came from a socket of another ZAP domain")
     if question[5] != MECHANISM:
         mechanism = question[5][:10].decode(errors="backslashreplace")
         return _refused(request, address, None, f"{mechanism} instead of CURVE")
     key = question[_HEAD] if len(question) == _HEAD + 1 else b""
     if len(key) != KEY_BYTES:
-        return _refused(request, address, None, "its key is none")
+        return _refused(request, address, None, "its key is not 32 bytes")
     if ring is None:
         return _refused(request, address, key, "the ring cannot be read", BROKEN)
     holder = ring.of_key(key)

@@ -74,7 +74,7 @@ class Folder:
             finally:
                 os.close(fd)
         if len(data) > bytes_max:
-            raise FailedPrecondition(f"{self.path / name} has more than {bytes_max:,} bytes: it is not a file of ours")
+            raise FailedPrecondition(f"{self.path / name} has more than {bytes_max:,} bytes: it is not a key file")
         try:
             return data.decode()
         except UnicodeDecodeError as error:

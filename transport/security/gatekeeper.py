@@ -73,7 +73,7 @@ class Gatekeeper:
             if self.keyring.problem != self._problem:
                 self._problem = self.keyring.problem
                 if self._problem is not None:
-                    self.say([f"nobody new is let in: {self._problem}"])
+                    self.say([f"no new peers are admitted: {self._problem}"])
             told = answer(question, DOMAIN, None if self._problem is not None else self.keyring.ring)
             # If the peer has hung up meanwhile, ZeroMQ drops the answer.
             self._socket.send_multipart(told.frames(), zmq.NOBLOCK)

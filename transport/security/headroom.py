@@ -54,12 +54,12 @@ class Headroom:
         if is_short is self.is_paused:
             return None
         if because := self._switch(is_paused=is_short):
-            return self._paced(f"strangers cannot be kept from the last descriptors: {because}", now_ns)
+            return self._paced(f"connections that have shown no key cannot be limited: {because}", now_ns)
         self.is_paused = is_short
         if not is_short:
             return None
         return self._paced(
-            f"new connections wait: half of {limit:,} descriptors are open, and many come that have shown no key yet "
+            f"new connections wait: half of {limit:,} descriptors are open, and many connections have not shown a key yet "
             "(raise the limit, ulimit -Hn or LimitNOFILE, or keep strangers from the port)",
             now_ns,
         )

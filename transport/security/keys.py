@@ -19,7 +19,7 @@ from ..errors import InvalidArgument
 KEY_BYTES = 32
 PREFIX, SECRET_PREFIX = "curve:", "secret:"
 HEADING = (
-    "# The key pair of this host. Whoever has this file is this host: it leaves it never, and no one else reads it."
+    "# The key pair of this host. Anyone who has this file can act as this host: keep it here, readable by you alone."
 )
 _LETTERS = re.compile(r"[A-Za-z0-9_-]{43}")
 FINGERPRINT = re.compile(r"[a-z2-7]{4}(-[a-z2-7]{4}){4}")
@@ -77,7 +77,7 @@ class KeyPair:
             raise InvalidArgument("expected a line `public KEY` and a line `secret KEY`")
         secret = decoded(lines[1][1], SECRET_PREFIX)
         if secret is None:
-            raise InvalidArgument(f"its secret is none: expected {SECRET_PREFIX!r} and 43 characters")
+            raise InvalidArgument(f"malformed secret: expected {SECRET_PREFIX!r} and 43 characters")
         return cls(PublicKey.parse(lines[0][1]), secret)
 
 

@@ -26,7 +26,7 @@ HOLDERS_MAX = 10_000
 TEXT_BYTES_MAX = 4 << 20
 HEADING = (
     "# Keys of others. `trust NAME KEY routes=... topics=... offers=...` lets it in, `revoke NAME KEY` keeps it out.",
-    "# Changed by `appbackplane keys`, or by hand; what runs reads it again by itself.",
+    "# Changed by `appbackplane keys`, or by hand; running processes reload it by themselves.",
 )
 
 

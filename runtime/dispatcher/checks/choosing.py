@@ -45,7 +45,7 @@ def check_factory(factory: object, where: str) -> None:
     if isinstance(factory, Given):
         raise DeclarationError(f"{where} is protected already: register it as it is")
     if problem := is_lock(factory):
-        raise DeclarationError(f"{where} {problem}: give what makes data of their keys")
+        raise DeclarationError(f"{where} {problem}: give a function that makes data from their keys")
     made = get_origin(factory) or factory
     if isinstance(made, type):
         if made.__module__ in _BUILTIN:

@@ -45,7 +45,7 @@ def check_datum(datum: object, where: str) -> None:
     if isinstance(datum, Given):
         raise DeclarationError(f"{where} is protected already: register it as it is")
     if isinstance(datum, AppObject):
-        raise DeclarationError(f"{where} runs by itself: send it messages, or protect a plain object that it has, too")
+        raise DeclarationError(f"{where} is active: send it messages, or protect a plain object that it shares")
     if isinstance(datum, _CODE):
         raise DeclarationError(f"{where} is {an(text_of(type(datum)))}: protect an object that handlers can change")
     if is_lock(datum):
@@ -61,7 +61,7 @@ def check_made(datum: object, where: str, *, is_first: bool) -> None:
     if is_first or is_value(datum) or isinstance(datum, type):
         check_datum(datum, where)
     if (other := protector_of(datum)) is not None:
-        raise DeclarationError(f"{where} is protected already, by {other!r}: under two locks it would be under none")
+        raise DeclarationError(f"{where} is protected already, by {other!r}: two locks would not protect it")
 
 
 def check_class(cls: type, where: str) -> None:
@@ -69,12 +69,14 @@ def check_class(cls: type, where: str) -> None:
     if issubclass(cls, _VALUES) or (is_frozen(cls) and changeable(cls) is None):
         raise DeclarationError(f"{where}: {_unchangeable(cls)}")
     if issubclass(cls, (Given, AppObject, *LOCKS)):
-        raise DeclarationError(f"{where} makes what is no datum: give it a plain class")
+        raise DeclarationError(f"{where} makes objects that cannot be protected: give it a plain class")
     if problem := lock_in_class(cls):
         raise DeclarationError(f"{where}: {problem}: {WITHOUT_LOCKS}")
 
 
-WITHOUT_LOCKS = "the dispatcher locks what it protects, leave it out; what must have a lock is an ActiveObject"
+WITHOUT_LOCKS = (
+    "remove it: the dispatcher locks protected data; an object that needs a lock of its own must be an ActiveObject"
+)
 
 
 def claim(datum: object, protector: Protector[Any], where: str) -> None:
@@ -82,9 +84,7 @@ def claim(datum: object, protector: Protector[Any], where: str) -> None:
     with _mutex:
         other = protector_of(datum)
         if other is not None:
-            raise DeclarationError(
-                f"{where} is protected already, by {other!r}: under two locks it would be under none"
-            )
+            raise DeclarationError(f"{where} is protected already, by {other!r}: two locks would not protect it")
         _protected[id(datum)] = protector
 
 

@@ -66,10 +66,10 @@ def cannot_travel(kind: Any) -> str | None:
         msgspec.json.Decoder(kind)
         strange = _strange(msgspec.inspect.type_info(kind))
     except NameError as error:
-        return f"{error}: what is in it is defined above it, and imported outside `if TYPE_CHECKING`"
+        return f"{error}: define the types of its fields above it, and import them outside `if TYPE_CHECKING`"
     except TypeError as error:
         return str(error).partition("\n")[0]
-    return None if strange is None else f"{an(strange.__name__)} does not travel: send what it is made of"
+    return None if strange is None else f"{an(strange.__name__)} cannot be sent: send its parts"
 
 
 def _changeable(kind: Any, seen: set[Any]) -> str | None:

@@ -136,7 +136,7 @@ class _Reader:
             return said
         for each in _elements(value):
             if said := self._judge(each):
-                return f"has in it what {said}"
+                return f"contains an object that {said}"
         return None
 
 
@@ -180,7 +180,7 @@ def _inside(value: object, text: str, package: str, seen: set[int]) -> str | Non
         where = f"{text}.{name}"
         for one in (each, *_elements(each)):
             if said := is_lock(one):
-                return f"{where} {said if one is each else 'has in it what ' + said}"
+                return f"{where} {said if one is each else 'contains an object that ' + said}"
             if _package_of(type(one)) == package and (found := _inside(one, where, package, seen)):
                 return found
     return None

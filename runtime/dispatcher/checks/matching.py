@@ -75,7 +75,7 @@ def _first_problem(signature: Signature, arguments: Sequence[Any]) -> str | None
                 return f"{where} {problem}"
         except NoKind as error:
             raise RegistrationError(
-                f"{where} is {an(each.text)}: {text_of(error.args[0])} is no type: write that of what it is given"
+                f"{where} is {an(each.text)}: {text_of(error.args[0])} is not a type: write the type of its argument"
             ) from None
     return None
 
@@ -108,8 +108,8 @@ def _unknown(wanted: Wanted, protector: Protector[Any]) -> str | None:
         return None
     kind = text_of(wanted.kind)
     return (
-        f"is {an(wanted.text)}, and nothing says what {protector.name} makes: annotate what that function returns, or write "
-        f"SelectiveProtector[…, {kind}](…)"
+        f"is {an(wanted.text)}, and the type that {protector.name} makes is unknown: annotate what that function returns, or "
+        f"write SelectiveProtector[…, {kind}](…)"
     )
 
 
@@ -149,7 +149,7 @@ def _choice_problem(protector: SelectiveProtector[Any, Any], by: Any, spec: Mess
     if by is None or isinstance(by, str):
         field = by or spec.key
         if field is None:
-            return f"has nothing by which {message} chooses: declare @message(key=…), or SelectiveProtector(by=…)"
+            return f"has no key for {message} to choose by: declare @message(key=…), or SelectiveProtector(by=…)"
         kinds = {each.name: each.type for each in msgspec.structs.fields(spec.type)}
         if field not in kinds:
             return f"is chosen by {field!r}, which {message} does not have: it has {', '.join(kinds) or 'no fields'}"
@@ -182,13 +182,13 @@ def _keys_text(protector: SelectiveProtector[Any, Any]) -> str:
 
 
 def _other_order(signature: Signature, arguments: Sequence[Any]) -> str:
-    """`: they are wanted in this order: rooms, journal`, if another order fits; else empty."""
+    """`: expected this order: rooms, journal`, if another order fits; else empty."""
     if not 2 <= len(arguments) <= _ORDERS_OF_MAX or len(arguments) != len(signature.wanted):
         return ""
     for order in itertools.permutations(arguments):
         try:
             if _first_problem(signature, order) is None:
-                return f": they are wanted in this order: {', '.join(_text(each) for each in order)}"
+                return f": expected this order: {', '.join(_text(each) for each in order)}"
         except DeclarationError:
             return ""
     return ""

@@ -82,11 +82,11 @@ def _name_of(handler: Any) -> str:
 
 def _check_callable(handler: Any, name: str) -> None:
     if isinstance(handler, Protector):
-        raise RegistrationError(f"register({handler!r}, …): the handler comes first, then what it is given")
+        raise RegistrationError(f"register({handler!r}, …): the handler comes first, then its arguments")
     if isinstance(handler, functools.partial):
         raise RegistrationError(
-            f"register({handler!r}): what is bound would be shared without a lock: write a plain function, and register "
-            "protectors for what it is given"
+            f"register({handler!r}): its bound arguments would be shared without a lock: write a plain function, and "
+            "register a protector for each"
         )
     if not (inspect.isfunction(handler) or inspect.ismethod(handler) or inspect.isbuiltin(handler)):
         raise RegistrationError(f"register({name}): expected a plain function as the handler")
@@ -100,8 +100,8 @@ def _check_callable(handler: Any, name: str) -> None:
     for each in (handler, inspect.unwrap(handler)):
         if inspect.iscoroutinefunction(each) or inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
             raise RegistrationError(
-                f"{name} is a coroutine or a generator: a handler is a plain function, and runs in one go; what it would "
-                "await is begun, and ends in a message of its own"
+                f"{name} is a coroutine or a generator: a handler is a plain function, and runs in one go; begin the "
+                "operation instead, and handle its completion message"
             )
 
 
@@ -115,8 +115,8 @@ def _positional(name: str, parameters: list[inspect.Parameter]) -> list[inspect.
         elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
             raise RegistrationError(
-                f"{name}: {stars}{parameter.name} does not say what it is given: name each parameter (the wrapper of a "
-                "decorator says it with functools.wraps)"
+                f"{name}: {stars}{parameter.name} accepts unknown arguments: name each parameter (use functools.wraps on the "
+                "wrapper of a decorator)"
             )
         elif not is_optional:
             raise RegistrationError(
@@ -169,7 +169,7 @@ def _message_of(name: str, first: inspect.Parameter, hints: dict[str, Any]) -> M
 def _wanted(handler: str, parameter: inspect.Parameter, hints: dict[str, Any]) -> Wanted:
     where = f"{handler}: parameter {parameter.name!r}"
     if parameter.name not in hints:
-        raise RegistrationError(f"{where} has no annotation: write the type of what it is given")
+        raise RegistrationError(f"{where} has no annotation: write the type of its argument")
     annotation = hints[parameter.name]
     kind, is_shared = _unwrapped(annotation, where)
     text, accessor, key_kind = text_of(kind), None, Any
@@ -191,7 +191,7 @@ def _wanted(handler: str, parameter: inspect.Parameter, hints: dict[str, Any]) -
 def _unwrapped(annotation: Any, where: str) -> tuple[Any, bool]:
     """The annotated type, and whether it is marked as read only."""
     if annotation is Read or (get_origin(annotation) is Annotated and isinstance(get_args(annotation)[0], TypeVar)):
-        raise RegistrationError(f"{where} is Read of nothing: write Read[…] with the type of what it is given")
+        raise RegistrationError(f"{where} is Read of nothing: write Read[…] with the type of its argument")
     if get_origin(annotation) is not Annotated:
         return annotation, False
     kind, *marks = get_args(annotation)
@@ -204,8 +204,7 @@ def _answers(handler: Any, name: str, hints: dict[str, Any]) -> bool:
     if "return" not in hints:
         if _returns_something(inspect.unwrap(handler)):
             raise RegistrationError(
-                f"{name} returns something, and does not say what: annotate it, `-> int`, for the caller to get it; or "
-                "`-> None`"
+                f"{name} returns a value without a return annotation: write `-> int` to send it to the caller, or `-> None`"
             )
         return False
     kind = plain(hints["return"])
@@ -217,7 +216,7 @@ def _answers(handler: Any, name: str, hints: dict[str, Any]) -> bool:
             f"{name} returns {an(text_of(kind))}: a handler is a plain function, and runs in one go"
         )
     if problem := cannot_travel(kind):
-        raise RegistrationError(f"{name} returns {an(text_of(kind))}, which its caller is to get: {problem}")
+        raise RegistrationError(f"{name} returns {an(text_of(kind))}, which cannot be sent to its caller: {problem}")
     return True
 
 

@@ -43,7 +43,7 @@ class Attached:
             what = (
                 f"{given.name} has no source in it"
                 if isinstance(given, (DataProtector, SelectiveProtector))
-                else f"{type(given).__name__} is none"
+                else f"{type(given).__name__} is neither"
             )
             raise DeclarationError(f"attach() takes a source, or a protector of sources: {what}")
         self.take_in(given)
@@ -62,7 +62,7 @@ class Attached:
             for source, _ in sources_in(value):
                 if source._dispatcher is None:
                     raise RegistrationError(
-                        f"{type(self._dispatcher).__qualname__}.{name} is a source, and is attached nowhere: register it for a "
+                        f"{type(self._dispatcher).__qualname__}.{name} is a source that is not attached: register it for a "
                         f"handler, or self.attach(self.{name}) in setup()"
                     )
 
@@ -95,7 +95,7 @@ class Attached:
             message.release()
         if kind not in self._mentioned:
             self._mentioned.add(kind)
-            log.info("%s: %s has no handler here, and is not told", self._dispatcher.name, kind.__name__)
+            log.info("%s: %s has no handler here; dropped", self._dispatcher.name, kind.__name__)
 
     # -- with the states ----------------------------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
         found = VIEWS.get(self.token)
         if found is None:
             raise FailedPrecondition(
-                f"a block of {self.size:,} bytes was looked at outside of its message's handlers: copy what is to be kept, "
+                f"a block of {self.size:,} bytes was looked at outside of its message's handlers: copy data to keep them, "
                 "bytes(block.view)"
             )
         return found

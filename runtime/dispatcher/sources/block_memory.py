@@ -48,7 +48,8 @@ def make(size: int, fill: Callable[[memoryview], object]) -> tuple[int, int]:
                 memory.close()
             except BufferError:
                 raise InvalidArgument(
-                    "what filled a block has kept a part of its view: a block is sealed, and nobody writes to it again"
+                    "the function that filled a block has kept a part of its view: a block is sealed, and cannot be written "
+                    "again"
                 ) from None
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
     except BaseException:
@@ -84,7 +85,7 @@ class Mappings:
             found = self._mapped.get(block.token)
             if found is not None:
                 if len(found.memory) != block.size:
-                    raise _gone(block, "it is not what it was said to be")
+                    raise _gone(block, "its size or its seals do not match the reference")
                 found.count += 1
                 return
             memory = _open(block)
@@ -106,7 +107,8 @@ class Mappings:
             except BufferError:
                 self.kept_count += 1
         log.warning(
-            "a handler has kept a part of a block of %d bytes: its memory stays until that has gone; copy what is to be kept",
+            "a handler has kept a part of a block of %d bytes: its memory stays allocated until that part is freed; copy "
+            "data to keep them",
             block.size,
         )
 
@@ -124,7 +126,7 @@ def _open(block: Block) -> mmap.mmap:
         if f"/memfd:{_name(block.token)} " not in os.readlink(f"/proc/self/fd/{fd}") + " ":
             raise _gone(block, "its descriptor is another file's now")
         if os.fstat(fd).st_size != block.size or fcntl.fcntl(fd, fcntl.F_GET_SEALS) & SEALS != SEALS:
-            raise _gone(block, "it is not what it was said to be")
+            raise _gone(block, "its size or its seals do not match the reference")
         return mmap.mmap(fd, block.size, prot=mmap.PROT_READ)
     except OSError as error:
         raise _gone(block, error) from None

@@ -101,7 +101,9 @@ class BlockPool(Source):
         Raises `Busy` if the pool has no room now, `InvalidArgument` for a size that it could never hold.
         """
         if receivers is not None and not (type(receivers) is int and receivers > 0):
-            raise InvalidArgument(f"receivers={receivers!r}: expected how many messages bear the block, or None")
+            raise InvalidArgument(
+                f"receivers={receivers!r}: expected the number of messages that carry the block, or None"
+            )
         if type(size) is not int:
             raise InvalidArgument(f"a block of {shortened(size)} bytes: expected a number")
         if size < 0 or size > self._bytes_max:

@@ -82,7 +82,7 @@ class Source(ActiveObject):
         if self._dispatcher is not None:
             raise FailedPrecondition(
                 f"{type(self).__name__} is attached to {self._dispatcher.name} already"
-                + (": it is protected data there, or it is not" if self._dispatcher is dispatcher else "")
+                + (": attach it once, either as protected data or not" if self._dispatcher is dispatcher else "")
             )
         self._dispatcher, self._lock = dispatcher, lock
         return True
@@ -103,7 +103,7 @@ class Source(ActiveObject):
     def _check_open(self) -> None:
         if self._has_stopped:
             where = "" if self._dispatcher is None else f" of {self._dispatcher.name}"
-            raise Unavailable(f"{type(self).__name__}{where} has stopped: it begins nothing more")
+            raise Unavailable(f"{type(self).__name__}{where} has stopped: it starts no more operations")
 
     def _check_message(self, message: object) -> None:
         """Raises `InvalidArgument` if the object is no message."""

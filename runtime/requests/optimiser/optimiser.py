@@ -92,7 +92,7 @@ class Optimiser:
         if sample.blocked_count >= sample.workers and sample.ready_count:
             step = self._freed(sample)
         elif (sample.is_pressed or is_telling) and (full := self._idle.wanted_again()):
-            step = full, "work has come back, and so do the workers that were given back"
+            step = full, "the load has returned: the workers that were given back are taken again"
         elif not is_telling:
             step = self._rest(sample)
         else:

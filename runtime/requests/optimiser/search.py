@@ -49,7 +49,7 @@ def more(points: Sequence[Point], most: int, tolerance: float) -> Look | None:
     if last.workers >= most:
         return None
     if len(points) == 1:
-        return Look(min(most, 2 * last.workers), "do more workers do more?")
+        return Look(min(most, 2 * last.workers), "do more workers raise the throughput?")
     rise = last.level - points[-2].level
     if rise > tolerance and last.level >= top - tolerance:
         return Look(min(most, 2 * last.workers), f"throughput still rises ({percent(rise)}) with the last step up")
@@ -64,7 +64,7 @@ def fewer(points: Sequence[Point], least: int, tolerance: float) -> Look | None:
     if first.workers <= least:
         return None
     if first.level >= top - tolerance:
-        return Look(max(least, first.workers // 2), "do fewer workers do as much?")
+        return Look(max(least, first.workers // 2), "do fewer workers keep the throughput?")
     if first.look_count == 1 and first.level >= top - DOUBT:
         return Look(first.workers, "a second look: the last step down lost a little")
     if first.level >= top - DOUBT / 2:

@@ -34,5 +34,5 @@ def test_what_nobody_can_change_is_not_copied(value: Any) -> None:
 
 def test_what_cannot_travel_is_said_at_once() -> None:
     """With the handler's name, not with that of the connection."""
-    with pytest.raises(TypeError, match="what it returned cannot travel"):
+    with pytest.raises(TypeError, match="its result cannot be encoded"):
         detached({"a": object()})

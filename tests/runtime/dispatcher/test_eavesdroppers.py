@@ -275,7 +275,7 @@ def test_where_there_is_no_thread_for_it_the_next_message_tries_again(
         patch.setattr(threading.Thread, "start", start)
         post.dispatch(Parcel("tea"))
         wait_until(lambda: bool(post.order), "the message does not go on")
-    assert "has no thread yet, and hears nothing: can't start new thread" in caplog.text
+    assert "could not be started; its messages are queued: can't start new thread" in caplog.text
     post.dispatch(Parcel("rice"))
     wait.until(both, "both messages are heard")
     assert heard == ["tea", "rice"]
@@ -397,7 +397,7 @@ def test_what_cannot_be_copied_is_handled_all_the_same(caplog: pytest.LogCapture
         post.dispatch(Parcel(content, inside=[memoryview(b"")]))
     backplane.run_until_idle()
     assert post.order == ["stored view ", "stored another "] and heard == []
-    assert caplog.text.count("a Parcel cannot be copied for eavesdroppers, and goes on without them (said once)") == 1
+    assert caplog.text.count("a Parcel cannot be copied for eavesdroppers, which do not get it (logged once)") == 1
     backplane.call("post.parcel", content="tea").result()
     assert len(heard) == 1
 

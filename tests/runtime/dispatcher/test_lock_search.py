@@ -146,7 +146,7 @@ def by_process_lock(tick: Tick) -> None:
 USES = {
     by_global: "by_global uses LOCK, which is a lock",
     by_attribute: "by_attribute uses STATE.inner.gate, which is a lock",
-    by_key: "by_key uses LOCKS, which has in it what is a lock",
+    by_key: "by_key uses LOCKS, which contains an object that is a lock",
     by_default: "by_default has a default that is a lock",
     by_keyword_default: "by_keyword_default has a default that is a lock",
     by_helper: "by_helper calls help_out, which uses LOCK, which is a lock",
@@ -261,7 +261,7 @@ def test_a_datum_with_a_lock_is_refused(make: Callable[[], object], says: str) -
     """Handlers would take it while they hold the dispatcher's."""
     with pytest.raises(DeclarationError) as raised:
         DataProtector(make())
-    assert f"{says}: the dispatcher locks what it protects, leave it out" in str(raised.value)
+    assert f"{says}: remove it: the dispatcher locks protected data" in str(raised.value)
 
 
 @pytest.mark.parametrize("cls", [Guarded, Locked, Shared, WithField, Direct])
@@ -279,7 +279,8 @@ def test_what_would_make_one_is_refused_before_any_is_made(cls: Any) -> None:
 def test_a_function_that_makes_data_with_locks_is_refused() -> None:
     """As far as its code tells."""
     with pytest.raises(
-        DeclarationError, match=r"calls Guarded, which uses threading.Lock, which makes locks: the dispatcher"
+        DeclarationError,
+        match=r"calls Guarded, which uses threading.Lock, which makes locks: remove it: the dispatcher",
     ):
         SelectiveProtector[str, Guarded](lambda key: Guarded())
 

@@ -128,13 +128,13 @@ FIELDS: list[tuple[Any, str]] = [
     (Loose, "Loose can be changed: declare it with frozen=True"),
     (Open, "Open can be changed: declare it with frozen=True"),
     (Points, "list[Point] can be changed: write Sequence[Point]"),
-    (Room, "a Room does not travel: send what it is made of"),
-    (object, "an object does not travel"),
-    (threading.Thread, "a Thread does not travel"),
-    (Callable[[int], int], "a Callable does not travel"),
+    (Room, "a Room cannot be sent: send its parts"),
+    (object, "an object cannot be sent"),
+    (threading.Thread, "a Thread cannot be sent"),
+    (Callable[[int], int], "a Callable cannot be sent"),
     (
         "Unknown",
-        "name 'Unknown' is not defined: what is in it is defined above it, and imported outside `if TYPE_CHECK",
+        "name 'Unknown' is not defined: define the types of its fields above it, and import them outside `if TYPE_CHECK",
     ),
     (dict[str, int] | Point, "Type unions may not contain more than one dict-like type"),
 ]

@@ -85,7 +85,7 @@ NO_DATUM = [
     (threading.Lock(), "is a lock: protect what it guards, and the dispatcher locks it"),
     (DataProtector(Room()), "is protected already: register it as it is"),
     (DataProtector(Room()).accessor, "is protected already: register it as it is"),
-    (AppObject(), "runs by itself: send it messages, or protect a plain object that it has, too"),
+    (AppObject(), "is active: send it messages, or protect a plain object that it shares"),
 ]
 
 
@@ -130,7 +130,7 @@ def test_one_datum_has_one_lock() -> None:
     """Under two, each handler would hold one of them."""
     room = Room()
     first = DataProtector(room)
-    with pytest.raises(DeclarationError, match="is protected already, by <DataProtector Room>: under two locks it"):
+    with pytest.raises(DeclarationError, match="is protected already, by <DataProtector Room>: two locks would"):
         DataProtector(room)
     with pytest.raises(DeclarationError, match="that of 'a' is protected already"):
         SelectiveProtector({"a": room})
@@ -145,7 +145,7 @@ FACTORIES: list[tuple[Any, str]] = [
     ([Room()], "is a list: give a map of keys to data, dict(enumerate(…))"),
     (Room(), "SelectiveProtector(Room(…)) is a Room: expected a function of the key"),
     (None, "SelectiveProtector(None) is a NoneType: expected a function of the key"),
-    ({}, "no data, and nothing to make them of their keys"),
+    ({}, "no data, and no function to make them from their keys"),
     ({"a": 1}, "that of 'a': a handler cannot change an int in place"),
     ({"a": Room}, "that of 'a' is a class: construct the datum in the call, Room()"),
     (dict, "would make a dict of the key itself: write lambda key: dict()"),
@@ -154,7 +154,7 @@ FACTORIES: list[tuple[Any, str]] = [
     (lambda: Room(), "takes (): expected a function of the key alone"),
     (lambda key, also: Room(), "takes (key, also): expected a function of the key alone"),
     (Point, "SelectiveProtector(Point): a handler cannot change a Point in place"),
-    (threading.Lock, "makes locks: give what makes data of their keys"),
+    (threading.Lock, "makes locks: give a function that makes data from their keys"),
     (DataProtector(Room()), "is protected already: register it as it is"),
 ]
 
@@ -189,7 +189,7 @@ def test_what_chooses_is_checked(by: Any, says: str) -> None:
 @pytest.mark.parametrize("keys_max", [0, -1, "many"])
 def test_there_is_room_for_a_datum(keys_max: Any) -> None:
     """Or all messages would be refused."""
-    with pytest.raises(DeclarationError, match=r"keys_max=.*: expected how many data there may be"):
+    with pytest.raises(DeclarationError, match=r"keys_max=.*: expected the maximum number of data"):
         SelectiveProtector(Room, keys_max=keys_max)
 
 
@@ -228,7 +228,7 @@ ELSEWHERE_TOO = DataProtector(ELSEWHERE)
     [
         (
             lambda name: TWO[len(name) % 2],
-            "Room of 'abc' is that of another key: under two locks it would be under none",
+            "Room of 'abc' is that of another key: two locks would not protect it",
         ),
         (
             lambda name: ELSEWHERE if name == "abc" else Room(),
@@ -267,11 +267,11 @@ def test_what_equals_nothing_is_no_key() -> None:
     backplane = VirtualBackplane(Hub())
     for _ in range(3):
         error = backplane.call("hub.sized", width=math.nan).error()
-        assert isinstance(error, InvalidArgument) and "nan is no key: it equals nothing, not even itself" in str(error)
+        assert isinstance(error, InvalidArgument) and "nan cannot be a key: it does not equal itself" in str(error)
     backplane.call("hub.sized", width=1.0).result()
     backplane.call("hub.sized", width=2.0).result()
     error = backplane.call("hub.sized", width=3.0).error()
-    assert isinstance(error, Busy) and "2 keys, as many as may be" in str(error)
+    assert isinstance(error, Busy) and "2 keys, its maximum" in str(error)
 
 
 def test_a_function_that_makes_one_datum_for_all_keys_is_found_out_by_the_second() -> None:
@@ -284,7 +284,7 @@ def test_a_function_that_makes_one_datum_for_all_keys_is_found_out_by_the_second
     backplane = VirtualBackplane(Hub())
     backplane.call("hub.reading", room="hall").result()
     error = backplane.call("hub.reading", room="attic").error()
-    assert "Room of 'attic' is that of another key: under two locks it would be under none" in str(error)
+    assert "Room of 'attic' is that of another key: two locks would not protect it" in str(error)
 
 
 # -- nobody gets at it ------------------------------------------------------------------------------------------------
@@ -301,11 +301,11 @@ WAYS: dict[str, Callable[[Any], object]] = {
     "has no 'colour'": lambda given: setattr(given, "colour", 1),
     "has no ['hall']": lambda given: given["hall"],
     "has no [1]": lambda given: given.__setitem__(1, 2),
-    "cannot be gone through": list,
+    "cannot be iterated": list,
     "has no length": len,
     "contains nothing": lambda given: 3 in given,
     "cannot be called": lambda given: given(),
-    "is not locked by hand": locked,
+    "cannot be locked by hand": locked,
 }
 GIVEN: dict[str, Callable[[], object]] = {
     "DataProtector of Room": lambda: DataProtector(Room()),
@@ -323,8 +323,7 @@ def test_a_datum_is_not_reached_from_outside(given: str, says: str) -> None:
     with pytest.raises((AttributeError, TypeError)) as raised:
         WAYS[says](GIVEN[given]())
     assert str(raised.value) == (
-        f"{given} {says}: what is protected is reached only as the argument of a handler that is registered with it; "
-        "a test calls the handler with data of its own"
+        f"{given} {says}: protected data are reached only as arguments of a registered handler; a test passes its own data"
     )
 
 
@@ -332,7 +331,7 @@ def test_a_datum_is_not_reached_from_outside(given: str, says: str) -> None:
 @pytest.mark.parametrize("given", GIVEN)
 def test_nothing_protected_is_copied(given: str, copied: Callable[[object], object]) -> None:
     """The copy would have a lock of its own, and the datum two."""
-    with pytest.raises(TypeError, match=f"{given} is not copied: there would be two of what is under its lock"):
+    with pytest.raises(TypeError, match=f"{given} cannot be copied: the copy would not be under its lock"):
         copied(GIVEN[given]())
 
 

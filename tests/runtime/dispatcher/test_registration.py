@@ -148,7 +148,8 @@ def wrong(given: Arguments, says: str) -> Callable[[Handler], Handler]:
 @wrong(lambda made: (SelectiveProtector[str, Journal](lambda name: Journal()),), "but was registered with a Journal")
 @wrong(
     lambda made: (SelectiveProtector(lambda name: Room()),),
-    "is a Room, and nothing says what <lambda> makes: annotate what that function returns, or write SelectiveProtector[…, R",
+    "is a Room, and the type that <lambda> makes is unknown: annotate what that function returns, or write "
+    "SelectiveProtector[…, R",
 )
 @wrong(
     lambda made: (SelectiveProtector({1: Room()}),), "is chosen by Reading.room, a str, but the keys of Room are int"
@@ -174,9 +175,7 @@ def letters_of(message: Reading) -> list[str]:
 
 
 @right(lambda made: (made.room, made.journal))
-@wrong(
-    lambda made: (made.journal, made.room), "registered with a Journal: they are wanted in this order: Room, Journal"
-)
+@wrong(lambda made: (made.journal, made.room), "registered with a Journal: expected this order: Room, Journal")
 @wrong(lambda made: (made.room,), "nothing is registered for parameter 'journal': name a protector for each")
 def enter(message: Reading, room: Room, journal: Journal) -> None: ...
 
@@ -185,7 +184,7 @@ def enter(message: Reading, room: Room, journal: Journal) -> None: ...
 @right(lambda made: (made.rooms.by(source_of), made.rooms.by(lambda message: message.target)))
 @wrong(lambda made: (made.room, made.room), "parameters 'source' and 'target' are the same datum: it is given once")
 @wrong(lambda made: (made.rooms.by("source"), made.rooms.by("source")), "are the same datum: it is given once")
-@wrong(lambda made: (made.rooms, made.room), "has nothing by which Move chooses: declare @message(key=…), or Select")
+@wrong(lambda made: (made.rooms, made.room), "has no key for Move to choose by: declare @message(key=…), or Select")
 def carry(message: Move, source: Room, target: Room) -> None: ...
 
 
@@ -282,7 +281,7 @@ def read_message(message: Read[Reading], room: Annotated[Room, READ, "and more"]
 def read_accessor(message: Reading, room: Read[Accessor[Room]], journal: Accessor[Read[Journal]]) -> None: ...
 
 
-@wrong(room, "parameter 'room' is Read of nothing: write Read[…] with the type of what it is given")
+@wrong(room, "parameter 'room' is Read of nothing: write Read[…] with the type of its argument")
 def read_nothing(message: Reading, room: Read) -> None: ...  # type: ignore[type-arg]
 
 
@@ -290,7 +289,7 @@ def read_nothing(message: Reading, room: Read) -> None: ...  # type: ignore[type
 def read_as_mark(message: Reading, room: Annotated[Room, Read]) -> None: ...
 
 
-@wrong(room, "parameter 'room' is a 3: 3 is no type: write that of what it is given")
+@wrong(room, "parameter 'room' is a 3: 3 is not a type: write the type of its argument")
 def no_type(message: Reading, room: 3) -> None: ...  # type: ignore[valid-type]
 
 
@@ -304,7 +303,7 @@ def unknown(message: Reading, room: Unknown) -> None: ...  # type: ignore[name-d
 def missing(message: Reading, room: functools.Missing) -> None: ...  # type: ignore[name-defined]
 
 
-@wrong(room, "parameter 'room' has no annotation: write the type of what it is given")
+@wrong(room, "parameter 'room' has no annotation: write the type of its argument")
 def bare(message: Reading, room) -> None: ...  # type: ignore[no-untyped-def]
 
 

@@ -166,7 +166,7 @@ def test_two_answers_to_one_message_are_refused() -> None:
             self.register(first)
             self.register(second)
 
-    with pytest.raises(RegistrationError, match="both return what the caller of Ring is to get: one answers"):
+    with pytest.raises(RegistrationError, match="both return a result for the caller of Ring: only one may answer"):
         _ = VirtualBackplane(Twice()).backplane
 
 

@@ -106,7 +106,7 @@ def two_messages(message: Reading, move: Move) -> None: ...
 def by_keyword(message: Reading, *, room: Room) -> None: ...
 
 
-@wrong(1, "*rooms does not say what it is given: name each parameter")
+@wrong(1, "*rooms accepts unknown arguments: name each parameter")
 def any_number(message: Reading, *rooms: Room) -> None: ...
 
 
@@ -117,7 +117,7 @@ def _logged(function: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-@wrong(1, "(the wrapper of a decorator says it with functools.wraps)")
+@wrong(1, "(use functools.wraps on the wrapper of a decorator)")
 @_logged
 def wrapped(message: Reading, room: Room) -> None: ...
 
@@ -157,12 +157,12 @@ def returns_coroutine(message: Reading) -> Awaitable[None]:
     return coroutine(message)
 
 
-@wrong(0, "returns a Room, which its caller is to get: a Room does not travel: send what it is made of")
+@wrong(0, "returns a Room, which cannot be sent to its caller: a Room cannot be sent: send its parts")
 def returns_room(message: Reading) -> Room:
     return Room()
 
 
-@wrong(0, "returns something, and does not say what: annotate it, `-> int`, for the caller to get it; or `-> None`")
+@wrong(0, "returns a value without a return annotation: write `-> int` to send it to the caller, or `-> None`")
 def returns_silently(message: Reading):  # type: ignore[no-untyped-def]
     return message.celsius
 
@@ -206,14 +206,14 @@ WRONG += [
     (
         functools.partial(note, room=Room()),
         0,
-        "what is bound would be shared without a lock: write a plain function",
+        "its bound arguments would be shared without a lock: write a plain function",
     ),
     (functools.lru_cache(note), 1, "expected a plain function as the handler"),
     (Room, 0, "expected a plain function as the handler"),
     ("note", 1, "register('note'): expected a plain function as the handler"),
-    (DataProtector(Room()), 1, "the handler comes first, then what it is given"),
+    (DataProtector(Room()), 1, "the handler comes first, then its arguments"),
     (lambda message: None, 0, "parameter 'message' has no annotation: write the message that it handles"),
-    (print, 0, "*args does not say what it is given"),
+    (print, 0, "*args accepts unknown arguments"),
 ]
 
 

@@ -312,7 +312,7 @@ def test_an_action_is_in_one_queue_at_a_time() -> None:
     _ = backplane.backplane
     action = Custom(gate.objects[0])
     gate.post(action)
-    with pytest.raises(ValueError, match="this very action is posted"):
+    with pytest.raises(ValueError, match="this action object is posted already"):
         gate.post(action)
     with pytest.raises(ValueError, match=r"go: Doer is not in a component of this backplane"):
         gate.post(Custom(Doer()))

@@ -181,7 +181,7 @@ def test_an_operation_takes_no_name_of_the_runtime(base: type, name: str, mark: 
 
     def method(self: Any) -> None: ...
 
-    says = rf"Mine\.{name}: '{name}' belongs to the runtime: name the method otherwise .*@operation\(name='{name}'\)"
+    says = rf"Mine\.{name}: '{name}' belongs to the runtime: choose another name for the method .*@operation\(name='{name}'\)"
     with pytest.raises(DeclarationError, match=says):
         type("Mine", (base,), {name: mark(method)})
 
@@ -221,7 +221,7 @@ def test_subclasses_that_do_not_say_what_they_do_are_told_so() -> None:
     class Idle(Action):
         pass
 
-    with pytest.raises(NotImplementedError, match=r"Idle does not say what it does: define run\(\)"):
+    with pytest.raises(NotImplementedError, match=r"Idle has no run\(\): define it"):
         Idle(AppObject(), "idle", 0).run()
     with pytest.raises(NotImplementedError, match=r"define create_action\(\)"):
         Endpoint("raw", priority=1).create_action(Request("a.raw", None, {}, 1, None))

@@ -191,9 +191,9 @@ async def async_generator(self: Any) -> Any:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (star, "star: parameter 'rest' has no name"),
-        (double_star, "double_star: parameter 'rest' has no name"),
-        (positional_only, "positional_only: parameter 'x' has no name"),
+        (star, "star: parameter 'rest' cannot be passed by name"),
+        (double_star, "double_star: parameter 'rest' cannot be passed by name"),
+        (positional_only, "positional_only: parameter 'x' cannot be passed by name"),
         (unresolved, "unresolved: annotation cannot be resolved: name 'Nope'"),
         (ambiguous, "ambiguous: an annotation cannot be checked"),
         (no_self, "no_self has no `self`"),

@@ -34,7 +34,7 @@ def because(facts: Facts) -> list[Because]:
 @pytest.mark.parametrize(
     ("facts", "kinds", "words"),
     [
-        (Facts("bp:c:1", is_known=False), [Because.NOT_HERE], "no call bp:c:1 is here"),
+        (Facts("bp:c:1", is_known=False), [Because.NOT_HERE], "no call bp:c:1 here"),
         (Facts("bp/index"), [Because.IDLE], "bp/index has nothing to do"),
         (replace(READY, where=Where.RUNNING, running=RUN), [Because.RUNNING], "it runs on worker 2 for 1.5 s"),
         (
@@ -62,7 +62,7 @@ def because(facts: Facts) -> list[Because]:
             replace(READY, where=Where.DEFERRED, machine_state="SHUT", accepted_in=("OPEN", "AJAR")),
             [Because.DEFERRED], "bp/index.b defers it in state SHUT (accepted in: OPEN, AJAR)",
         ),
-        (READY, [Because.NEXT], "nothing keeps it"),
+        (READY, [Because.NEXT], "it is the next to run"),
         (replace(READY, ahead_count=1), [Because.BEHIND, Because.NEXT], "1 action of bp/index.b before it"),
         (
             replace(READY, ahead_count=2, ahead=("index.load", "index.stats")), [Because.BEHIND, Because.NEXT],
@@ -82,7 +82,7 @@ def because(facts: Facts) -> list[Because]:
         ),
         (
             replace(READY, standing=None, awaited=(REPLY,)), [Because.OBJECT_AWAITS],
-            "bp/index.b runs nothing else meanwhile: index.find awaits disk.read",
+            "bp/index.b is occupied: index.find awaits disk.read",
         ),
         (replace(READY, standing=None, awaited=(PAUSE,)), [Because.OBJECT_PAUSES], "index.find pauses for another"),
         (
@@ -107,9 +107,9 @@ def because(facts: Facts) -> list[Because]:
         ),
         (
             replace(READY, digests="index.search"), [Because.DIGESTED, Because.NEXT],
-            "its object is being worked out: index.find for index.search in bp/index.b",
+            "its target is being computed by index.find in bp/index.b, for index.search",
         ),
-        (replace(READY, unserved_state="down"), [Because.NEXT, Because.STATE], "nothing keeps it"),
+        (replace(READY, unserved_state="down"), [Because.NEXT, Because.STATE], "it is the next to run"),
         (
             Facts("bp/index", throttled=Throttled("bp/index", 50, 50)), [Because.IDLE, Because.THROTTLED],
             "bp/index has nothing to do",

@@ -75,5 +75,5 @@ def test_the_largest_that_a_node_may_say_is_heard_and_nothing_larger() -> None:
     size = len(codec.batch([codec.Encoder().encode(Envelope(CAST, 0, 0, "peers.say", body=body))]))
     assert size > 0.9 * SAY_BYTES_MAX
     assert Allowance().takes(b"b", body, size, 0)
-    with pytest.raises(MalformedFrame, match="bytes of what a node says of itself, limit"):
+    with pytest.raises(MalformedFrame, match="bytes of membership messages from a node, limit"):
         Allowance().takes(b"b", body, SAY_BYTES_MAX + 1, 0)

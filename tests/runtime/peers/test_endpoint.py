@@ -291,14 +291,14 @@ def test_a_peer_that_says_too_much_of_others_keeps_nobody_waiting(here: Here, ca
     here.ask(1)
     here.peer.until(lambda: len(here.peer.heard) == 1)
     said = [record.getMessage() for record in caplog.records]
-    assert said.count("node 'b' says more of itself and others than is heard") == 1
+    assert said.count("node 'b' exceeds its allowance of membership messages: the rest is dropped") == 1
 
 
 def test_what_nodes_say_of_themselves_is_bounded_in_bytes(here: Here, caplog: pytest.LogCaptureFixture) -> None:
     """Before it is looked at more closely."""
     here.meet()
     here.peer.say(Envelope(CAST, 0, 0, SAY, body={"kind": "heartbeat", "name": "x" * (SAY_BYTES_MAX + 1)}))
-    here.peer.until(lambda: "bytes of what a node says of itself" in caplog.text)
+    here.peer.until(lambda: "bytes of membership messages from a node" in caplog.text)
 
 
 def test_who_waits_for_what_is_too_complicated_is_told(here: Here) -> None:

@@ -31,12 +31,12 @@ def test_who_makes_up_subjects_is_not_told_of_without_end(clock: Clock, caplog: 
     """A trusted key said hello by one wrong name after the other: a line each, as fast as it could say it."""
     paced = PacedLog(LOG, clock)
     for number in range(10 * SUBJECTS_MAX):
-        paced.warn(f"{number} is no peer of this node")
+        paced.warn(f"{number} was refused as a peer")
     assert len(caplog.records) == SUBJECTS_MAX
-    paced.warn("0 is no peer of this node")
+    paced.warn("0 was refused as a peer")
     assert len(caplog.records) == SUBJECTS_MAX, "and what was said is remembered"
     clock.now_ns += PERIOD_NS
-    paced.warn("0 is no peer of this node")
+    paced.warn("0 was refused as a peer")
     paced.warn("something else")
     assert len(caplog.records) == SUBJECTS_MAX + 2
 

@@ -257,7 +257,7 @@ def test_a_client_may_ask_for_so_much(around: Around) -> None:
     for number in range(PATTERNS_MAX):
         around.topics.hearers.subscribe("client/1", f"t{number}")
     around.topics.hearers.subscribe("client/1", "t0")
-    with pytest.raises(FailedPrecondition, match=r"1,000 topics here already"):
+    with pytest.raises(FailedPrecondition, match=r"already has 1,000 subscriptions here"):
         around.topics.hearers.subscribe("client/1", "one.more")
 
 
@@ -269,7 +269,7 @@ def test_the_clients_of_a_key_may_ask_for_so_much_together(around: Around) -> No
     for name in clients[:4]:
         for number in range(PATTERNS_MAX):
             hearers.subscribe(name, f"t{number}")
-    with pytest.raises(FailedPrecondition, match=r"the clients of this key hear 4,000 topics"):
+    with pytest.raises(FailedPrecondition, match=r"the clients of this key already have 4,000 subscriptions"):
         hearers.subscribe(clients[4], "one.more")
     hearers.subscribe("client/1", "another.key")
     hearers.unsubscribe(clients[0], "t0")

@@ -50,7 +50,7 @@ def test_it_is_said_once_and_again_only_when_something_went_on(
     backplane.advance(9.0)
     (said,) = [each.getMessage() for each in caplog.records]
     assert said.startswith(
-        "virtual/kernel: posts wait for room (1 now), and for 5 s nobody has rejoined anything: the rejoin pool is"
+        "virtual/kernel: posts wait for room (1 now), and for 5 s no request has been rejoined: the rejoin pool is"
     )
     assert "of them of 'x': rejoin between posts (map_unordered does)" in said
     assert kernel.kernel.rejoin("x")[1] is not None

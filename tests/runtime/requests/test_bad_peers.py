@@ -54,7 +54,7 @@ def test_answers_that_are_none(answer: Any) -> None:
     outside.run()
     _, done = outside.rejoin("x")
     assert done is not None and done.error is not None
-    assert done.error.startswith("worker-1 answers what makes no sense: Expected `")
+    assert done.error.startswith("worker-1 sent a malformed answer: Expected `")
     second = outside.post(2, owner="x")
     outside.batch("worker-1").reply([[second.id, b"\x07", None, None, 1 << 63]])
     outside.run()

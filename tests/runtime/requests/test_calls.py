@@ -108,5 +108,7 @@ def test_a_plain_one_waits_in_its_thread(started: Work) -> None:
 
 def test_from_outside_it_is_refused(started: Work) -> None:
     """A thread that no action runs in has no priority to call with."""
-    with pytest.raises(FailedPrecondition, match=r"store.double: only what runs can call"):
+    with pytest.raises(
+        FailedPrecondition, match=r"store.double: only an operation or the execution of a request can call"
+    ):
         started.kernel.call("store.double", number=1)

@@ -68,18 +68,18 @@ def test_words_go_where_they_fit(line: str, arguments: dict[str, Any]) -> None:
             InvalidArgument,
             r"^index.shelve: missing argument 'name'; expected \(name: str, count: int = 1, \*, above",
         ),
-        ("shelve box x", InvalidArgument, "'x' fits no argument of it; expected"),
-        ("shelve box 1 true more", InvalidArgument, "'more' fits no argument of it; expected"),
+        ("shelve box x", InvalidArgument, "'x' matches none of its arguments; expected"),
+        ("shelve box 1 true more", InvalidArgument, "'more' matches none of its arguments; expected"),
         ("shelve box 3 maybe", InvalidArgument, "argument 'above': expected `bool`, got `str`"),
-        ("shelve box colour=red", InvalidArgument, "'colour=red' fits no argument of it"),
+        ("shelve box colour=red", InvalidArgument, "'colour=red' matches none of its arguments"),
         ("shelve count=many box", InvalidArgument, "argument 'count': expected `int`, got `str`"),
         ("shelve count=1 count=2 box", InvalidArgument, "'count' is given twice"),
         (
             "range maybe",
             InvalidArgument,
-            r"'maybe' fits no argument of it; expected \(mode: Literal\[on, off\] \| None = None",
+            r"'maybe' matches none of its arguments; expected \(mode: Literal\[on, off\] \| None = None",
         ),
-        ("note a b", InvalidArgument, "'b' fits no argument of it"),
+        ("note a b", InvalidArgument, "'b' matches none of its arguments"),
         ("shelve " + "x" * 20_000, InvalidArgument, "20,007 characters: at most 10,000"),
     ],
 )
@@ -140,7 +140,7 @@ def test_wrong_declarations_fail_when_the_class_is_made() -> None:
             @command(name="one")
             def second(self) -> None: ...
 
-    with pytest.raises(DeclarationError, match="is no word"):
+    with pytest.raises(DeclarationError, match="is not a word"):
 
         class Spoken(CommandHandler):
             @command(name="two words")

@@ -204,7 +204,7 @@ def test_quiescing_finishes_what_is_posted_and_takes_nothing_new() -> None:
     backplane.run_until_idle()
     told = tell(backplane, "quiesce")
     assert (told["state"], told["executing"]) == ("quiescing", 2)
-    with pytest.raises(FailedPrecondition, match="takes no requests: it is quiesced"):
+    with pytest.raises(FailedPrecondition, match="accepts no requests: it is quiesced"):
         kernel.kernel.post(1.0, Takes)
     assert not waiting.is_done
     backplane.advance(3)

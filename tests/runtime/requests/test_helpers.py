@@ -47,7 +47,7 @@ def test_a_thread_of_a_request_in_a_worker_process_is_told_who_may_ask_the_kerne
     first, second = call.result()
     assert first[:3] == [
         1, None,
-        "FailedPrecondition: k/kernel: in a worker process only the thread that executes a request asks the kernel for it: "
-        "have `execute` post and rejoin, and other threads give it what they have found",
+        "FailedPrecondition: k/kernel: in a worker process only the thread that executes a request may call the kernel: post "
+        "and rejoin in `execute`, and have other threads hand their results to it",
     ]  # fmt: skip
     assert second[:3] == [2, msgspec.msgpack.encode("nothing"), None]

@@ -95,7 +95,7 @@ def test_who_waits_when_it_goes_down_is_told(live: Callable[..., Live], caplog: 
         at.move(ModuleState.DOWN)
     for thread in (poster, *rejoiners):
         joined(thread)
-    assert "goes down with 3 requests that have not ended: they are lost with it" in caplog.text
+    assert "goes down with 3 unfinished requests: they are lost" in caplog.text
     assert isinstance(poster.said, FailedPrecondition)
     assert isinstance(rejoiners[0].said, FailedPrecondition)
     assert isinstance(rejoiners[1].said, (FailedPrecondition, tuple)), "that of b was withdrawn: none exists any more"
@@ -311,7 +311,7 @@ def test_a_drained_kernel_finishes_what_it_has(live: Callable[..., Live]) -> Non
     engine = at.backplane.engine
     with engine.lead:
         engine.modules.suspend_timers()
-    with pytest.raises(FailedPrecondition, match=r"takes no requests|drain"):
+    with pytest.raises(FailedPrecondition, match=r"accepts no requests|drain"):
         context.post(1, Echo)
     Held.may_end.set()
     assert [(done.result, done.error) for done in context.joined("a")] == [(5, None)]
@@ -372,7 +372,7 @@ def test_a_limit_of_not_waiting_is_refused() -> None:
         lambda: context.arejoin(wait=False, timeout=0),
     ):
         with pytest.raises(
-            InvalidArgument, match=r"timeout=[05]: wait=False waits for nothing: leave out one of the two"
+            InvalidArgument, match=r"timeout=[05] has no effect with wait=False: leave out one of the two"
         ):
             ask()
     assert kernel.figures().posted_total == 0
@@ -413,7 +413,7 @@ def test_a_limit_that_makes_no_sense_is_refused(live: Callable[..., Live], timeo
         ({"lane": "3"}, "lane='3'"),
         ({"priority": 1.5}, r"priority=1\.5: expected a whole number"),
         ({"priority": None}, "priority=None"),
-        ({"owner": []}, r"owner=\[\]: expected what can be a key of a dictionary, got a list"),
+        ({"owner": []}, r"owner=\[\]: expected a hashable value, got a list"),
     ],
 )
 def test_a_post_that_makes_no_sense_is_refused(live: Callable[..., Live], what: dict[str, Any], said: str) -> None:

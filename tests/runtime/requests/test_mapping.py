@@ -179,7 +179,7 @@ def test_what_nobody_hears_of_is_said_before_it_goes_down(
     backplane.run_until_idle()
     assert not caplog.records
     backplane.move("down")
-    assert "1 requests failed that rejoin nobody; the last: <Double 1" in caplog.text
+    assert "1 requests failed that nobody rejoins; the last: <Double 1" in caplog.text
 
 
 def test_an_owner_is_disowned(kernel: Kernel) -> None:

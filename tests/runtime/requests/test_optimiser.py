@@ -175,7 +175,7 @@ def test_idle_workers_are_given_back_slowly_and_come_back_with_the_work() -> Non
     simulated.offered_per_s = math.inf
     simulated.run(2)
     assert simulated.optimiser.setting.workers == held
-    assert "come back" in simulated.moves[-1].reason
+    assert "load has returned" in simulated.moves[-1].reason
 
 
 def test_every_move_has_a_reason_that_names_what_was_changed() -> None:

@@ -65,7 +65,7 @@ class Heard(logging.Handler):
 @pytest.fixture
 def heard() -> Iterator[Heard]:
     """The runtime's log."""
-    handler = Heard(f"{WORKERS_MAX} workers", "goes on from 3 workers", "the bounds have changed")
+    handler = Heard(f"{WORKERS_MAX} workers", "continues from 3 workers", "the bounds have changed")
     log = logging.getLogger("appbackplane.runtime")
     before = log.level
     log.addHandler(handler)
@@ -114,7 +114,7 @@ def test_blocking_work_gets_all_the_workers_it_may_have(queries: Queries, heard:
     """And each of the moves that led there is in the log, with its reason."""
     heard.wait(f"{WORKERS_MAX} workers")
     moves = [line for line in heard.lines if "->" in line]
-    assert "workers 1 -> 2: do more workers do more?" in moves[0]
+    assert "workers 1 -> 2: do more workers raise the throughput?" in moves[0]
     assert all(line.startswith("requests/queries: ") for line in moves)
 
 
@@ -122,7 +122,7 @@ def test_what_a_person_changes_is_where_it_goes_on(queries: Queries, heard: Hear
     """A change by hand is neither fought nor forgotten; other bounds are kept from then on."""
     heard.wait(f"{WORKERS_MAX} workers")
     queries.change(workers=3)
-    heard.wait("goes on from 3 workers")
+    heard.wait("continues from 3 workers")
     queries.change(optimiser=OptimiserPolicy(workers_min=2, workers_max=2))
     heard.wait("the bounds have changed")
     assert queries.policy.workers == 2

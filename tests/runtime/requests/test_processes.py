@@ -91,7 +91,7 @@ def test_a_worker_that_outlives_its_kernel_is_not_taken_for_who_it_was() -> None
     ):
         error = call.error()
         assert isinstance(error, FailedPrecondition)
-        assert "has been started again" in error.message
+        assert "has been restarted" in error.message
     assert element.state is State.EXECUTING
     assert outside.check().posted_total == 1
 

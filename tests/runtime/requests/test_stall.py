@@ -193,7 +193,7 @@ def test_nothing_is_ready() -> None:
     stall = stall_of(world.ledger)
     assert stall is not None
     assert stall.cause == "nothing"
-    assert "does one wait for its own owner?" in stall.text
+    assert "is a request waiting for its own owner?" in stall.text
 
 
 def test_who_waits_to_post_has_filled_the_rejoin_pool_himself() -> None:

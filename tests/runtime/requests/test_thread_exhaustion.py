@@ -153,7 +153,7 @@ def test_who_waits_for_his_own_owner_is_named(live: Callable[..., Live], said: S
     kernel.kernel.post(1, Itself, owner="everybody")
     (done,) = kernel.kernel.joined("everybody")
     assert done.error is not None
-    assert "does one wait for its own owner?" in done.error
+    assert "is a request waiting for its own owner?" in done.error
 
 
 def test_a_parent_that_posts_more_than_the_rejoin_pool_takes_is_named(live: Callable[..., Live], said: Said) -> None:

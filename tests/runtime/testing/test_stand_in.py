@@ -93,7 +93,7 @@ def test_a_limit_is_kept() -> None:
 def test_what_never_comes_is_told_and_does_not_hang() -> None:
     """It waits for its own owner: a test that hangs says nothing."""
     error = VirtualBackplane(Kernel()).call("kernel.run", name="Forgetful", request="run").error()
-    assert "nothing in this test brings about" in error.message
+    assert "for something that nothing in this test does" in error.message
 
 
 def test_what_failed_is_raised_where_its_result_is_asked_for() -> None:
@@ -116,7 +116,7 @@ def test_thread_exhaustion_ends_in_a_failure() -> None:
     kernel = Kernel(KernelPolicy(workers=1))
     VirtualBackplane(kernel).run_until_idle()
     (done,) = kernel.kernel.map_unordered([2], Tree)
-    assert done.error is not None and "nothing in this test brings about" in done.error
+    assert done.error is not None and "for something that nothing in this test does" in done.error
 
 
 def test_the_test_itself_may_wait() -> None:
@@ -125,5 +125,5 @@ def test_the_test_itself_may_wait() -> None:
     VirtualBackplane(kernel).run_until_idle()
     assert [done.get() for done in kernel.kernel.map_unordered([2, 2], Tree, lane=2)] == [3, 3]
     kernel.kernel.post(100.0, Slow)
-    with pytest.raises(AssertionError, match="the test waits in its thread"):
+    with pytest.raises(AssertionError, match="the test blocks its thread"):
         list(kernel.kernel.joined())

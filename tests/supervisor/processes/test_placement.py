@@ -146,7 +146,7 @@ def test_where_nice_may_not_be_raised_weights_take_its_place(folders: Folders) -
     placement = Placement(folders, {"index": None, "query": None}, NiceTable((-5, 0, 5), None), 4)
     assert by(placement, "index") == (None, None, "weight")
     (said,) = placement.warnings()
-    assert said.startswith("OS priority: nice may not be raised: the weight of its group follows its work")
+    assert said.startswith("OS priority: nice may not be raised: the CPU weight of its cgroup follows its work")
 
 
 def test_without_nice_and_without_groups_only_the_board_is_left() -> None:

@@ -194,7 +194,7 @@ def test_one_peer_that_knows_a_later_one_does_not_outvote_those_who_have_accepte
     said = refusal(network, n2, n0, dialled=n2.address, known_as=was + 5)
     effects = n0.node.received(n2.key, said, network.now_ns)
     (why,) = [effect for effect in effects if isinstance(effect, RefusedBy)]
-    assert why.reason == "it knows this node as a later one; 'n1', for one, does not"
+    assert why.reason == "it knows a later incarnation of this node; other peers, such as 'n1', do not"
     network._carry_out(n0, effects)
     assert n0.node.membership.me.incarnation == was and downs(n0, begin) == []
     assert n0.node.membership.is_up("n1") and n1.node.membership.is_up("n0")

@@ -184,7 +184,7 @@ def test_a_farewell_that_is_lost_is_passed_on() -> None:
     peer = nodes[0].node.membership.view.get("n3")
     assert peer is not None
     assert network.run_until(lambda: peer.state is State.SUSPECT, 10) < POLICY.suspect_ns / SECOND
-    assert "it has left, says" in str([e for _, e in network.seen(PeerChanged, nodes[0])][-1])
+    assert "it has left, according to" in str([e for _, e in network.seen(PeerChanged, nodes[0])][-1])
     assert network.run_until(network.agrees, 10) <= POLICY.death_ns_max / SECOND
     assert peer.state is State.DEAD
 

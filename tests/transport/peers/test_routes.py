@@ -533,7 +533,9 @@ def test_what_nobody_serves_any_more_may_be_served_soon() -> None:
     nodes[1].node.export([], [])
     network.run(1)
     for process in nodes:
-        with pytest.raises(Unavailable, match=r"^'moved\.x' was served by node n1 until of late: by nobody now$"):
+        with pytest.raises(
+            Unavailable, match=r"^'moved\.x' was served by node n1 until recently: no node serves it now$"
+        ):
             process.node.best("moved.x", "n0")
     network.run(60)
     for process in nodes:

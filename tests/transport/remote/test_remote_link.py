@@ -205,7 +205,7 @@ def test_a_connection_at_which_a_signal_strikes_is_over(
     monkeypatch.undo()
     assert connected.say(3) is Sent.FULL
     assert connected.is_over and isinstance(connected.link.trouble, PeerDown)
-    assert "a signal's exception struck" in connected.link.trouble.message
+    assert "an exception from a signal handler interrupted" in connected.link.trouble.message
     until(lambda: door.gone, door)
     assert 3 not in door.numbers()
 

@@ -92,7 +92,8 @@ def test_it_is_logged_once_a_minute(room: Headroom, used: list[int]) -> None:
         many = dict.fromkeys(range(NEWCOMERS_MIN), now_ns)
         said += [room.look(many, now_ns), room.look(NOBODY, now_ns)]
     sentence = (
-        "new connections wait: half of 100 descriptors are open, and many come that have shown no key yet (raise the limit, "
+        "new connections wait: half of 100 descriptors are open, and many connections have not shown a key yet (raise the "
+        "limit, "
         "ulimit -Hn or LimitNOFILE, or keep strangers from the port)"
     )
     assert said == [sentence, None, None, None, sentence, None]
@@ -102,7 +103,7 @@ def test_a_kernel_without_filters_is_told_of(room: Headroom, used: list[int], mo
     """The node serves as it would without."""
     monkeypatch.setattr(headroom, "_SO_ATTACH_FILTER", 9_999)
     sentence = room.look(MANY, 0)
-    assert sentence == "strangers cannot be kept from the last descriptors: Protocol not available"
+    assert sentence == "connections that have shown no key cannot be limited: Protocol not available"
     assert not room.is_paused
 
 

@@ -223,7 +223,7 @@ def test_a_ring_that_is_spoilt_lets_nobody_new_in_and_nobody_go(
     other.again()
     other.connect(house)
     assert other.ask(b"let me in") is None
-    assert "nobody new is let in: " in house.says(f"{path}, line 5: expected 'trust NAME KEY'")
+    assert "no new peers are admitted: " in house.says(f"{path}, line 5: expected 'trust NAME KEY'")
     served(house, friend)
     path.write_text(text)
     other.again()

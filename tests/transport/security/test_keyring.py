@@ -130,7 +130,7 @@ def not_ours(path: Path) -> None:
         (a_folder, "is not a plain file|Is a directory"),
         (a_pipe, "is not a plain file"),
         (of_a_stranger, "is another user's .uid 65534."),
-        (too_long, "has more than .* bytes: it is not a file of ours"),
+        (too_long, "has more than .* bytes: it is not a key file"),
         (not_text, "is not text"),
         (not_ours, "expected"),
     ],

@@ -69,6 +69,6 @@ def test_a_secret_is_nowhere_but_in_its_file() -> None:
 @pytest.mark.parametrize("wrong", ["", "public x", PAIR.text + "more x", PAIR.text.replace("secret:", "curve:"), "\0"])
 def test_a_file_that_is_no_pair_is_refused(wrong: str) -> None:
     """And nothing of it is quoted: it may be half a secret."""
-    with pytest.raises(InvalidArgument, match=r"^(expected a line|its secret is none)") as raised:
+    with pytest.raises(InvalidArgument, match=r"^(expected a line|malformed secret)") as raised:
         KeyPair.parse(wrong)
     assert PAIR.text.split()[-1][7:11] not in raised.value.message

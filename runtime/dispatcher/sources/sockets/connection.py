@@ -256,7 +256,7 @@ class Connection:
                     raise BadFrame(f"no frame within {before:,} bytes (frame_bytes_max = {framing.frame_bytes_max:,})")
                 return False
             if len(self.inbound) >= before:
-                raise BadFrame(f"{type(framing).__name__}.split took nothing off")
+                raise BadFrame(f"{type(framing).__name__}.split consumed no input")
         except Exception as error:  # the edge: the framing is user code, and bytes are a peer's
             self._malformed(error, bytes(self.inbound[:SHOWN_BYTES]))
             self.inbound = bytearray()
@@ -278,7 +278,7 @@ class Connection:
             count = self.source.complained_count = self.source.complained_count + 1
             if not count & (count - 1):  # a peer that reconnects for ever does not fill the log
                 words = (self, type(error).__name__, text_of(error))
-                log.warning("%s: malformed input (said of the 1st, 2nd, 4th, 8th peer and so on): %s: %s", *words)
+                log.warning("%s: malformed input (logged for the 1st, 2nd, 4th, 8th peer and so on): %s: %s", *words)
         self.telling.add_ready(
             Malformed, connection=self.id, because=f"{type(error).__name__}: {text_of(error)}", data=data
         )

@@ -84,7 +84,7 @@ class Listener:
             try:
                 connection = self.source._take_in(self.io, accepted, peer, self.operation, self.framing)
             except Exception:  # the framing factory is user code
-                log.exception("%s: %s is turned away", self, peer)
+                log.exception("%s: %s is refused", self, peer)
                 continue
             connection.accepted()
         self.pump()

@@ -123,7 +123,7 @@ class SocketSource(Source):
                 return
             try:
                 if self._is_full():
-                    raise Busy(f"{self.connections_max} connections, as many as may be (connections_max)")
+                    raise Busy(f"{self.connections_max} connections, the maximum (connections_max)")
                 connection = self._take_in(io, where.socket(), str(where), operation, framing)
             except Exception as error:  # no descriptors left; or the framing factory, which is user code
                 NoSocket(self, io, operation, error)
@@ -190,10 +190,7 @@ class SocketSource(Source):
         if is_closing:
             raise self._not_begun(write, NotFound(f"connection {connection} is being closed"))
         if is_full:
-            message = (
-                f"connection {connection}: {count:,} writes have not ended, {unsent:,} bytes not left "
-                f"({found.peer} does not read)"
-            )
+            message = f"connection {connection}: {count:,} writes pending, {unsent:,} bytes unsent ({found.peer} does not read)"
             raise self._not_begun(write, Busy(message, retry_after=RETRY_AFTER_S))
         found.io.call(found, found.pump)
         return write.id
@@ -357,5 +354,5 @@ class SocketSource(Source):
 def _check_framing(framing: Any) -> None:
     if framing is not None and not callable(framing):
         raise InvalidArgument(
-            f"framing={shortened(framing)}: expected what makes one for each connection, such as the class"
+            f"framing={shortened(framing)}: expected a factory that makes one for each connection, such as the class"
         )

@@ -120,7 +120,7 @@ def test_a_body_is_mapped_for_its_handlers_and_comes_back_after_the_last() -> No
     assert (studio.blocks.lent_count, studio.blocks.lent_bytes, len(MAPPINGS)) == (0, 0, 0)
     [block] = studio.gallery.kept
     assert isinstance(block, Block)
-    with pytest.raises(FailedPrecondition, match="outside of its message's handlers: copy what is to be kept"):
+    with pytest.raises(FailedPrecondition, match="outside of its message's handlers: copy data to keep them"):
         _ = block.view
 
 
@@ -275,7 +275,7 @@ def test_a_reference_to_what_is_mapped_already_is_looked_at_as_well() -> None:
     studio, backplane = open_studio()
     block = studio.blocks.put(bytes(BIG), receivers=None)
     MAPPINGS.map(block)
-    with pytest.raises(BlockGone, match="not what it was said to be"):
+    with pytest.raises(BlockGone, match="its size or its seals do not match the reference"):
         MAPPINGS.map(msgspec.structs.replace(block, size=BIG - 1))
     MAPPINGS.unmap(block)
     backplane.move("down")

@@ -225,11 +225,11 @@ def test_what_is_no_source_is_not_attached() -> None:
     studio = Studio()
     with pytest.raises(DeclarationError, match="Album has no source in it"):
         studio.attach(DataProtector(Album()))
-    with pytest.raises(DeclarationError, match="int is none"):
+    with pytest.raises(DeclarationError, match="int is neither"):
         studio.attach(3)  # type: ignore[type-var]
     camera = studio.attach(Camera())
     assert studio.attach(camera) is camera, "twice is once"
-    with pytest.raises(FailedPrecondition, match="already: it is protected data there, or it is not"):
+    with pytest.raises(FailedPrecondition, match="already: attach it once, either as protected data or not"):
         studio.attach(DataProtector(camera))
     with pytest.raises(FailedPrecondition, match=r"attached to .* already"):
         Studio().attach(camera)
@@ -242,7 +242,7 @@ class Forgetful(Dispatcher):
 
 def test_a_forgotten_source_is_noticed() -> None:
     """It would collect, as in a test, what it is to emit, and nobody would ever hear of it."""
-    with pytest.raises(RegistrationError, match=r"Forgetful.camera is a source, and is attached nowhere.*self.attach"):
+    with pytest.raises(RegistrationError, match=r"Forgetful.camera is a source that is not attached.*self.attach"):
         VirtualBackplane(Forgetful()).run_until_idle()
 
 

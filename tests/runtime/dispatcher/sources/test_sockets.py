@@ -284,7 +284,7 @@ def test_a_framing_that_fails_costs_its_connection(up: Callable[..., Hub]) -> No
     hub = up()
     _, address = listen(hub, Madness)
     for data, because in (
-        (b"same\n", "Madness.split took nothing off"),
+        (b"same\n", "Madness.split consumed no input"),
         (b"raise\n", "RuntimeError: no idea"),
         (b"x" * 5000, "no frame within 5,000 bytes (frame_bytes_max = 100)"),
     ):
@@ -604,7 +604,7 @@ def test_one_peer_that_does_not_read_takes_nobody_elses_room(up: Callable[..., H
             for _ in range(OPERATIONS_MAX):
                 hub.sockets.begin_write(connection, b"x")
 
-        with pytest.raises(Busy, match=r"1,000 writes have not ended.* does not read"):
+        with pytest.raises(Busy, match=r"1,000 writes pending.* does not read"):
             flood()
         hub.sockets.begin_write(served, b"hello")
         assert other.recv(100) == b"hello"
@@ -698,7 +698,9 @@ def test_a_file_that_has_become_anothers_is_left_alone(up: Callable[..., Hub], t
 def test_what_makes_framings_is_looked_at_before_anybody_comes() -> None:
     """Each connection has its own: an object instead of the class would turn everybody away."""
     for begin in (SocketSource().begin_listen, SocketSource().begin_connect):
-        with pytest.raises(InvalidArgument, match="expected what makes one for each connection, such as the class"):
+        with pytest.raises(
+            InvalidArgument, match="expected a factory that makes one for each connection, such as the class"
+        ):
             begin(("127.0.0.1", 0), framing=Lines())  # type: ignore[arg-type]
     for many in (0, "8"):
         with pytest.raises(DeclarationError, match=r"connections_max=.*: expected 1 or more"):
