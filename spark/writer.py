@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import check_topic
 
-from .delivery import PATIENCE_S, Delivery, check_group
+from .delivery import PATIENCE_S, SystemDelivery, check_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ class Staged(WriterCommitMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WriteTarget:
     """Destination of the rows, from the options."""
 
     system: str
@@ -56,7 +56,7 @@ class Target:
 
     def check(self) -> None:
         """Check that the system runs, before anything is computed for it. Raises `BackplaneError`."""
-        delivery = Delivery(self.system, self.group)
+        delivery = SystemDelivery(self.system, self.group)
         try:
             delivery.check()
         finally:
@@ -67,7 +67,7 @@ class Target:
         staged = [each.packed for each in messages if isinstance(each, Staged)]
         check_together(sum(map(len, staged)))
         rows = [row for packed in staged for row in msgspec.msgpack.decode(packed)]
-        delivery = Delivery(self.system, self.group, backplane=self.backplane, patience_s=self.patience_s)
+        delivery = SystemDelivery(self.system, self.group, backplane=self.backplane, patience_s=self.patience_s)
         try:
             if self.topic is not None:
                 return delivery.to_topic(self.topic, batch, rows)
@@ -115,7 +115,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._target.deliver(batchId, messages)
 
 
-def target_of(options: Mapping[str, str], schema: StructType, group: str) -> Target:
+def target_of(options: Mapping[str, str], schema: StructType, group: str) -> WriteTarget:
     """Parse the options; `group` is the default of that option. Raises `InvalidArgument`."""
     system, topic, route, key = (options.get(name) for name in ("path", "topic", "route", "key"))
     if not system:
@@ -140,7 +140,7 @@ def target_of(options: Mapping[str, str], schema: StructType, group: str) -> Tar
         kind = field.dataType.typeName()
         if "interval" in kind or kind == "variant":
             raise InvalidArgument(f"column {field.name}: a value of type {kind} cannot be sent: cast it")
-    return Target(system, group, topic, route, key, options.get("backplane"), patience_s)
+    return WriteTarget(system, group, topic, route, key, options.get("backplane"), patience_s)
 
 
 def staged(batches: Iterable[pa.RecordBatch]) -> Staged:

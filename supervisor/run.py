@@ -25,8 +25,8 @@ from appbackplane.transport.addressing import supervisor_socket
 from .cluster.tenure import Tenure
 from .config import Config
 from .control import status
-from .control.control_socket import Answered, Asked, ControlSocket, Crowded, Heard, allow_descriptors
-from .control.desk import Desk
+from .control.control_socket import Answered, ControlSocket, Crowded, Heard, SupervisorCall, allow_descriptors
+from .control.desk import SupervisorRoutes
 from .control.drains import drain_body, drained
 from .control.limits import Limits
 from .control.questions import Questions
@@ -54,7 +54,7 @@ LAST_LINES_MS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SystemEnd:
     """Exit code of a system, and the reason of its end."""
 
     exit_code: int
@@ -64,7 +64,7 @@ class Outcome:
 
 def run(
     config: Config, output: Output | None, on_up: Callable[[tuple[str, ...]], None], notices: Sequence[str] = ()
-) -> Outcome:
+) -> SystemEnd:
     """Bring the system up, keep it up, and take it down on a signal or `supervisor.down`. Main thread only.
 
     `output`: shows lines besides the log. `on_up`: called once the system has settled, with a line for each problem.
@@ -164,13 +164,13 @@ class Supervisor:
         )  # fmt: skip
         self._poller = Poller()
         self._trials = Trials(self._control, self._director, self._spawner, self._poller, self._take, self._now_ns)
-        self._desk = Desk(
+        self._desk = SupervisorRoutes(
             self._control, self._director, self._questions, self._reconfiguring, self._trials,
             take=self._take, status_now=self._status, tenure=self._tenure, change_limit=self._limits.change, say=self._say,
         )  # fmt: skip
         self._events: deque[events.Event] = deque()
         stack.callback(self._desk.close)
-        self._outcome: Outcome | None = None
+        self._outcome: SystemEnd | None = None
         self._guarding, self._service, self._signals = guarding, service, signal_pipe
         self._poller.watch(signal_pipe.fd, self._on_signals)
         self._control.watch(self._poller)
@@ -178,7 +178,7 @@ class Supervisor:
         if self._tenure is not None:
             self._tenure.watch(self._poller)
 
-    def run(self) -> Outcome:
+    def run(self) -> SystemEnd:
         """Loop until no process is left."""
         self._warn(self._placement.warnings())
         self._take(events.UpOrdered())
@@ -249,7 +249,7 @@ class Supervisor:
     def _on_heard(self, heard: Heard) -> None:
         if self._outcome is not None:
             return
-        if isinstance(heard, Asked):
+        if isinstance(heard, SupervisorCall):
             self._desk.serve(heard)
         elif isinstance(heard, Answered):
             self._on_answered(heard)
@@ -341,7 +341,7 @@ class Supervisor:
                 self._logs.know(effect.backplane, self._director.children[effect.backplane].states)
                 self._control.reply(effect.caller, self._placement.told(effect.backplane))
                 self._reconfiguring.registered(effect.backplane)
-            case effects.Answer():
+            case effects.ReplyToCaller():
                 self._control.reply(effect.caller, effect.result)
             case effects.Refuse():
                 self._control.refuse(effect.caller, effect.error)
@@ -354,7 +354,7 @@ class Supervisor:
                 self._on_up(effect.problems)
             case effects.End():
                 self._say("down" if not effect.exit_code else f"down, exit code {effect.exit_code}: {effect.reason}")
-                self._outcome = Outcome(effect.exit_code, effect.reason)
+                self._outcome = SystemEnd(effect.exit_code, effect.reason)
 
     def _spawn(self, effect: effects.Spawn) -> None:
         name, generation = effect.backplane, effect.generation

@@ -17,7 +17,7 @@ from .events import Ended, Events
 from .exchange import Call, Exchange
 from .purposes import Own
 from .resolver import Resolver
-from .retrying import SPREAD_NS, GiveUp, RetryAccount, after_attempts, decide
+from .retrying import SPREAD_NS, RetryAccount, StopRetrying, after_attempts, decide
 
 
 def half() -> float:
@@ -171,7 +171,7 @@ class Attempts:
             calls_count=self._exchange.calls.next_id - self.account.taken_count - self._ids_extra_count,
             random=self._random(),
         )
-        if isinstance(verdict, GiveUp):
+        if isinstance(verdict, StopRetrying):
             attempt.because = verdict.because
             return False
         attempt.due_ns = now_ns + verdict.wait_ns

@@ -22,7 +22,7 @@ from .retrying import RetryAccount, RetryBudget
 from .room import Room
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
-from .waitables import Outcome, Stream
+from .waitables import CallOutcome, Stream
 from .waiting import Waiting
 from .ways import Way, is_back_soon
 
@@ -75,7 +75,7 @@ class Calling:
 
     def call(self, spec: CallSpec) -> Any:  # hot: scripts/bench call_rtt
         """Begin a call and wait for its end. Raises the error in which it ended."""
-        pending = Outcome(self, spec.route)
+        pending = CallOutcome(self, spec.route)
         with self._lock:
             self._begin(pending, spec)
             try:
@@ -89,7 +89,7 @@ class Calling:
             raise pending._error
         return pending._result
 
-    def submit(self, pending: Outcome, spec: CallSpec) -> None:  # hot: scripts/bench call_pipelined
+    def submit(self, pending: CallOutcome, spec: CallSpec) -> None:  # hot: scripts/bench call_pipelined
         """Begin a call that will complete `pending`. It leaves now, or in a burst together with others."""
         with self._lock:
             session = self.session
@@ -133,7 +133,7 @@ class Calling:
     def subscribe(self, stream: Stream, limit_ns: int) -> None:
         """Subscribe to the stream's topic, and wait until all backplanes have confirmed, at most `limit_ns`."""
         check_pattern(stream.topic)
-        confirmed = Outcome(self, stream.topic)
+        confirmed = CallOutcome(self, stream.topic)
         with self._lock:
             now_ns = self._ready_to_speak(_monotonic_ns(), limit_ns)
             self._subscriptions.add(stream)
@@ -163,7 +163,11 @@ class Calling:
         with self._lock:
             if self._is_closed:
                 return
-            settled, now_ns, limit_ns = Outcome(self, "close"), _monotonic_ns(), request.duration_ns(CLOSE_TIMEOUT_S)
+            settled, now_ns, limit_ns = (
+                CallOutcome(self, "close"),
+                _monotonic_ns(),
+                request.duration_ns(CLOSE_TIMEOUT_S),
+            )
             try:
                 if self.session.settle(settled, now_ns, limit_ns):
                     self._waiting.wait(settled, now_ns + limit_ns)
@@ -172,7 +176,7 @@ class Calling:
 
     # -- requests of pending calls and subscriptions ------------------------------------------------------------------
 
-    def wait_for(self, pending: Outcome, timeout: float | None) -> bool:
+    def wait_for(self, pending: CallOutcome, timeout: float | None) -> bool:
         """Wait until the call has ended, at most `timeout` seconds. False: it is still outstanding."""
         limit_ns = None if timeout is None else request.duration_ns(timeout)
         with self._lock:
@@ -192,7 +196,7 @@ class Calling:
                 self._waiting.check_lifeline()
                 self._look(_monotonic_ns())
 
-    def cancel(self, pending: Outcome) -> bool:
+    def cancel(self, pending: CallOutcome) -> bool:
         """Cancel a call. Returns False if it had already ended."""
         with self._lock:
             if pending.is_ready:
@@ -273,7 +277,7 @@ class Calling:
             now_ns = _monotonic_ns()
         return now_ns
 
-    def _begin(self, pending: Outcome, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
+    def _begin(self, pending: CallOutcome, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
         """Queue a call for the next poll of the link; returns the time."""
         timeout_ns = spec.timeout_ns
         asked_ns = _monotonic_ns()
@@ -300,7 +304,7 @@ class Calling:
         pending._ends_ns = spec.ends_ns
         return now_ns
 
-    def _end_lost(self, pending: Outcome) -> None:
+    def _end_lost(self, pending: CallOutcome) -> None:
         """End a call that is past its deadline and lost to the session, because a signal's exception struck the thread that
         was about to end it.
         """
@@ -337,7 +341,7 @@ class Calling:
         try:
             for event in events:
                 if isinstance(event, Ended):
-                    pending: Outcome = event.token
+                    pending: CallOutcome = event.token
                     if not pending.is_ready:  # after a signal's exception, a call may end a second time
                         pending._result, pending._error = event.result, event.error
                     self._waiting.ready(pending)

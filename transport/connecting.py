@@ -9,7 +9,7 @@ from typing import Final
 
 from .errors import DeadlineExceeded, PeerDown, SystemNotRunning
 from .session import ClientSession
-from .waitables import Outcome, Owner, Waitable
+from .waitables import CallOutcome, Waitable, WaitableOwner
 from .waiting import Waiting
 from .ways import Way, is_back_soon, not_in_time
 
@@ -27,7 +27,7 @@ class Connecting:
     """Part of a client's `Calling`; used with its lock held."""
 
     def __init__(
-        self, owner: Owner, way: Way, session: ClientSession, waiting: Waiting, now_ns: Callable[[], int]
+        self, owner: WaitableOwner, way: Way, session: ClientSession, waiting: Waiting, now_ns: Callable[[], int]
     ) -> None:
         self._owner = owner
         self._now_ns = now_ns
@@ -75,16 +75,16 @@ class Connecting:
         if now_ns < self._fetch_again_ns:
             return
         limit_ns = min(limit_ns, FETCH_LIMIT_NS)
-        fetched = Outcome(self._owner, "supervisor.directory")
+        fetched = CallOutcome(self._owner, "supervisor.directory")
         self._session.start(fetched, now_ns, limit_ns)
         self._waiting.wait(fetched, now_ns + limit_ns)
         self._fetch_again_ns = self._now_ns() + FETCH_AGAIN_NS
 
-    def begin(self, now_ns: int, limit_ns: int) -> Outcome:
-        """Begin to connect; the returned `Outcome` ends when connected, or in an error."""
+    def begin(self, now_ns: int, limit_ns: int) -> CallOutcome:
+        """Begin to connect; the returned `CallOutcome` ends when connected, or in an error."""
         lifeline_fd = self._way.open()
         if lifeline_fd is not None:
             self._waiting.watch(lifeline_fd)
-        started = Outcome(self._owner, "supervisor.directory")
+        started = CallOutcome(self._owner, "supervisor.directory")
         self._session.start(started, now_ns, limit_ns)
         return started

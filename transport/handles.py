@@ -10,10 +10,10 @@ from typing import Any, Self
 
 from .errors import BackplaneError, Unavailable
 from .inbox import Message
-from .waitables import Outcome, Stream
+from .waitables import CallOutcome, Stream
 
 
-class PendingCall(Outcome):
+class PendingCall(CallOutcome):
     """A submitted call: ask it for the result."""
 
     __slots__ = ()

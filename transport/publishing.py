@@ -13,7 +13,7 @@ from .exchange import Exchange
 from .topics import PAIRS_MAX, TopicTable, check_topic
 
 
-class Publishing:
+class ClientPublishing:
     """Subscribed backplanes by topic, by one routing table at a time."""
 
     def __init__(self, exchange: Exchange) -> None:

@@ -14,7 +14,7 @@ class Fetch(Own):
         self.token = token
 
 
-class Asked(Own):
+class SubscribeCall(Own):
     """Request to one backplane to be subscribed."""
 
     def __init__(self, ask: Ask) -> None:

@@ -96,7 +96,7 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class StopRetrying:
     """Do not retry. `because` is for the message, and empty if there is nothing to explain."""
 
     because: str = ""
@@ -120,19 +120,19 @@ def decide(
     now_ns: int,
     calls_count: int,
     random: float,
-) -> Again | GiveUp:
+) -> Again | StopRetrying:
     """Decide after the end of the `attempt`-th attempt, counted from 1. `random`: 0 up to 1.
 
     `is_sent`: the attempt has left this process. An unsent one costs nobody anything, so it waits for an instance without
     touching the budget, as long as its deadline allows.
     """
     if not is_retryable(error, is_repeatable=is_repeatable):
-        return GiveUp()
+        return StopRetrying()
     wait_ns = wait_before(attempt, error.retry_after if is_sent else None, random)
     if wait_ns >= remaining_ns:
-        return GiveUp("the next would be too late")
+        return StopRetrying("the next would be too late")
     if is_sent and not account.take(now_ns, calls_count):
-        return GiveUp("the retry budget is spent")
+        return StopRetrying("the retry budget is spent")
     return Again(wait_ns)
 
 

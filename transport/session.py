@@ -25,8 +25,8 @@ from .exchange import Call, Exchange
 from .hearing import Ask, Hearing
 from .inbox import Message
 from .proving import Proving
-from .publishing import Publishing
-from .purposes import Asked, Fetch, Own, Settling
+from .publishing import ClientPublishing
+from .purposes import Fetch, Own, Settling, SubscribeCall
 from .resolver import Resolver
 from .retrying import RetryAccount, RetryBudget
 from .topics import GapCounter, check_pattern
@@ -66,7 +66,7 @@ class ClientSession:
         self._resolver: Resolver | None = None
         self._newest: Directory | None = None
         self._refresh_ns = 0
-        self._publishing = Publishing(self._exchange)
+        self._publishing = ClientPublishing(self._exchange)
         self._proving = Proving(self._exchange)
         self._gaps = GapCounter()
         self._hearing = Hearing()
@@ -308,7 +308,7 @@ class ClientSession:
                 error = Unavailable("the supervisor sent no directory")
             if token.token is not None:
                 events.append(Ended(token.token, None, error))
-        elif isinstance(token, Asked):
+        elif isinstance(token, SubscribeCall):
             self._asked(token.ask, error, events)
         elif isinstance(token, Settling):
             token.remaining_count -= 1
@@ -387,7 +387,7 @@ class ClientSession:
         route = addressing.backplane_route(ask.name, "subscribe")
         try:
             spec = CallSpec(route, {"topic": ask.topic}, ends_ns=now_ns + SUBSCRIBE_LIMIT_NS)
-            self._exchange.open(peer, Asked(ask), spec)
+            self._exchange.open(peer, SubscribeCall(ask), spec)
         except Busy:
             heapq.heappush(self._ask_again, (now_ns + SUBSCRIBE_RETRY_NS, ask))
 

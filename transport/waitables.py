@@ -37,24 +37,24 @@ class Waitable:
         self.waiters: list[Waiter] | None = None
 
 
-class Owner(Protocol):
+class WaitableOwner(Protocol):
     """The client, as its pending calls and subscriptions use it for the user."""
 
-    def wait_for(self, pending: "Outcome", timeout: float | None) -> bool: ...
+    def wait_for(self, pending: "CallOutcome", timeout: float | None) -> bool: ...
     def look_once(self) -> None: ...
-    def cancel(self, pending: "Outcome") -> bool: ...
+    def cancel(self, pending: "CallOutcome") -> bool: ...
     def next_message(self, stream: "Stream", timeout: float | None) -> Message: ...
     def unsubscribe(self, stream: "Stream") -> None: ...
     def unconfirmed(self, topic: str) -> tuple[str, ...]: ...
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Outcome(Waitable):
+class CallOutcome(Waitable):
     """The end of a call: a result or an error, once it is ready."""
 
     __slots__ = ("_client", "_ends_ns", "_error", "_id", "_result", "route")
 
-    def __init__(self, client: Owner, route: Any) -> None:  # an invalid route is refused when the call begins
+    def __init__(self, client: WaitableOwner, route: Any) -> None:  # an invalid route is refused when the call begins
         super().__init__()
         self.route = route
         self._client = client
@@ -71,7 +71,7 @@ class Stream(Waitable):
 
     __slots__ = ("_client", "_closed", "_error", "_inbox", "topic")
 
-    def __init__(self, client: Owner, topic: Any) -> None:
+    def __init__(self, client: WaitableOwner, topic: Any) -> None:
         super().__init__()
         self.topic = topic
         self._client = client

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from appbackplane.transport.errors import FailedPrecondition
 
 from .argument import Given
-from .locking import Claim, Lock
+from .locking import Lock, LockClaim
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -27,10 +27,10 @@ K_contra = TypeVar("K_contra", contravariant=True)
 class Reach(Protocol):
     """The methods of a delivery by which the accessors of its handler lock and release (delivery.py)."""
 
-    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[Claim, tuple[str, ...]]:
+    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[LockClaim, tuple[str, ...]]:
         """Hold this lock, too. Waits. Returns the claim for `let_go`, and the names of held data that others changed."""
 
-    def let_go(self, claim: Claim) -> None:
+    def let_go(self, claim: LockClaim) -> None:
         """Release the claim, unless the handler holds its lock otherwise, too. Does not wait."""
 
 
@@ -111,7 +111,7 @@ class Protected(Protocol[T_co]):
     def _select(self, message: Any) -> tuple[Lock, T_co]: ...
 
 
-class Selection(Protocol[K_contra, T_co]):
+class ProtectorSelection(Protocol[K_contra, T_co]):
     """The part of a `SelectiveProtector` that an accessor uses."""
 
     name: str
@@ -137,7 +137,7 @@ class SelectiveAccessorOf(Given[SelectiveAccessor[K, T]]):
 
     __slots__ = ("protector",)
 
-    def __init__(self, protector: Selection[K, T]) -> None:
+    def __init__(self, protector: ProtectorSelection[K, T]) -> None:
         self.protector = protector
 
     def _bind(self, reach: Reach, message: Any, is_shared: bool) -> SelectiveAccessor[K, T]:

@@ -21,13 +21,13 @@ from .answer import detached
 from .errors import HandlerFailed
 from .handles import Handle
 from .holding import Holding
-from .locking import Claim, Lock
+from .locking import Lock, LockClaim
 from .message import Message
 from .observed import Observed, given_back, messages_of, taken
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
-    from .registration import Entry
+    from .registration import HandlerEntry
     from .served import Served
 
 
@@ -46,19 +46,19 @@ class Delivery(Holding):
         Holding.__init__(self, lane, served.route, priority, deadline_ns, dispatcher)
         self.served = served
         #: Its handlers, read when its turn has come; None: not yet.
-        self.entries: Sequence[Entry] | None = None
+        self.entries: Sequence[HandlerEntry] | None = None
         #: None: the message was given itself.
         self.handle = handle
         self.message = message
         #: Index of the current handler.
         self.index = 0
         #: Claims that it holds through all its handlers.
-        self.kept: Sequence[Claim] = ()
+        self.kept: Sequence[LockClaim] = ()
         #: Arguments of the current handler; None: not selected yet.
         self.values: tuple[Any, ...] | None = None
         #: Claims of the current handler, claims that its accessors add, and the thread in which it runs.
-        self.claims: Sequence[Claim] = ()
-        self.reached: list[Claim] = []
+        self.claims: Sequence[LockClaim] = ()
+        self.reached: list[LockClaim] = []
         self.thread = 0
         self.is_calling = False
         #: Old values of fields that the handler changed in data it had to release for a while.
@@ -133,11 +133,11 @@ class Delivery(Holding):
 
     # -- a handler's turn ---------------------------------------------------------------------------------------------
 
-    def _to_keep(self) -> list[Claim]:
+    def _to_keep(self) -> list[LockClaim]:
         """In ascending rank: a place among messages whose handlers may block their threads, and the lock of its source."""
-        kept = [Claim(self.dispatcher._places, True)] if self.served.has_accessor else []
+        kept = [LockClaim(self.dispatcher._places, True)] if self.served.has_accessor else []
         if self.handle is not None and self.handle.lock is not None:
-            kept.append(Claim(self.handle.lock, False))
+            kept.append(LockClaim(self.handle.lock, False))
         return kept
 
     def _resolve(self) -> bool:
@@ -181,7 +181,7 @@ class Delivery(Holding):
             self.release()
         return False
 
-    def _call(self, entry: Entry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
+    def _call(self, entry: HandlerEntry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
         if not entry.is_registered:
             return
         if self.handle is not None and not self.handle.begin():
@@ -211,7 +211,7 @@ class Delivery(Holding):
         entry.calls_count += 1  # no call between read and write, so no other thread interleaves
         entry.run_ns += took_ns
 
-    def _tell_changes(self, entry: Entry, lock: Lock, datum: Observed) -> None:
+    def _tell_changes(self, entry: HandlerEntry, lock: Lock, datum: Observed) -> None:
         """Post the messages for its changes, while it is locked: so they are posted in the order of the changes."""
         before = taken(datum)
         if self.changed is not None:
@@ -235,7 +235,7 @@ class Delivery(Holding):
                     self.changed = {}
                 self.changed[lock] = before | self.changed.get(lock, {})
 
-    def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
+    def _failed(self, entry: HandlerEntry, error: BaseException, *, is_chosen: bool = True) -> None:
         """The first error goes to the caller. Each is logged, but a handler's `BackplaneError` only without a caller."""
         if isinstance(error, BackplaneError):
             told: BackplaneError = error
@@ -261,13 +261,13 @@ class Delivery(Holding):
 
     # -- for accessors ------------------------------------------------------------------------------------------------
 
-    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[Claim, tuple[str, ...]]:
+    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[LockClaim, tuple[str, ...]]:
         """For an accessor: hold this lock, too. Returns the claim for `let_go`, and the names of data that others changed."""
         if not self.is_calling or self.thread != threading.get_ident():
             raise finished(who)
         self._keep_changes()
         before = {claim.lock: claim.lock.written_count for claim in self.held}
-        claim = Claim(lock, is_shared)
+        claim = LockClaim(lock, is_shared)
         self.reached.append(claim)
         self.wait_for(locking.ordered([*self.claims, *self.reached]))
         # Taking a lock again to write has itself counted once.
@@ -278,7 +278,7 @@ class Delivery(Holding):
         ]
         return claim, tuple(disturbed)
 
-    def let_go(self, claim: Claim) -> None:
+    def let_go(self, claim: LockClaim) -> None:
         """For an accessor: release the claim, unless the handler or another accessor needs its lock. Never waits."""
         at = next((at for at, each in enumerate(self.reached) if each is claim), None)
         if at is None or not self.is_calling or self.thread != threading.get_ident():

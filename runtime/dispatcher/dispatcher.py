@@ -25,13 +25,13 @@ from .delivery import Delivery
 from .eavesdroppers import Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
 from .handles import Handle, lane_of
-from .lanes import Lane, Lanes
+from .lanes import Lane, MessageLanes
 from .locking import FIRST, NOBODY, Lock
 from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
 from .protectors import DataProtector, Protector
 from .registrar import Registrar
-from .registration import Entry, conflict, entry_of
+from .registration import HandlerEntry, conflict, entry_of
 from .registrations import Registrations
 from .route import MessageEndpoint
 from .served import Served
@@ -69,7 +69,7 @@ class Dispatcher(Registrar, Component):
     #: Handles that resolved to no message, or failed to.
     vanished_count: int
     _eavesdropping: Eavesdropping
-    _lanes: Lanes
+    _lanes: MessageLanes
     #: `REACHING_MAX` places: each message that has a handler with an accessor holds one.
     _places: Lock
     _shards: Shards | None
@@ -84,7 +84,7 @@ class Dispatcher(Registrar, Component):
         self._mutex = threading.Lock()
         self.vanished_count = 0
         self._eavesdropping = Eavesdropping(self)
-        self._lanes = Lanes(self)
+        self._lanes = MessageLanes(self)
         self._places = Lock(FIRST, f"accessors ({REACHING_MAX} messages at a time)", REACHING_MAX)
         self._shards = Shards(self) if cls.sharded else None
         self._served = {}
@@ -172,7 +172,7 @@ class Dispatcher(Registrar, Component):
     # -- registrations ------------------------------------------------------------------------------------------------
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[HandlerEntry, ...]:
         """All registered handlers, by message, in calling order."""
         return tuple(each for served in self._served.values() for each in served.entries)
 
@@ -219,7 +219,7 @@ class Dispatcher(Registrar, Component):
             )
         self._enter(entry)
 
-    def _enter(self, entry: Entry) -> None:
+    def _enter(self, entry: HandlerEntry) -> None:
         kind = entry.spec.type
         if self._shards is not None:
             self._shards.admit(entry)
@@ -239,7 +239,7 @@ class Dispatcher(Registrar, Component):
         if self.frozen:
             raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations cannot change")
 
-    def _clash(self, entry: Entry) -> str | None:
+    def _clash(self, entry: HandlerEntry) -> str | None:
         """Error text if another message or operation has its route; None: the route is free."""
         name, kind = entry.spec.name, entry.spec.type
         other = next((each for each in self._served if each is not kind and each.__message__.name == name), None)
@@ -249,7 +249,7 @@ class Dispatcher(Registrar, Component):
         whose = f"{type(self).__qualname__}.{name}" if other is None else f"{other.__module__}.{other.__qualname__}"
         return f"{entry.name}: {kind.__name__} would have the route of {whose}, {name!r}: declare @message(name=…)"
 
-    def _take_out(self, entry: Entry) -> None:
+    def _take_out(self, entry: HandlerEntry) -> None:
         """For `Registrations`: unregister one handler."""
         self._check_changeable()
         entry.is_registered = False

@@ -41,7 +41,7 @@ BLOCK_BYTES_MAX: Final = 64 << 20
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Told(NamedTuple):
+class QueuedMessage(NamedTuple):
     """A queued message, and the blocks that stay mapped until the function has had it."""
 
     message: Message
@@ -65,7 +65,7 @@ class Eavesdropper:
         self.cut_off: str | None = None
         # Under `_changed`. Take no other lock while holding it.
         self._changed = threading.Condition(threading.Lock())
-        self._queue: deque[Told] = deque()
+        self._queue: deque[QueuedMessage] = deque()
         self._block_bytes = 0
         self._thread: threading.Thread | None = None
         self._is_ending = False
@@ -80,11 +80,11 @@ class Eavesdropper:
         """Queue a message for it; lost if the queue is full. Never waits. Raises the errors of copying it."""
         if self.cut_off is not None:
             return
-        told = Told(message, blocks)
+        told = QueuedMessage(message, blocks)
         if not self._has_room(told):  # before the copy: even one that never returns must cost little
             self._loses()
             return
-        told = Told(_own(message), blocks)
+        told = QueuedMessage(_own(message), blocks)
         for block in blocks:
             MAPPINGS.map(block)
         problem, is_due = None, False
@@ -145,7 +145,7 @@ class Eavesdropper:
             finally:
                 _let_go(told)
 
-    def _next(self) -> Told | None:
+    def _next(self) -> QueuedMessage | None:
         """Wait for the next message; None: the thread is to end."""
         with self._changed:
             while not self._queue:
@@ -172,7 +172,7 @@ class Eavesdropper:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _has_room(self, told: Told) -> bool:
+    def _has_room(self, told: QueuedMessage) -> bool:
         if len(self._queue) >= QUEUE_MAX:
             return False
         return not told.blocks or not self._block_bytes or self._block_bytes + told.bytes <= BLOCK_BYTES_MAX
@@ -282,6 +282,6 @@ def _own(message: Message) -> Message:
     return message if is_value(message) else copy.deepcopy(message)
 
 
-def _let_go(told: Told) -> None:
+def _let_go(told: QueuedMessage) -> None:
     for block in told.blocks:
         MAPPINGS.unmap(block)

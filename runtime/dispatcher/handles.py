@@ -63,7 +63,7 @@ class Handle:
             return True
 
 
-class Ready(Handle):
+class ReadyHandle(Handle):
     """An existing message of a source that must know when it was handled, or that is locked meanwhile."""
 
     __slots__ = ("message",)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from ..objects.action import Action, ParkableAction
 from ..objects.app_object import AppObject
 from . import locking
-from .locking import NOBODY, Claim, Lock, Others
+from .locking import NOBODY, Lock, LockClaim, Others
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -35,8 +35,8 @@ class Holding(ParkableAction):
         self.is_resumed = False
         self.taken_back = None
         self.dispatcher = dispatcher
-        self.held: list[Claim] = []
-        self.wanted: Sequence[Claim] = ()
+        self.held: list[LockClaim] = []
+        self.wanted: Sequence[LockClaim] = ()
         self.waits_on: Lock | None = None
         #: When its wait for locks began, until the wait is booked; 0: it does not wait.
         self.waited_from_ns = 0
@@ -45,7 +45,7 @@ class Holding(ParkableAction):
         #: Effects of its last release on others, which continue once it has ended.
         self.left = NOBODY
 
-    def take(self, claims: Sequence[Claim], gate: threading.Lock | None = None) -> bool:
+    def take(self, claims: Sequence[LockClaim], gate: threading.Lock | None = None) -> bool:
         """Hold exactly `claims`. False: not yet; then the action is to be parked, or its thread waits at the closed `gate`."""
         dispatcher = self.dispatcher
         is_free, others = False, NOBODY
@@ -61,7 +61,7 @@ class Holding(ParkableAction):
             self.tell(others)
         return is_free
 
-    def wait_for(self, claims: Sequence[Claim]) -> None:
+    def wait_for(self, claims: Sequence[LockClaim]) -> None:
         """Hold exactly `claims`; blocks its thread if it has to."""
         gate = threading.Lock()
         gate.acquire()

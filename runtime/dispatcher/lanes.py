@@ -27,7 +27,7 @@ class Lane(AppObject):
     shared_by: Hashable
 
 
-class Lanes:
+class MessageLanes:
     """The lanes of one dispatcher; for any thread."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:

@@ -27,13 +27,13 @@ Rank = tuple[int, int, int]
 PASSED_MAX = 64
 
 
-class Holder(Protocol):
+class LockHolder(Protocol):
     """A delivery as holder of locks and as waiter. `held` is in ascending rank."""
 
     priority: int
-    held: list[Claim]
+    held: list[LockClaim]
     #: Claims that it lacks, in ascending rank, and the first of their locks: the one it waits for.
-    wanted: Sequence[Claim]
+    wanted: Sequence[LockClaim]
     waits_on: Lock | None
 
 
@@ -66,10 +66,10 @@ class Lock:
         self.readers_max = readers_max
         #: The datum, if it reports its changes (observed.py).
         self.observed: Observed | None = None
-        self.writer: Holder | None = None
-        self.readers: list[Holder] = []
+        self.writer: LockHolder | None = None
+        self.readers: list[LockHolder] = []
         #: Heap of (priority, arrival number, waiter): one entry per waiter.
-        self.waiting: list[tuple[int, int, Holder]] = []
+        self.waiting: list[tuple[int, int, LockHolder]] = []
         self.arrived_count = 0
         #: The least urgent priority (highest number) of all waiters since the queue was last empty.
         self.lowest = 0
@@ -79,7 +79,7 @@ class Lock:
         self.written_count = 0
 
     @property
-    def holders(self) -> list[Holder]:
+    def holders(self) -> list[LockHolder]:
         """The holders that block its waiters: the writer, or all readers."""
         return [self.writer] if self.writer is not None else [*self.readers]
 
@@ -87,7 +87,7 @@ class Lock:
         return f"<Lock {self.name} {self.rank}>"
 
 
-class Claim(NamedTuple):
+class LockClaim(NamedTuple):
     """A lock, and whether it is wanted shared or exclusive."""
 
     lock: Lock
@@ -98,16 +98,16 @@ class Others(NamedTuple):
     """Effects of a change on other holders."""
 
     #: Holders that now have all the locks they waited for.
-    ready: list[Holder]
+    ready: list[LockHolder]
     #: Holders that now wait for another holder, which is to inherit their priority.
-    moved: list[Holder]
+    moved: list[LockHolder]
 
 
 #: No other holder is affected: the usual case, which allocates no lists.
 NOBODY: Final = Others([], [])
 
 
-def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
+def change(holder: LockHolder, claims: Sequence[LockClaim]) -> tuple[bool, Others]:
     """Make `holder` hold exactly `claims` (ascending rank, each lock once).
 
     True: it holds them. False: it waits, and will be in `ready` of a later change by another holder. It never waits for a
@@ -122,7 +122,7 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     wanted = {claim.lock: claim for claim in claims}
     having = {claim.lock: claim.is_shared for claim in held}
     new = next((c for c in claims if c.lock not in having or (having[c.lock] and not c.is_shared)), None)
-    kept: list[Claim] = []
+    kept: list[LockClaim] = []
     for claim in reversed(held):
         wish = wanted.get(claim.lock)
         if wish is None or (new is not None and _must_be_released(claim, new)):  # also the shared claim of an upgrade
@@ -138,7 +138,7 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     return take(holder, [claim for claim in claims if claim.lock in wanted]), others
 
 
-def take(holder: Holder, wanted: Sequence[Claim]) -> bool:  # hot: scripts/bench dispatcher_overhead
+def take(holder: LockHolder, wanted: Sequence[LockClaim]) -> bool:  # hot: scripts/bench dispatcher_overhead
     """Acquire further claims, all of higher rank than the held ones, in order. False: it waits for the first busy lock."""
     held = holder.held
     held_before = len(held)
@@ -170,7 +170,7 @@ def take(holder: Holder, wanted: Sequence[Claim]) -> bool:  # hot: scripts/bench
     return False
 
 
-def release(holder: Holder) -> Others:  # hot: scripts/bench dispatcher_overhead
+def release(holder: LockHolder) -> Others:  # hot: scripts/bench dispatcher_overhead
     """Release all locks, and stop waiting for others."""
     lock, held = holder.waits_on, holder.held
     others = None
@@ -190,7 +190,7 @@ def release(holder: Holder) -> Others:  # hot: scripts/bench dispatcher_overhead
     return others or NOBODY
 
 
-def boosted(holder: Holder) -> Others:
+def boosted(holder: LockHolder) -> Others:
     """Requeue a holder whose priority may have changed while it waits."""
     lock = holder.waits_on
     if lock is None:
@@ -203,27 +203,27 @@ def boosted(holder: Holder) -> Others:
     return others
 
 
-def ordered(claims: Sequence[Claim]) -> list[Claim]:
+def ordered(claims: Sequence[LockClaim]) -> list[LockClaim]:
     """The claims in ascending rank, each lock once; exclusive if it is wanted in both modes."""
-    found: list[Claim] = []
+    found: list[LockClaim] = []
     for claim in sorted(claims, key=_by_rank):
         if found and found[-1].lock is claim.lock:
-            found[-1] = Claim(claim.lock, claim.is_shared and found[-1].is_shared)
+            found[-1] = LockClaim(claim.lock, claim.is_shared and found[-1].is_shared)
         else:
             found.append(claim)
     return found
 
 
-def _by_rank(claim: Claim) -> Rank:
+def _by_rank(claim: LockClaim) -> Rank:
     return claim.lock.rank
 
 
-def _must_be_released(held: Claim, new: Claim) -> bool:
+def _must_be_released(held: LockClaim, new: LockClaim) -> bool:
     """Whether `held` must be released before its holder may wait for `new`."""
     return held.lock.rank >= new.lock.rank
 
 
-def _free(holder: Holder, claim: Claim) -> None:
+def _free(holder: LockHolder, claim: LockClaim) -> None:
     """Release one claim, without letting in the next waiter."""
     if claim.is_shared:
         claim.lock.readers.remove(holder)
@@ -260,10 +260,10 @@ def _hand_on(lock: Lock, others: Others) -> None:
         (others.ready if take(holder, holder.wanted[1:]) else others.moved).append(holder)
 
 
-def _passes(entry: tuple[int, int, Holder], lock: Lock) -> bool:
+def _passes(entry: tuple[int, int, LockHolder], lock: Lock) -> bool:
     """Whether this waiter overtakes an older one. Equals enter by age, so the least urgent never overtake."""
     return entry[0] < lock.lowest and any(each[1] < entry[1] for each in lock.waiting)
 
 
-def _by_age(entry: tuple[int, int, Holder]) -> int:
+def _by_age(entry: tuple[int, int, LockHolder]) -> int:
     return entry[1]

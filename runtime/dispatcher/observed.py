@@ -24,7 +24,7 @@ _ABSENT: Final = object()
 _MARK: Final = "__on_change__"
 
 
-class Rule(NamedTuple):
+class ChangeRule(NamedTuple):
     """One method with `@on_change`, and the fields that it reports."""
 
     name: str
@@ -75,7 +75,7 @@ class Observed(metaclass=_ObservedType):
     _before: dict[str, Any] | None
     #: The lock of its protector; None: unprotected, as in a test.
     _lock: Lock | None
-    _rules: ClassVar[tuple[Rule, ...]] = ()
+    _rules: ClassVar[tuple[ChangeRule, ...]] = ()
     _watched: ClassVar[frozenset[str]] = frozenset()
 
     def __new__(cls, *_arguments: Any, **_keywords: Any) -> Any:
@@ -86,14 +86,14 @@ class Observed(metaclass=_ObservedType):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        rules: dict[str, Rule] = {}
+        rules: dict[str, ChangeRule] = {}
         known: set[str] = set()
         for each in reversed(cls.__mro__):
             known.update(vars(each).get("__annotations__", ()), vars(each))
             for name, value in vars(each).items():
                 rules.pop(name, None)  # overridden
                 if (fields := getattr(value, _MARK, None)) is not None:
-                    rules[name] = Rule(name, fields)
+                    rules[name] = ChangeRule(name, fields)
         for rule in rules.values():
             for field in sorted(rule.fields - known):
                 near = difflib.get_close_matches(field, known, 1)

@@ -2,7 +2,7 @@
 
 Seed 003 deduces the message from the handler's signature, so that a handler cannot be registered for the wrong one. So does
 this file, and it compares each further parameter with its argument. A type checker sees the same mistakes (registrar.py). A
-valid registration becomes an `Entry`; facts that hold for all messages are computed once.
+valid registration becomes an `HandlerEntry`; facts that hold for all messages are computed once.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from .accessor import AccessorOf, SelectiveAccessorOf
 from .argument import ActiveObject
 from .checks.data import protector_of
 from .checks.lock_search import found_in, is_lock
-from .checks.matching import Parameter, matched
+from .checks.matching import HandlerParameter, matched
 from .checks.signature import signature_of
 from .errors import RegistrationError
-from .locking import Claim, ordered
+from .locking import LockClaim, ordered
 from .message import MessageSpec
 from .protectors import Choice, DataProtector, Protector
 
 
-class Entry:
+class HandlerEntry:
     """One registered handler (the paper's DeferredCaller). Its arguments are selected per message, before any lock is taken."""
 
     __slots__ = (
@@ -31,7 +31,7 @@ class Entry:
     )  # fmt: skip
 
     def __init__(
-        self, handler: Callable[..., Any], spec: MessageSpec, parameters: Sequence[Parameter], answers: bool
+        self, handler: Callable[..., Any], spec: MessageSpec, parameters: Sequence[HandlerParameter], answers: bool
     ) -> None:
         self.handler = handler
         self.spec = spec
@@ -43,21 +43,21 @@ class Entry:
         self.has_accessor = any(isinstance(p.argument, (AccessorOf, SelectiveAccessorOf)) for p in parameters)
         self.calls_count = self.failures_count = self.run_ns = self.wait_ns = 0
         #: The result of `prepare`, if it is the same for every message.
-        self.fixed: tuple[Sequence[Claim], tuple[Any, ...]] | None = None
+        self.fixed: tuple[Sequence[LockClaim], tuple[Any, ...]] | None = None
         if all(isinstance(p.argument, (DataProtector, ActiveObject)) for p in parameters):
             self.fixed = self.prepare(None, None)
         #: Whether any of its data may report changes (observed.py).
         self.may_observe = self.fixed is None or any(lock.observed is not None for lock, _ in self.fixed[0])
 
-    def prepare(self, message: Any, reach: Any) -> tuple[Sequence[Claim], tuple[Any, ...]]:
+    def prepare(self, message: Any, reach: Any) -> tuple[Sequence[LockClaim], tuple[Any, ...]]:
         """The claims that `message` needs, in ascending rank, and the further arguments. `reach`: for its accessors."""
-        claims: list[Claim] = []
+        claims: list[LockClaim] = []
         values: list[Any] = []
         for parameter in self.parameters:
             argument = parameter.argument
             if isinstance(argument, (Protector, Choice)):
                 lock, datum = argument._select(message)
-                claims.append(Claim(lock, parameter.is_shared))
+                claims.append(LockClaim(lock, parameter.is_shared))
                 values.append(datum)
             elif isinstance(argument, (AccessorOf, SelectiveAccessorOf)):
                 values.append(argument._bind(reach, message, parameter.is_shared))
@@ -66,12 +66,12 @@ class Entry:
         return ordered(claims), tuple(values)
 
 
-def entry_of(handler: Any, arguments: Sequence[Any], owner: object) -> Entry:
+def entry_of(handler: Any, arguments: Sequence[Any], owner: object) -> HandlerEntry:
     """The entry of a valid registration. Raises `RegistrationError`."""
     signature = signature_of(handler)
     if problem := found_in(handler, _unprotected):
         raise RegistrationError(f"{signature.name} {problem}")
-    return Entry(handler, signature.spec, matched(signature, arguments, owner), signature.answers)
+    return HandlerEntry(handler, signature.spec, matched(signature, arguments, owner), signature.answers)
 
 
 def _unprotected(value: object) -> str | None:
@@ -82,7 +82,7 @@ def _unprotected(value: object) -> str | None:
     return None if protector is None else f"is protected by {protector!r}: take it as a parameter, and register that"
 
 
-def conflict(entry: Entry, others: Sequence[Entry]) -> str | None:
+def conflict(entry: HandlerEntry, others: Sequence[HandlerEntry]) -> str | None:
     """Why a handler cannot be added to the others of its message; None: it can."""
     message = entry.spec.type.__name__
     if any(each.handler == entry.handler and _data_of(each) == _data_of(entry) for each in others):
@@ -96,7 +96,7 @@ def conflict(entry: Entry, others: Sequence[Entry]) -> str | None:
     return None
 
 
-def _data_of(entry: Entry) -> list[tuple[Any, ...]]:
+def _data_of(entry: HandlerEntry) -> list[tuple[Any, ...]]:
     arguments = [each.argument for each in entry.parameters]
     return [
         (type(each), id(getattr(each, "protector", each)), each.by if isinstance(each, Choice) else None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from appbackplane.transport.errors import NotFound
 
 from .registrar import Registrar
-from .registration import Entry
+from .registration import HandlerEntry
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -38,6 +38,6 @@ class Registrations(Registrar):
             self._dispatcher._take_out(each)
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[HandlerEntry, ...]:
         """All registered handlers, by message, in calling order."""
         return self._dispatcher.entries

@@ -21,13 +21,15 @@ from .message import Message, MessageSpec
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
-    from .registration import Entry
+    from .registration import HandlerEntry
 
 
 class MessageEndpoint(Endpoint):
     """Turns requests into deliveries of one message."""
 
-    def __init__(self, dispatcher: Dispatcher, spec: MessageSpec, priority: int, entries: Sequence[Entry]) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, spec: MessageSpec, priority: int, entries: Sequence[HandlerEntry]
+    ) -> None:
         bound = binding_of(spec)
         signature = bound.signature + "".join(_answer(each) for each in entries if each.answers)
         super().__init__(
@@ -92,7 +94,7 @@ def _text(field: Any) -> str:
     return f"{field.encode_name}: {kind}{default}"
 
 
-def _answer(entry: Entry) -> str:
+def _answer(entry: HandlerEntry) -> str:
     kind = inspect.signature(entry.handler).return_annotation
     return f" -> {inspect.formatannotation(kind)}".replace("'", "")
 

@@ -8,7 +8,7 @@ from .message import MessageSpec
 from .sources.block import has_blocks
 
 if TYPE_CHECKING:
-    from .registration import Entry
+    from .registration import HandlerEntry
 
 
 class Served:
@@ -19,7 +19,7 @@ class Served:
     def __init__(self, spec: MessageSpec) -> None:
         self.spec = spec
         #: Its handlers in calling order; none if all have been unregistered.
-        self.entries: tuple[Entry, ...] = ()
+        self.entries: tuple[HandlerEntry, ...] = ()
         #: Whether one of them has, or had, an accessor.
         self.has_accessor = False
         #: Whether it may have bodies in shared memory (blocks).

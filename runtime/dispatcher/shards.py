@@ -27,11 +27,11 @@ from ..execution.method_action import MethodAction
 from ..objects.action import Action
 from ..objects.endpoint import Request
 from .accessor import SelectiveAccessorOf
-from .checks.matching import Parameter
+from .checks.matching import HandlerParameter
 from .errors import RegistrationError
 from .message import Message, MessageSpec
 from .protectors import Choice, DataProtector, SelectiveProtector
-from .registration import Entry
+from .registration import HandlerEntry
 from .sending import fields_of, key_text
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Shards:
         #: The backplanes that served at the last lookup.
         self._places: tuple[str, ...] = ()
 
-    def admit(self, entry: Entry) -> None:
+    def admit(self, entry: HandlerEntry) -> None:
         """Check a handler that is being registered. Raises `RegistrationError` if its data cannot be sharded."""
         check(entry)
         route = self._route(entry.spec)
@@ -174,7 +174,7 @@ async def _forward(lane: Lane, route: str, key: str, fields: dict[str, Any], has
         raise error_from(int(error.status), error.message, error.retry_after, error.trace) from None
 
 
-def check(entry: Entry) -> None:
+def check(entry: HandlerEntry) -> None:
     """Check that a handler's data can be in the shard of its message. Raises `RegistrationError`."""
     if entry.spec.internal and entry.spec.key is not None:
         raise RegistrationError(
@@ -195,7 +195,9 @@ def check(entry: Entry) -> None:
         _check_spread(where, parameter, protector, entry.spec)
 
 
-def _check_spread(where: str, parameter: Parameter, protector: SelectiveProtector[Any, Any], spec: MessageSpec) -> None:
+def _check_spread(
+    where: str, parameter: HandlerParameter, protector: SelectiveProtector[Any, Any], spec: MessageSpec
+) -> None:
     message, name = spec.type.__name__, protector.name
     if spec.key is None:
         raise RegistrationError(

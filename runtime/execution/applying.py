@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from appbackplane.transport.errors import Unavailable
 
 from ..observation import segments
-from ..observation.applied import Applied, Entry, pack, unpack
+from ..observation.applied import Applied, LedgerEntry, pack, unpack
 from ..observation.message_log import MessageLog
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Applying:
         engine, known, now_ns = self._engine, self._known(), self._engine.clock.now_ns()
         records = engine.publishing.records.get(topic)
         segment, index = (0, 0) if records is None else records.position
-        entry = Entry(topic, group, batch, first, len(rows), self._generation, segment, index, now_ns)
+        entry = LedgerEntry(topic, group, batch, first, len(rows), self._generation, segment, index, now_ns)
         known.begin(entry)
         self._write(pack(entry))
         there = 0
@@ -136,7 +136,7 @@ class Applying:
     def _path(self) -> Path:
         return segments.actions_folder(self._run_dir, self._engine.backplane) / LEDGER
 
-    def _present(self, entry: Entry) -> int:
+    def _present(self, entry: LedgerEntry) -> int:
         folder = segments.messages_folder(self._run_dir, self._engine.backplane, entry.topic)
         return sum(
             messages_of(path, entry.generation, entry.index if number == entry.segment else 0)

@@ -85,7 +85,7 @@ def blocking_call(
     gate = threading.Lock()
     gate.acquire()
     spec = CallSpec(route, arguments, key=key, priority=priority, timeout=timeout, is_retried=retry)
-    asking = MethodAction(Caller.of(object), running.name, running.priority, _ask, (spec,), running.deadline_ns)
+    asking = MethodAction(BlockingCaller.of(object), running.name, running.priority, _ask, (spec,), running.deadline_ns)
     asking.chain = (*running.chain, (object.name, running.name))
     asking.trace = running.trace
 
@@ -101,16 +101,16 @@ def blocking_call(
     return asking.result
 
 
-class Caller(AppObject):
+class BlockingCaller(AppObject):
     """Stands for an object whose operations block their threads, and makes their calls."""
 
     @staticmethod
-    def of(object: AppObject) -> Caller:
+    def of(object: AppObject) -> BlockingCaller:
         """A new one for each call: cheaper than finding a free one."""
-        caller = Caller()
+        caller = BlockingCaller()
         caller._component, caller._name = object._component, object.name
         return caller
 
 
-async def _ask(caller: Caller, spec: CallSpec) -> Any:
+async def _ask(caller: BlockingCaller, spec: CallSpec) -> Any:
     return await caller._host.call(caller, spec)

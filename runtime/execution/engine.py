@@ -64,7 +64,7 @@ STOP_LOOKS_MAX = 100
 WAIT_MAX_MS = 3_600_000  # poll(2) takes an int: a timer of a month would not fit
 
 
-class Port(LinkPort, Protocol):
+class EngineLink(LinkPort, Protocol):
     """The methods that the engine needs of a link (transport/link.py; testing/memory_link.py)."""
 
     def known_as(self, peer: bytes) -> bytes: ...
@@ -82,7 +82,7 @@ class Engine:
         *,
         backplane: str,
         clock: Clock,
-        link: Port,
+        link: EngineLink,
         registry: Registry,
         scheduler: Scheduler,
         slow_action_ns: int,

@@ -18,12 +18,12 @@ from ..objects.state_machine import StateMachine
 from ..observation.slow_actions import as_text, frames_of
 from ..observation.waiting import (
     AHEAD_SHOWN,
+    ActionFacts,
     Awaited,
-    Facts,
     Parked,
+    QueuePlace,
     Reason,
     Running,
-    Standing,
     Throttled,
     Where,
     explain,
@@ -181,12 +181,12 @@ class Inspection:
         self, asked: str, looking: Action | AppObject | None, now_ns: int, *, with_stack: bool
     ) -> list[Reason]:
         if looking is None:
-            return explain(Facts(asked, is_known=False))
+            return explain(ActionFacts(asked, is_known=False))
         return explain(self._facts(asked, looking, now_ns, with_stack=with_stack))
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
-    def _facts(self, asked: str, looking: Action | AppObject, now_ns: int, *, with_stack: bool) -> Facts:
+    def _facts(self, asked: str, looking: Action | AppObject, now_ns: int, *, with_stack: bool) -> ActionFacts:
         engine = self._engine
         object = looking if isinstance(looking, AppObject) else looking.object
         action = looking if isinstance(looking, Action) else self._first_of(object)
@@ -199,7 +199,7 @@ class Inspection:
             assert isinstance(object, StateMachine) and isinstance(action, MethodAction) and action.spec is not None
             machine_state = object._machine_state.name
             accepted_in = tuple(state.name for state in action.spec.mark.accepted_in or ())
-        return Facts(
+        return ActionFacts(
             object=object.name,
             route=None if action is None else action.name,
             where=where,
@@ -309,7 +309,7 @@ class Inspection:
             is_stalled=peer in engine.outbox.stalled,
         )  # fmt: skip
 
-    def _standing(self, object: AppObject) -> Standing:
+    def _standing(self, object: AppObject) -> QueuePlace:
         scheduler, priority = self._engine.scheduler, object._priority
         ahead_count, is_all = scheduler.ready.ahead_of(object, LOOK_MAX)
         left, full = scheduler.quotas.left, scheduler.quotas.full
@@ -317,7 +317,7 @@ class Inspection:
         quota = 0 if full[priority] == UNLIMITED else full[priority]
         standing = islice(scheduler.ready.standing(priority), min(ahead_count, AHEAD_SHOWN))
         first = tuple(cast(AppObject, each).name for each in standing)
-        return Standing(priority, ahead_count, higher_count, left[priority], quota, not is_all, first)
+        return QueuePlace(priority, ahead_count, higher_count, left[priority], quota, not is_all, first)
 
     def _until_tick_ns(self, object: AppObject, now_ns: int) -> int | None:
         scheduler = self._engine.scheduler

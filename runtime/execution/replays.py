@@ -55,7 +55,7 @@ class KeyedAction(MethodAction):
         return outcome
 
 
-class Record:
+class IdempotencyRecord:
     """One key: the calls that wait while its work runs, and how the work ended."""
 
     __slots__ = ("action", "digest", "ended_ns", "packed", "scope", "waiters")
@@ -81,10 +81,10 @@ class Replays:
         #: Its bounds; set by the assembly.
         self.policy = ReplayPolicy()
         #: Work under way; usually none, which is all that a call without a key checks.
-        self.running: dict[Action, Record] = {}
-        self._of: dict[Scope, Record] = {}
+        self.running: dict[Action, IdempotencyRecord] = {}
+        self._of: dict[Scope, IdempotencyRecord] = {}
         #: Records of ended work, oldest first, and their bytes.
-        self._ended: dict[Scope, Record] = {}
+        self._ended: dict[Scope, IdempotencyRecord] = {}
         self._bytes = 0
         #: Calls that got the reply of another call's work; and replies dropped before their time.
         self.replayed_count = self.forgotten_count = 0
@@ -126,7 +126,7 @@ class Replays:
         route, key = envelope.route, envelope.idempotency_key
         assert route is not None and key is not None
         scope = (route, envelope.key, key)
-        self.running[action] = self._of[scope] = Record(scope, digest_of(envelope.body), action)
+        self.running[action] = self._of[scope] = IdempotencyRecord(scope, digest_of(envelope.body), action)
 
     def ended(self, action: Action, now_ns: int) -> None:
         """An action has ended: record its end, and answer the calls that wait for it."""
@@ -233,5 +233,5 @@ def _ordered(value: Any) -> Any:
     return value
 
 
-def _size(record: Record) -> int:
+def _size(record: IdempotencyRecord) -> int:
     return RECORD_BYTES + len(record.packed) + len(record.scope[2])

@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ..observation import segments
-from ..observation.recorder import Room
+from ..observation.recorder import SegmentRoom
 from ..observation.segments import SEAL_OFFSET, SegmentHeader
 from ..process_config import RecordPolicy
 
@@ -64,7 +64,7 @@ class SegmentFiles:
         self._lock = threading.Lock()
         self._is_wanted = False
         self._prepared: mmap.mmap | None = None
-        self._current: tuple[Room, mmap.mmap, int] | None = None
+        self._current: tuple[SegmentRoom, mmap.mmap, int] | None = None
         self._done: list[tuple[Path, mmap.mmap, int, int]] = []
         self._retry_ns = 0
         #: Why nothing can be recorded; None while there is no problem.
@@ -73,7 +73,7 @@ class SegmentFiles:
 
     # -- for the recorder, which holds the lead ------------------------------------------------------------------------
 
-    def take(self, least: int = 0) -> Room | None:
+    def take(self, least: int = 0) -> SegmentRoom | None:
         """The next segment, of `least` bytes or more, with its header written; None: none can be made now."""
         now_ns = self._now_ns()
         size = max(self._policy.segment, least)
@@ -94,7 +94,7 @@ class SegmentFiles:
                 return None
             self.problem = None
             self._number += 1
-            room = Room(memory, size, self._number, unix_ns)
+            room = SegmentRoom(memory, size, self._number, unix_ns)
             self._current = room, memory, now_ns
             return room
 
@@ -103,7 +103,7 @@ class SegmentFiles:
         self._is_wanted = True
         self._wake()
 
-    def finished(self, room: Room, count: int, end: int) -> None:
+    def finished(self, room: SegmentRoom, count: int, end: int) -> None:
         """The recorder is done with a segment, which holds `count` records in its first `end` bytes."""
         with self._lock:
             assert self._current is not None and self._current[0] is room, "a segment that was not taken"

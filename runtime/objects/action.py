@@ -24,7 +24,7 @@ LOCAL: Final = b""
 DEADLINE_DEFAULT_NS: Final = 30_000_000_000
 
 
-class Throttle(Protocol):
+class ThrottleAccount(Protocol):
     """The account that counts an admitted request as outstanding until it ends (scheduling/throttle.py)."""
 
     def ended(self, now_ns: int) -> None: ...
@@ -97,7 +97,7 @@ class Action:
         self.chain: Sequence[Sequence[str]] = ()
         self.trace: str | None = None
         #: The account that counts it as outstanding; None: not counted.
-        self.throttle: Throttle | None = None
+        self.throttle: ThrottleAccount | None = None
         #: Called once when it has ended: done, failed or refused.
         self.on_end: Callable[[Action], None] | None = None
         #: Its span id, sent with the calls that it makes; allocated at the first of them, 0 until then.

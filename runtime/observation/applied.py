@@ -27,7 +27,7 @@ ENTRY: Final = Struct("<II")
 ENTRY_BYTES_MAX: Final = 4096
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class LedgerEntry(msgspec.Struct, frozen=True, array_like=True):
     """A ledger entry: rows `first` up to `first + count` are about to be applied; `count` 0: all before `first` are applied."""
 
     topic: str
@@ -48,12 +48,12 @@ class Applied:
 
     def __init__(self) -> None:
         #: By (topic, group), the most recently used last. `count` is 0, except while rows are being applied.
-        self._last: dict[tuple[str, str], Entry] = {}
+        self._last: dict[tuple[str, str], LedgerEntry] = {}
 
     def __len__(self) -> int:
         return len(self._last)
 
-    def recover(self, entries: Iterable[Entry], present: Callable[[Entry], int], now_ns: int) -> None:
+    def recover(self, entries: Iterable[LedgerEntry], present: Callable[[LedgerEntry], int], now_ns: int) -> None:
         """Take over the entries of a ledger. `present`: how many messages the topic holds from an entry's position on."""
         for entry in entries:  # monotonic time restarts with the machine: an entry from before counts as used now
             self._put(msgspec.structs.replace(entry, time_ns=min(entry.time_ns, now_ns)))
@@ -74,7 +74,7 @@ class Applied:
             )
         return last.first
 
-    def begin(self, entry: Entry) -> None:
+    def begin(self, entry: LedgerEntry) -> None:
         """Note that the rows of an entry are about to be applied. Raises `Busy` for a new group beyond `GROUPS_MAX`."""
         pair = (entry.topic, entry.group)
         if pair not in self._last and len(self._last) >= GROUPS_MAX:
@@ -87,41 +87,41 @@ class Applied:
             del self._last[oldest]
         self._put(entry)
 
-    def end(self, entry: Entry, count: int) -> Entry:
+    def end(self, entry: LedgerEntry, count: int) -> LedgerEntry:
         """Note that `count` of its rows are applied. Returns the entry to write to the ledger."""
         done = settled(entry, count)
         self._put(done)
         return done
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """All current entries, to begin a new ledger with; the most recently used last."""
         return list(self._last.values())
 
-    def _put(self, entry: Entry) -> None:
+    def _put(self, entry: LedgerEntry) -> None:
         self._last.pop((entry.topic, entry.group), None)
         self._last[entry.topic, entry.group] = entry
 
 
-def settled(entry: Entry, count: int) -> Entry:
+def settled(entry: LedgerEntry, count: int) -> LedgerEntry:
     """The entry after `count` of its rows were applied."""
     return msgspec.structs.replace(entry, first=entry.first + count, count=0)
 
 
-def pack(entry: Entry) -> bytes:
+def pack(entry: LedgerEntry) -> bytes:
     """The bytes of the entry in the ledger: length, CRC-32, msgpack."""
     told = msgspec.msgpack.encode(entry)
     return ENTRY.pack(len(told), zlib.crc32(told)) + told
 
 
-def unpack(data: bytes) -> list[Entry]:
+def unpack(data: bytes) -> list[LedgerEntry]:
     """The entries of a ledger, up to the first incomplete one: kill -9 may tear the last one."""
-    found: list[Entry] = []
+    found: list[LedgerEntry] = []
     at = 0
     while at + ENTRY.size <= len(data):
         length, check = ENTRY.unpack_from(data, at)
         told = data[at + ENTRY.size : at + ENTRY.size + length]
         if not 0 < length <= ENTRY_BYTES_MAX or len(told) != length or zlib.crc32(told) != check:
             break
-        found.append(msgspec.msgpack.decode(told, type=Entry))
+        found.append(msgspec.msgpack.decode(told, type=LedgerEntry))
         at += ENTRY.size + length
     return found

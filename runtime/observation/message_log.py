@@ -6,7 +6,7 @@ counted as lost. A position is (segment number, number in the segment). Costs 3 
 
 from __future__ import annotations
 
-from .recorder import Room, Supply
+from .recorder import SegmentRoom, Supply
 from .segments import HEADER_BYTES, MESSAGE, pack_message
 
 #: The next segment is requested when 1 / `_HALF` of the current one is used.
@@ -18,7 +18,7 @@ class MessageLog:
 
     def __init__(self, supply: Supply) -> None:
         self._supply = supply
-        self._room: Room | None = None
+        self._room: SegmentRoom | None = None
         self._at = 0
         self._number = 0
         #: Number of the last segment that was written to.

@@ -41,7 +41,7 @@ _SIGN: Final = 1 << 63
 _FAR: Final = 1 << 61
 
 
-class Room:
+class SegmentRoom:
     """A segment to write into, with its header written: its memory, the size in bytes, and its number.
 
     `unix_ns`: the offset from monotonic to Unix time. It is kept per segment, because the system's clock may be corrected.
@@ -56,7 +56,7 @@ class Room:
         self.unix_ns = unix_ns
 
 
-class Part(NamedTuple):
+class RecordedPart(NamedTuple):
     """A piece of an action's work that is recorded as an action of its own (`Action.parts`)."""
 
     #: The operation under whose name it is recorded.
@@ -74,13 +74,13 @@ class Part(NamedTuple):
 class Supply(Protocol):
     """Provides segments (execution/segment_files.py). Never blocks: the lead is held."""
 
-    def take(self, least: int = 0) -> Room | None:
+    def take(self, least: int = 0) -> SegmentRoom | None:
         """The next segment, of `least` bytes or more; None: there is none now."""
 
     def prepare(self) -> None:
         """Start to make a segment, because one will be needed soon."""
 
-    def finished(self, room: Room, count: int, end: int) -> None:
+    def finished(self, room: SegmentRoom, count: int, end: int) -> None:
         """Take a full segment back. It holds `count` records, and nothing from byte `end` on."""
 
 
@@ -97,7 +97,7 @@ class Recorder:
         self._supply = supply
         self._unix_ns: i64 = 0
         self._span: i64 = span
-        self._room: Room | None = None
+        self._room: SegmentRoom | None = None
         self._buffer: Any = None
         self._index: i64 = 0
         #: The record index at which `_has_room` must run: the segment is half full (request the next one), or full.

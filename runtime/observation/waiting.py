@@ -104,7 +104,7 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueuePlace:
     """The place of an object in a ready queue."""
 
     priority: int
@@ -128,7 +128,7 @@ class Throttled:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ActionFacts:
     """One action and its object (or only the object), at one moment."""
 
     object: str
@@ -142,7 +142,7 @@ class Facts:
     running: Running | None = None
     awaited: tuple[Awaited, ...] = ()
     parked: Parked | None = None
-    standing: Standing | None = None
+    standing: QueuePlace | None = None
     #: For a deferred action: the machine's state, and the states in which it is accepted.
     machine_state: str = ""
     accepted_in: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ class Reason:
     frames: Sequence[FrameSummary] = ()
 
 
-def explain(facts: Facts) -> list[Reason]:
+def explain(facts: ActionFacts) -> list[Reason]:
     """All reasons why it waits, the nearest cause first."""
     reasons = list(_of_the_action(facts))
     if facts.unserved_state is not None:
@@ -186,7 +186,7 @@ def explain(facts: Facts) -> list[Reason]:
     return reasons
 
 
-def _of_the_action(facts: Facts) -> Iterator[Reason]:
+def _of_the_action(facts: ActionFacts) -> Iterator[Reason]:
     if not facts.is_known:
         text = f"no call {facts.object} here: not received yet, or already ended"
         yield Reason(Because.NOT_HERE, text)
@@ -215,7 +215,7 @@ def _of_the_action(facts: Facts) -> Iterator[Reason]:
         yield from _queued(facts)
 
 
-def _queued(facts: Facts) -> Iterator[Reason]:
+def _queued(facts: ActionFacts) -> Iterator[Reason]:
     if facts.ahead_count:
         text = (
             f"{_many(facts.ahead_count, 'action')} of {facts.object} before it{_named(facts.ahead, facts.ahead_count)}: "
@@ -234,7 +234,7 @@ def _queued(facts: Facts) -> Iterator[Reason]:
         yield from _awaits(Because.OBJECT_AWAITS, Because.OBJECT_PAUSES, who, awaited)
 
 
-def _ready(facts: Facts, standing: Standing) -> Iterator[Reason]:
+def _ready(facts: ActionFacts, standing: QueuePlace) -> Iterator[Reason]:
     """The reasons why a ready object does not run yet."""
     at_least = "at least " if standing.is_at_least else ""
     before = len(facts.busy)

@@ -23,7 +23,7 @@ from appbackplane.transport.errors import (
     MalformedFrame,
     Unavailable,
 )
-from appbackplane.transport.remote.greeting import Clock, Hello, Welcome, answer, heard, said
+from appbackplane.transport.remote.greeting import ClientClock, ClientHello, Welcome, answer, heard, said
 from appbackplane.transport.remote.visitors import Visitors
 from appbackplane.transport.security.grants import NONE
 from appbackplane.transport.security.ring import Holder
@@ -91,7 +91,7 @@ class Clients:
         """A message of a client has arrived, in the frame `arrival`. Raises `MalformedFrame` for a wrong greeting."""
         word = heard(envelope)
         client = self._clients.get(name)
-        if isinstance(word, Hello):
+        if isinstance(word, ClientHello):
             told = answer(word)
             if isinstance(told, Welcome):
                 self._clients[name] = _Client(word.node, now_ns - word.clock_ns, now_ns)
@@ -100,7 +100,7 @@ class Clients:
             if envelope.kind == CALL:
                 error = FailedPrecondition("no hello was received on this connection: send one before calls")
                 self._say(name, status(envelope.id, error, is_refused=True))
-        elif isinstance(word, Clock):
+        elif isinstance(word, ClientClock):
             client.ahead_ns = now_ns - word.clock_ns
         elif envelope.kind == PUBLISH:
             self._topics.said(name, holder, envelope)

@@ -26,7 +26,7 @@ from appbackplane.transport.events import Ended
 from appbackplane.transport.foreign_frames import decode
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
-from appbackplane.transport.peers.lines import SWEEP_NS, Came, Connected, Lines
+from appbackplane.transport.peers.lines import SWEEP_NS, Came, Lines, PeerConnected
 from appbackplane.transport.peers.messages import body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.peer import Peer
@@ -76,7 +76,7 @@ STALLED_RETRY_NS: Final = 2_000_000
 log = logging.getLogger("appbackplane.peers")
 
 
-class Endpoint:
+class NodeEndpoint:
     """All traffic of one node. The component makes and closes it; the rest belongs to its own thread."""
 
     def __init__(
@@ -194,7 +194,7 @@ class Endpoint:
                 self._came(event, now_ns)
                 if self._now_ns() - now_ns >= TURN_MAX_NS:
                     break  # the clock, this system and other peers come first
-            elif isinstance(event, Connected):
+            elif isinstance(event, PeerConnected):
                 self._stands(event.address)
                 self._carry_out(node.connected(event.address, now_ns))
             else:
@@ -354,7 +354,7 @@ class Endpoint:
                     self._lines.flush()
                 self._lines.hang_up(effect.address)
                 self._broke(effect.address, "the line to it was given up")
-            elif isinstance(effect, fx.PeerDown):
+            elif isinstance(effect, fx.NodeUnreachable):
                 self._outward.down(effect.name, effect.because)
                 self._inward.down(effect.name)
             log_effect(effect, self._log)

@@ -69,7 +69,7 @@ class _Usage:
         self.calls = self.bytes = 0
 
 
-class Held(NamedTuple):
+class HeldCall(NamedTuple):
     """An outstanding call: its id in the session, the line of its answer, the holder of its key, and its frame."""
 
     id: int
@@ -104,7 +104,7 @@ class Inward:
         self._session = session
         self._say = say
         self._likeness = Likeness()
-        self._held: dict[AskedHere, Held] = {}
+        self._held: dict[AskedHere, HeldCall] = {}
         self._counts: dict[str, int] = {}
         #: By the key's holder, which may be connected several times, as a node and as clients.
         self._usage: dict[str, _Usage] = {}
@@ -214,14 +214,14 @@ class Inward:
             )
         left_ns = DEADLINE_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
         id = self._session.call(asked, _spec_of(envelope, now_ns + left_ns))
-        self._held[asked] = Held(id, self._is_bulk(envelope), holder.name, arrival)
+        self._held[asked] = HeldCall(id, self._is_bulk(envelope), holder.name, arrival)
         self._counts[asked.name] = self._counts.get(asked.name, 0) + 1
         self._usage[holder.name] = usage
         arrival.outstanding += 1
         usage.calls += 1
         usage.bytes += charge
 
-    def _release(self, held: Held) -> None:
+    def _release(self, held: HeldCall) -> None:
         arrival, usage = held.arrival, self._usage[held.holder]
         arrival.outstanding -= 1
         usage.calls -= 1

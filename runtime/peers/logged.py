@@ -13,7 +13,7 @@ def log_effect(effect: fx.Effect, log: PacedLog) -> None:
     """Log an effect of membership if operators have to know of it; most are not logged."""
     if isinstance(effect, fx.PeerUp):
         log.say(logging.INFO, f"node {effect.name} at {effect.address} is up", count_max=FLAPS_MAX)
-    elif isinstance(effect, fx.PeerDown):
+    elif isinstance(effect, fx.NodeUnreachable):
         what = f"node {effect.name} is down ({effect.kind})"
         log.say(logging.WARNING, what, effect.because, count_max=FLAPS_MAX)
     elif isinstance(effect, fx.DialFailed):

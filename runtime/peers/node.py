@@ -24,7 +24,7 @@ from appbackplane.transport.session import ClientSession
 
 from ..objects.component import Component
 from ..objects.operation import operation
-from .endpoint import Endpoint
+from .endpoint import NodeEndpoint
 from .roster import PeerInWords
 
 log = logging.getLogger("appbackplane.peers")
@@ -50,7 +50,7 @@ class Node(Component):
         self._listen, self._advertise = listen, advertise
         self._peers = dict(peers or {})
         self._keyring = Keyring(Path(keys).expanduser() if keys else None)
-        self._endpoint: Endpoint | None = None
+        self._endpoint: NodeEndpoint | None = None
 
     def on_initializing(self) -> None:
         """Listen, and dial. Raises errors of the files or the addresses."""
@@ -66,7 +66,7 @@ class Node(Component):
         # A new client with each start, or calls of the former one would be taken for those of this one.
         link = Link(f"{host.backplane}-peers-{me.incarnation:x}")
         session = ClientSession(link, addressing.supervisor_socket(Path(host.run_dir)))
-        self._endpoint = Endpoint(
+        self._endpoint = NodeEndpoint(
             node, lines, link, session, self._peers, now_ns=host.now_ns, deliver=host.send, look_for=host.look_for,
             patterns=host.client_patterns,
         )  # fmt: skip

@@ -45,7 +45,7 @@ def is_bulk_at(priority: int | None, *, may_wait: bool = False) -> bool:
     return may_wait if priority is None else priority >= BULK_FROM
 
 
-class Asked(NamedTuple):
+class ForwardedCall(NamedTuple):
     """A local process's call: the process, its id of the call, the route, and the line that the call took."""
 
     peer: bytes
@@ -87,7 +87,7 @@ class Outward:
         self._say = say
         self._stands = stands
         self._answer = answer
-        self._calls: OutstandingCalls[Asked] = OutstandingCalls(first_id)
+        self._calls: OutstandingCalls[ForwardedCall] = OutstandingCalls(first_id)
         self._ids: dict[tuple[bytes, int], int] = {}
         self._counts: Counter[bytes] = Counter()
         #: Casts that found no node, or a full line; no caller waits to be told.
@@ -194,7 +194,9 @@ class Outward:
         is_call, priority = envelope.kind == CALL, envelope.priority
         is_bulk = is_bulk_at(priority, may_wait=priority is None and self._node.may_wait(name, there))
         over_ns = due_ns(DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline, now_ns)
-        id = self._calls.open(name.encode(), over_ns, Asked(peer, envelope.id, route, is_bulk)) if is_call else 0
+        id = (
+            self._calls.open(name.encode(), over_ns, ForwardedCall(peer, envelope.id, route, is_bulk)) if is_call else 0
+        )
         said = forwarded(envelope, id, there, max(0, over_ns - now_ns) if is_call else None)
         try:
             is_said = self._say(name, said, is_bulk)
@@ -234,7 +236,7 @@ class Outward:
             error = PeerDown(f"{asked.route}: {because}; whether the work ran is not known")
             self._answer(asked.peer, status(asked.id, error))
 
-    def _end(self, id: int, peer: bytes | None = None) -> Asked | None:
+    def _end(self, id: int, peer: bytes | None = None) -> ForwardedCall | None:
         call = self._calls.get(id)
         asked = self._calls.end(id, peer)
         if call is not None and asked is not None:

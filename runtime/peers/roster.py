@@ -128,7 +128,7 @@ class Roster:
         elif isinstance(effect, fx.PeerUp):
             self._troubles.pop(effect.address, None)
             self._offered.pop(effect.name, None)
-        elif isinstance(effect, fx.PeerDown):
+        elif isinstance(effect, fx.NodeUnreachable):
             self._offered.pop(effect.name, None)
         elif isinstance(effect, fx.DialFailed):
             self._troubles[effect.address] = effect.because
@@ -161,7 +161,11 @@ class Roster:
     def _row(self, peer: Peer, calls_to: int, calls_from: int) -> Row:
         judged = self._judged.get(peer.name) or _Judged(peer.met_ns, "")
         because, trouble = judged.because, self._troubles.get(peer.address, "")
-        if trouble not in ("", because) and peer.state not in (fx.State.UP, fx.State.LEFT, fx.State.REVOKED):
+        if trouble not in ("", because) and peer.state not in (
+            fx.PeerState.UP,
+            fx.PeerState.LEFT,
+            fx.PeerState.REVOKED,
+        ):
             because = f"{because}; dialled, {trouble}"
         return Row(
             peer.name,

@@ -8,8 +8,8 @@ spark/advice hands it columns. Read `load.py` first, then `simulation.py`.
 
 from .calibration import Calibrated, calibrate
 from .load import NEVER, Load
-from .prediction import Prediction, Waits, predict, recorded
-from .setting import Setting
+from .prediction import PredictedWaits, Prediction, predict, recorded
+from .setting import ReplaySetting
 from .simulation import Costs, Replayed, simulate
 
 __all__ = [
@@ -17,10 +17,10 @@ __all__ = [
     "Calibrated",
     "Costs",
     "Load",
+    "PredictedWaits",
     "Prediction",
+    "ReplaySetting",
     "Replayed",
-    "Setting",
-    "Waits",
     "calibrate",
     "predict",
     "recorded",

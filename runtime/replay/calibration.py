@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .load import Load
 from .prediction import Key, Prediction, predict, recorded
-from .setting import Setting
+from .setting import ReplaySetting
 from .simulation import AWAITS_NS, Costs, Replayed, simulate
 
 #: Rounds of correcting blocked time, at most; they end when runs are as long as recorded, to this share of the total.
@@ -47,7 +47,7 @@ class Calibrated:
     """A load corrected for the simulation, and how well its recording is reproduced."""
 
     load: Load
-    setting: Setting
+    setting: ReplaySetting
     costs: Costs
     recorded: Prediction
     simulated: Prediction
@@ -63,12 +63,12 @@ class Calibrated:
         now = float(getattr(self.simulated.waits[key], figure))
         return (max(now, _WAIT_MIN_NS) / max(was, _WAIT_MIN_NS)) - 1
 
-    def predict(self, setting: Setting) -> Prediction:
+    def predict(self, setting: ReplaySetting) -> Prediction:
         """The prediction for its load under another setting."""
         return predict(self.load, simulate(self.load, setting, self.costs), setting)
 
 
-def calibrate(load: Load, setting: Setting) -> Calibrated:
+def calibrate(load: Load, setting: ReplaySetting) -> Calibrated:
     """Estimate the facts that were not recorded, and how well the recording is reproduced."""
     told = recorded(load, setting)
     gap_ns = gap_ns_of(load, setting.threads)
@@ -118,7 +118,7 @@ def gap_ns_of(load: Load, threads: int) -> int | None:
     return sum(gaps) // len(gaps) if len(gaps) >= _GAPS_MIN else None
 
 
-def _guesses(setting: Setting, costs: Costs) -> Iterator[tuple[Setting, Costs]]:
+def _guesses(setting: ReplaySetting, costs: Costs) -> Iterator[tuple[ReplaySetting, Costs]]:
     """Ways in which the CPU limit may have been enforced, as far as it was not recorded."""
     if setting.cpu_limit is None:
         yield setting, costs
@@ -139,17 +139,17 @@ class _Tried(NamedTuple):
     error: float
     #: Share of the recorded blocked time that had to be believed for it.
     believed: float
-    setting: Setting
+    setting: ReplaySetting
     costs: Costs
 
 
-def _tried(load: Load, told: Prediction, setting: Setting, costs: Costs) -> _Tried:
+def _tried(load: Load, told: Prediction, setting: ReplaySetting, costs: Costs) -> _Tried:
     corrected, _, simulated = _corrected(load, setting, costs)
     blocked_ns, believed_ns = (sum(each.run) - sum(each.cpu) for each in (load, corrected))
     return _Tried(difference(told, simulated), believed_ns / max(1, blocked_ns), setting, costs)
 
 
-def _best(tried: list[_Tried]) -> tuple[Setting, Costs]:
+def _best(tried: list[_Tried]) -> tuple[ReplaySetting, Costs]:
     """The guess that fits best; but one with the kernel as enforcer is preferred if it fits well. With the scheduler as
     enforcer, runs that the kernel stretched pass for blocked and fit just as well, but predict nonsense for other limits.
 
@@ -166,7 +166,7 @@ def _best(tried: list[_Tried]) -> tuple[Setting, Costs]:
     return taken.setting, taken.costs
 
 
-def _corrected(load: Load, setting: Setting, costs: Costs) -> tuple[Load, Costs, Prediction]:
+def _corrected(load: Load, setting: ReplaySetting, costs: Costs) -> tuple[Load, Costs, Prediction]:
     """The load and costs without the delays that the simulation adds by itself; and its prediction for them."""
     believed = _at_least(load)
     gap_ns = gap_ns_of(load, setting.threads)
@@ -188,7 +188,7 @@ def _corrected(load: Load, setting: Setting, costs: Costs) -> tuple[Load, Costs,
     return corrected, costs, predict(corrected, replayed, setting)
 
 
-def _gap_told_ns(load: Load, replayed: Replayed, setting: Setting) -> int | None:
+def _gap_told_ns(load: Load, replayed: Replayed, setting: ReplaySetting) -> int | None:
     """The gap that a recording of the simulation would show: recorded runs end before the overhead of their worker."""
     run = [own + held for own, held in zip(load.run, replayed.held_up, strict=True)]
     return gap_ns_of(load.changed(run=run, wait=replayed.wait), setting.threads)

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .load import Load
-from .setting import Setting
+from .setting import ReplaySetting
 from .simulation import Replayed
 
 Key = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class PredictedWaits:
     """Waits of one operation at one priority, in ns."""
 
     count: int
@@ -28,7 +28,7 @@ class Waits:
     late: int = 0
 
     @classmethod
-    def of(cls, waits: Iterable[int], late: int = 0) -> Waits:
+    def of(cls, waits: Iterable[int], late: int = 0) -> PredictedWaits:
         """The statistics of these waits."""
         ordered = sorted(waits)
         count = len(ordered)
@@ -44,7 +44,7 @@ class Prediction:
     """The figures of a load under a setting."""
 
     #: By (operation, priority).
-    waits: dict[Key, Waits]
+    waits: dict[Key, PredictedWaits]
     #: Mean waits, plus the time by which running actions were held up: by others that computed, or by a limit. More threads
     #: shorten queues; only this shows whether actions are done any sooner. Where nothing was simulated: the mean waits.
     delays: dict[Key, float]
@@ -67,21 +67,21 @@ class Prediction:
         return sum(waits.late for waits in self.waits.values())
 
 
-def predict(load: Load, replayed: Replayed, setting: Setting) -> Prediction:
+def predict(load: Load, replayed: Replayed, setting: ReplaySetting) -> Prediction:
     """The figures of a simulated load."""
     delay = [wait + held if wait >= 0 else -1 for wait, held in zip(replayed.wait, replayed.held_up, strict=True)]
     delays = {key: waits.mean for key, waits in waits_of(load, delay).items()}
     return _told(load, replayed.wait, delays, setting, replayed.end_ns, replayed.busy_ns, replayed.cpu_ns)
 
 
-def recorded(load: Load, setting: Setting) -> Prediction:
+def recorded(load: Load, setting: ReplaySetting) -> Prediction:
     """The figures of the recording itself, in the same form."""
     first_ns = min(load.arrival, default=0)
     ends_ns = max(map(sum, zip(load.arrival, load.wait, load.run, load.awaited, strict=True)), default=0)
     return _told(load, load.wait, None, setting, ends_ns - first_ns, sum(load.run), sum(load.cpu))
 
 
-def waits_of(load: Load, wait: Sequence[int]) -> dict[Key, Waits]:
+def waits_of(load: Load, wait: Sequence[int]) -> dict[Key, PredictedWaits]:
     """Statistics by operation and priority. A wait below 0 marks an action that was too late."""
     found: dict[Key, list[int]] = {}
     late: dict[Key, int] = {}
@@ -92,14 +92,14 @@ def waits_of(load: Load, wait: Sequence[int]) -> dict[Key, Waits]:
             waits.append(waited)
         else:
             late[key] = late.get(key, 0) + 1
-    return {key: Waits.of(waits, late.get(key, 0)) for key, waits in found.items()}
+    return {key: PredictedWaits.of(waits, late.get(key, 0)) for key, waits in found.items()}
 
 
 def _told(
     load: Load,
     wait: Sequence[int],
     delays: dict[Key, float] | None,
-    setting: Setting,
+    setting: ReplaySetting,
     lasted_ns: int,
     busy_ns: int,
     cpu_ns: int,

@@ -10,7 +10,7 @@ import msgspec
 from ..scheduling.scheduler import Policy
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class ReplaySetting(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of `[backplane.NAME]` that matter here, and whether kernel or scheduler enforces the CPU limit."""
 
     threads: int = 1
@@ -30,7 +30,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     lanes: Mapping[int, int] = {}
 
     @classmethod
-    def of(cls, limits: Mapping[str, Any]) -> Setting:
+    def of(cls, limits: Mapping[str, Any]) -> ReplaySetting:
         """The setting in the header of a segment (`SegmentHeader.limits`); missing keys have their defaults."""
         known = {name: limits[name] for name in cls.__struct_fields__ if limits.get(name) is not None}
         if "lanes" in known:
@@ -52,6 +52,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
             cpu_exempt=self.cpu_exempt,
         )
 
-    def with_(self, **changes: Any) -> Setting:
+    def with_(self, **changes: Any) -> ReplaySetting:
         """A copy with some keys changed."""
         return msgspec.structs.replace(self, **changes)

@@ -25,7 +25,7 @@ from ..scheduling.deadline_order import DeadlineScheduler
 from ..scheduling.scheduler import Scheduler
 from .interpreter import NEVER_NS, Interpreter
 from .load import NEVER, Load
-from .setting import Setting
+from .setting import ReplaySetting
 
 #: As in execution/watch.py: how long an action may run before a relief worker is let in, and how many there are.
 QUANTUM_NS: Final = 500_000
@@ -94,7 +94,7 @@ class _Work(Action):
         self.lane = 0
 
 
-def simulate(load: Load, setting: Setting, costs: Costs | None = None) -> Replayed:
+def simulate(load: Load, setting: ReplaySetting, costs: Costs | None = None) -> Replayed:
     """Simulate a load under a setting. `costs`: from calibration; default: none."""
     return _Simulation(load, setting, costs or Costs()).run()
 
@@ -102,7 +102,7 @@ def simulate(load: Load, setting: Setting, costs: Costs | None = None) -> Replay
 class _Simulation:
     """The state of one simulated run."""
 
-    def __init__(self, load: Load, setting: Setting, costs: Costs) -> None:
+    def __init__(self, load: Load, setting: ReplaySetting, costs: Costs) -> None:
         self.load, self.setting, self.costs = load, setting, costs
         self.order = sorted(range(len(load)), key=load.arrival.__getitem__)
         self.origin_ns = load.arrival[self.order[0]] if len(load) else 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..execution.engine import SHORT_NS
 from ..objects.action import Action
 from ..objects.app_object import Host
-from ..observation.recorder import Part
+from ..observation.recorder import RecordedPart
 from ..observation.statistics import OperationStatistics
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ActionRecords:
 
     def __init__(self, action: Action, names: RequestNames, cpu_ns: Callable[[], int]) -> None:
         self._names, self._cpu_ns = names, cpu_ns
-        self._parts: list[Part] = []
+        self._parts: list[RecordedPart] = []
         action.parts = self._parts
         self._cpu_mark_ns = cpu_ns()
         self._error: BaseException | None = None
@@ -60,7 +60,7 @@ class ActionRecords:
         error, self._error = self._error, None
         account = self._names.of(element.runnable)
         wait_ns = max(0, started_ns - element.ready_ns) if element.ready_ns else 0
-        self._parts.append(Part(account, started_ns, wait_ns, run_ns, cpu_ns, element.lane, error))
+        self._parts.append(RecordedPart(account, started_ns, wait_ns, run_ns, cpu_ns, element.lane, error))
 
 
 def records_of(action: Action, host: Host, names: RequestNames) -> ActionRecords | None:

@@ -22,7 +22,7 @@ from .command import CommandSpec, command, specs_of
 from .context import Context
 from .ownership import LISTED_MAX, owned
 from .policy import KernelPolicy
-from .status import Sight, policy_of, status_of
+from .status import LedgerView, policy_of, status_of
 
 if TYPE_CHECKING:
     from .kernel import RequestKernel
@@ -65,7 +65,7 @@ class CommandHandler(AppObject):
     def status(self) -> dict[str, Any]:
         """State of the kernel: pools, lanes, workers, rates, oldest wait, and the reason for a standstill."""
         component = self.component
-        sight = component._desk.inspect(Sight)
+        sight = component._desk.inspect(LedgerView)
         stall = component._desk.stall
         executor = component._executor
         workers = [] if executor is None else executor.workers()

@@ -20,7 +20,7 @@ from ..execution.current import current
 from ..objects.app_object import AppObject
 from . import awaiting, mapping
 from .element import LANE_DEFAULT, LANES, PRIORITY_MAX, Element
-from .owners import Part, Rejoin
+from .owners import Rejoin, ScopedOwner
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
 from .waiting import checked_limit
@@ -215,11 +215,11 @@ class Context:
         """Drop an owner's requests, without waiting."""
         raise NotImplementedError
 
-    def _give_up(self, part: Part) -> None:
+    def _give_up(self, part: ScopedOwner) -> None:
         """Have `_disown` done at a later step; takes no lock."""
         raise NotImplementedError
 
-    def _let_go_of(self, part: Part) -> None:
+    def _let_go_of(self, part: ScopedOwner) -> None:
         """Forget a part of which all requests have rejoined."""
         if part.whose is not None:
             part.whose.parts.pop(part.number, None)
@@ -230,13 +230,13 @@ class Context:
 
         return make
 
-    def _new_part(self) -> Part:
+    def _new_part(self) -> ScopedOwner:
         """A new owner, known to this caller alone."""
         element = self.element
         if element is None:
-            return Part(None, 0)
+            return ScopedOwner(None, 0)
         while True:
-            part = Part(element, element.parts_count)
+            part = ScopedOwner(element, element.parts_count)
             element.parts_count = part.number + 1
             if (
                 element.parts.setdefault(part.number, part) is part

@@ -16,8 +16,8 @@ from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgum
 from .element import Done, Element, Failure, Packed, State
 from .oversight import Oversight
 from .owners import Rejoin
-from .waiting import Waiter
-from .wire import Answer
+from .waiting import AnswerWaiter
+from .wire import RequestAnswer
 
 #: Retry-after hint, seconds, for a poster that does not wait: a few requests later.
 RETRY_AFTER_S = 0.01
@@ -34,7 +34,7 @@ class Desk(Oversight):
 
     # -- posting ------------------------------------------------------------------------------------------------------
 
-    def post(self, element: Element, waiter: Waiter | None) -> bool:  # hot: scripts/bench requests
+    def post(self, element: Element, waiter: AnswerWaiter | None) -> bool:  # hot: scripts/bench requests
         """True: the request is ready. False: `waiter` is notified when it is. Without a waiter `Busy` is raised instead."""
         ledger = self._ledger
         now_ns = self.now_ns()
@@ -139,7 +139,7 @@ class Desk(Oversight):
         self._tell()
         self.wake()
 
-    def answered(self, worker: str, answers: Sequence[Answer]) -> None:
+    def answered(self, worker: str, answers: Sequence[RequestAnswer]) -> None:
         """`ended` for the answers of a worker process (`Seat.execute`). Requests no longer with that worker are ignored."""
         now_ns = self.now_ns()
         ledger = self._ledger
@@ -223,7 +223,7 @@ class Desk(Oversight):
     # -- rejoining ----------------------------------------------------------------------------------------------------
 
     def rejoin(
-        self, owner: Hashable, waiter: Waiter | None, asking: Element | None, *, is_patient: bool = False
+        self, owner: Hashable, waiter: AnswerWaiter | None, asking: Element | None, *, is_patient: bool = False
     ) -> tuple[Rejoin, Element | None]:  # hot: scripts/bench requests
         """A request of this owner that has ended, or why there is none. `asking`: the request whose execution asks.
 
@@ -243,7 +243,7 @@ class Desk(Oversight):
             self._tell()
         return found, element
 
-    def lose_patience(self, owner: Hashable, waiter: Waiter) -> None:
+    def lose_patience(self, owner: Hashable, waiter: AnswerWaiter) -> None:
         """The waiter stops waiting for several requests: the next one that ends is enough."""
         with self._mutex:
             self._ledger.lose_patience(owner, waiter)
@@ -252,7 +252,7 @@ class Desk(Oversight):
             told = self._settle()
         self._go_on(told)
 
-    def forget(self, owner: Hashable, waiter: Waiter) -> bool:
+    def forget(self, owner: Hashable, waiter: AnswerWaiter) -> bool:
         """The waiter stops waiting. False: it was notified meanwhile, and holds the answer."""
         with self._mutex:
             is_forgotten = self._ledger.forget(owner, waiter)

@@ -14,7 +14,7 @@ from .failures import local_failure_of
 from .runnable import RunnableSpec
 
 
-class Worker(AppObject):
+class KernelWorker(AppObject):
     """One worker of the kernel: it executes one request at a time (law 1)."""
 
 

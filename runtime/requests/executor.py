@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "appbackplane.request_executors"
 
 
-class Port(Protocol):
+class KernelPort(Protocol):
     """The kernel, as its executor may use it: from any thread; no method waits."""
 
     policy: KernelPolicy
@@ -65,7 +65,7 @@ class Port(Protocol):
 class Executor(Protocol):
     """The workers of a kernel, of whichever kind."""
 
-    def start(self, kernel: RequestKernel, desk: Port) -> None:
+    def start(self, kernel: RequestKernel, desk: KernelPort) -> None:
         """Start the workers. An error raised here is one clear sentence for the operator."""
 
     def kick(self, worker: str) -> None:

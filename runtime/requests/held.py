@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from appbackplane.transport.errors import text_of
 
-from .resource import Asked, Resource, ResourceNotOpened
+from .resource import Resource, ResourceKey, ResourceNotOpened
 
 #: At every so many ends of requests one handle is checked for being stale. A check is commonly a `stat`, 2 us, and at 60,000
 #: requests/s that is an eighth of each; every 32nd time it is half a percent. A handle that its thread has stopped using is
@@ -26,19 +26,19 @@ ASK_EVERY: Final = 32
 Report = Callable[[str, str, BaseException], None]
 
 
-class Entry:
+class HandleEntry:
     """One handle, and when it was last used."""
 
     __slots__ = ("asked", "handle", "item", "resource", "used")
 
-    def __init__(self, item: Hashable, asked: Asked, resource: Resource[Any]) -> None:
+    def __init__(self, item: Hashable, asked: ResourceKey, resource: Resource[Any]) -> None:
         self.item, self.asked, self.resource = item, asked, resource
         self.handle: Any = None
         #: When it was last used, in uses of this thread.
         self.used = 0
 
 
-class Held:
+class ThreadHandles:
     """The handles of one thread: `held["db"]` or `held["db", path]`."""
 
     __slots__ = ("_declared", "_ends", "_entries", "_opening", "_report", "_thread", "_to_ask", "_uses")
@@ -47,11 +47,11 @@ class Held:
         """`thread`: its name, for messages."""
         self._thread, self._declared, self._report = thread, declared, report
         #: By the argument in the brackets; the oldest first.
-        self._entries: dict[Hashable, Entry] = {}
+        self._entries: dict[Hashable, HandleEntry] = {}
         #: Entries whose `open` runs now, the innermost last.
-        self._opening: list[Entry] = []
+        self._opening: list[HandleEntry] = []
         #: Entries that can become stale, in the order in which they are checked.
-        self._to_ask: deque[Entry] = deque()
+        self._to_ask: deque[HandleEntry] = deque()
         self._uses = 0
         #: Ends of requests since the last check.
         self._ends = 0
@@ -63,7 +63,7 @@ class Held:
         try:
             entry = self._entries.get(item)
         except TypeError:
-            Asked(item, self._declared)  # its error explains the mistake
+            ResourceKey(item, self._declared)  # its error explains the mistake
             raise
         if entry is None or (entry.resource.is_stale is not None and self._is_stale(entry)):
             entry = self._open(item)
@@ -84,9 +84,9 @@ class Held:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _open(self, item: Hashable) -> Entry:
+    def _open(self, item: Hashable) -> HandleEntry:
         """Open a handle, in place of the stale one if there is one."""
-        asked = Asked(item, self._declared)
+        asked = ResourceKey(item, self._declared)
         resource = self._declared[asked.name]
         asked.check(resource)
         if any(each.item == item for each in self._opening):
@@ -95,7 +95,7 @@ class Held:
         if old is not None:  # first, since some resources can be open only once
             self._close(old)
         self._make_room(asked, resource)
-        entry = Entry(item, asked, resource)
+        entry = HandleEntry(item, asked, resource)
         self._opening.append(entry)
         try:
             entry.handle = resource.open(*asked.key)
@@ -117,7 +117,7 @@ class Held:
         else:
             self._to_ask.rotate(-1)
 
-    def _make_room(self, asked: Asked, resource: Resource[Any]) -> None:
+    def _make_room(self, asked: ResourceKey, resource: Resource[Any]) -> None:
         """Make room for one more handle of this resource, at the expense of the least recently used."""
         own = [each for each in self._entries.values() if each.resource is resource]
         opening_count = sum(each.resource is resource for each in self._opening)
@@ -129,7 +129,7 @@ class Held:
             )
         self._close(min(own, key=lambda each: each.used))
 
-    def _close(self, entry: Entry) -> None:
+    def _close(self, entry: HandleEntry) -> None:
         """Close a handle. It is held no more, even if its `close` raises."""
         if self._entries.get(entry.item) is not entry:
             return  # closed to make room, when the `close` of another one asked for more handles
@@ -145,7 +145,7 @@ class Held:
                 said = f"resource {entry.asked} of thread {self._thread} could not be closed, and is forgotten"
                 self._report(f"close {entry.asked.name}", said, error)
 
-    def _is_stale(self, entry: Entry) -> bool:
+    def _is_stale(self, entry: HandleEntry) -> bool:
         assert entry.resource.is_stale is not None
         try:
             return bool(entry.resource.is_stale(entry.handle))

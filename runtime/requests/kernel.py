@@ -43,7 +43,7 @@ from .schedule import When
 from .shortage import shortage_of
 from .status import Pace
 from .thread_resources import ThreadResources
-from .window import Window
+from .window import KernelWindow
 from .wire import POST
 
 #: Period of the watchdog. One run costs 20 us; a person takes seconds to notice that nothing goes on.
@@ -171,7 +171,7 @@ class RequestKernel(Component):
         self._check_schedule(self.policy)
         if self.policy.kernel == "local" and self.policy.kind == "processes":
             Component.add(
-                self, Window(self), key="window"
+                self, KernelWindow(self), key="window"
             )  # declares its routes now (law 12); each worker gets its own window
 
     def _enters(self, state: ModuleState) -> None:

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from .disowning import disown
 from .element import LANES, LOST, Element, Failure, State
-from .owners import Account, Part, Rejoin, named
-from .posting import Held, Posting
+from .owners import Account, Rejoin, ScopedOwner, named
+from .posting import Posting, WorkerSlot
 
 _ALL_LANES = list(range(LANES))
 #: So many ended requests are enough for a patient waiter: they share the cost of waking it.
@@ -37,7 +37,7 @@ class Ledger(Posting):
         """
         held = self.workers.get(worker)
         if held is None:
-            held = self.workers[worker] = Held(worker)
+            held = self.workers[worker] = WorkerSlot(worker)
         assert not held.elements, f"{worker} takes again before it has ended what it had"
         if not self.ready.count:
             return []
@@ -193,7 +193,9 @@ class Ledger(Posting):
         self.joined_total -= 1
         owner = element.owner
         is_over = (
-            owner.is_over if isinstance(owner, Part) else owner is element.parent and not _executes(element.parent)
+            owner.is_over
+            if isinstance(owner, ScopedOwner)
+            else owner is element.parent and not _executes(element.parent)
         )
         if is_over:
             element.state = State.DONE
@@ -216,7 +218,7 @@ class Ledger(Posting):
         An operation's requests that were posted with `rejoin=False` are executed: nobody was to rejoin them anyway.
         """
         is_all = True
-        if isinstance(owner, Part):
+        if isinstance(owner, ScopedOwner):
             owner.is_over = True
             if owner.whose is not None:
                 owner.whose.parts.pop(owner.number, None)
@@ -270,7 +272,7 @@ class Ledger(Posting):
         self.begun_total += 1
         self.wait_ns_total += now_ns - element.ready_ns
 
-    def _release(self, held: Held, element: Element, now_ns: int) -> None:  # hot: scripts/bench requests
+    def _release(self, held: WorkerSlot, element: Element, now_ns: int) -> None:  # hot: scripts/bench requests
         """Take the request from the worker that holds it."""
         elements = held.elements
         was_first = elements[0] is element

@@ -28,7 +28,7 @@ from ..execution.pausing import pause
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from .element import Done, Element, Failure
-from .wire import BATCH_BYTES_MAX, RECALL, Answer, answers_of, seat_key, usher_key
+from .wire import BATCH_BYTES_MAX, RECALL, RequestAnswer, answers_of, seat_key, usher_key
 
 if TYPE_CHECKING:
     from .processes import ProcessExecutor
@@ -44,7 +44,7 @@ RECALL_NS: Final = 60_000_000
 RETRY_S: Final = 0.05
 
 
-class Line(AppObject):
+class WorkerConnection(AppObject):
     """One worker process, and the requests that it has."""
 
     def __init__(self, executor: ProcessExecutor, worker: str) -> None:
@@ -96,7 +96,7 @@ class Line(AppObject):
             self.executor.desk.lost(self.worker, left, f"{self.worker}: {text_of(action.error)}")
         self.executor.desk.rests(self.worker)
 
-    def ended(self, answers: list[Answer]) -> None:
+    def ended(self, answers: list[RequestAnswer]) -> None:
         """Report the worker's answers, and learn from their run times."""
         for answer in answers:
             element = self.taken.pop(answer.id, None)
@@ -150,7 +150,7 @@ class Line(AppObject):
 class Recaller(AppObject):
     """Recalls unbegun requests from a worker that is executing others."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: WorkerConnection) -> None:
         self._line = line
         #: Set when the recall under way has ended; None: none is.
         self.ending: Signal | None = None
@@ -205,8 +205,8 @@ class Recaller(AppObject):
             self._line.executor.kernel._host.set(ending)
 
 
-async def drive(line: Line, executor: ProcessExecutor) -> None:
-    """`Line.drive`, as an operation of the line."""
+async def drive(line: WorkerConnection, executor: ProcessExecutor) -> None:
+    """`WorkerConnection.drive`, as an operation of the line."""
     await line.drive(executor)
 
 

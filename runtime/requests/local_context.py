@@ -19,9 +19,9 @@ from . import awaiting, local_awaiting
 from .context import PACKED, Context
 from .desk import Desk
 from .element import Element, Packed, State
-from .owners import Part, Rejoin, named
+from .owners import Rejoin, ScopedOwner, named
 from .thread_resources import ThreadResources
-from .waiting import AN_END, ROOM, ThreadWaiter, Waiter
+from .waiting import AN_END, ROOM, AnswerWaiter, ThreadWaiter
 
 
 class LocalContext(Context):
@@ -44,7 +44,7 @@ class LocalContext(Context):
         #: Whether rejoined requests travel on, and so stay packed.
         self._is_window = is_window
         #: Owners of requests posted by operations without naming one: by the action's id, and the request that it executes.
-        self._operations: dict[tuple[int, Element | None], Part] = {}
+        self._operations: dict[tuple[int, Element | None], ScopedOwner] = {}
 
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:  # hot: scripts/bench requests
         desk = self._desk
@@ -93,7 +93,7 @@ class LocalContext(Context):
     ) -> Coroutine[Any, Any, tuple[Rejoin, Element | None]]:
         return local_awaiting.rejoin(self, owner, wait, timeout)
 
-    def _answer(self, waiter: Waiter) -> tuple[Rejoin, Element | None]:
+    def _answer(self, waiter: AnswerWaiter) -> tuple[Rejoin, Element | None]:
         if waiter.error is not None:
             raise waiter.error
         return (Rejoin.NONE_EXIST if waiter.element is None else Rejoin.RETURNED), self._unpacked(waiter.element)
@@ -123,7 +123,7 @@ class LocalContext(Context):
     def _disown(self, owner: Hashable) -> None:
         self._desk.disown(owner)
 
-    def _give_up(self, part: Part) -> None:
+    def _give_up(self, part: ScopedOwner) -> None:
         self._desk.given_up.append(part)
 
     def _default_owner(self) -> Hashable:
@@ -142,7 +142,7 @@ class LocalContext(Context):
         part = self._operations.get(key)
         if part is None:
             name = action.name if executed is None else f"{action.name}, {executed.runnable} {executed.id}"
-            part = self._operations[key] = Part(None, 0, name)
+            part = self._operations[key] = ScopedOwner(None, 0, name)
             engine.endings.at_end(action, partial(self._operation_ended, action, key))
         return part
 

@@ -19,7 +19,7 @@ from ..objects.action import DONE, Action, Outcome
 from ..objects.app_object import AppObject
 from .figures import Figures
 from .lanes import shares
-from .optimiser import Optimiser, OptimiserPolicy, Sample, Setting
+from .optimiser import KernelSample, Optimiser, OptimiserPolicy, Setting
 from .policy import KernelPolicy
 
 if TYPE_CHECKING:
@@ -120,10 +120,10 @@ def possible(policy: KernelPolicy) -> OptimiserPolicy:
     )
 
 
-def sample_of(before: Figures, after: Figures, workers: int) -> Sample:
+def sample_of(before: Figures, after: Figures, workers: int) -> KernelSample:
     """The kernel's work between two moments, with so many workers up at the second."""
     ended_count = after.ended_total - before.ended_total
-    return Sample(
+    return KernelSample(
         interval_ns=max(1, after.at_ns - before.at_ns),
         ended_count=ended_count,
         ready_count=sum(after.ready),

@@ -19,13 +19,13 @@ from .executor import Executor
 from .figures import Figures, figures_of
 from .lanes import shares
 from .ledger import Ledger
-from .owners import Part
+from .owners import ScopedOwner
 from .policy import KernelPolicy
 from .remote_records import RemoteRecords
 from .runnable import RunnableSpec
 from .stall import Stall, stall_of
 from .urgency import NEVER
-from .waiting import Waiter
+from .waiting import AnswerWaiter
 
 #: Retry-after hint, seconds, for a poster that does not wait: a few requests later.
 RETRY_AFTER_S = 0.01
@@ -155,7 +155,7 @@ class Oversight:
             count, self._ledger.unheard_count = self._ledger.unheard_count, 0
             return count, self._ledger.unheard
 
-    def operation_ended(self, part: Part, *, has_failed: bool) -> None:
+    def operation_ended(self, part: ScopedOwner, *, has_failed: bool) -> None:
         """Withdraw the requests that an operation has left. If it failed it could not rejoin them, and no warning is logged."""
         with self._mutex:
             count = self._ledger.disown(part, self.now_ns())
@@ -245,10 +245,10 @@ class Oversight:
                 told = self._settle()
             self._go_on(told)
 
-    def _settle(self) -> list[Waiter]:
+    def _settle(self) -> list[AnswerWaiter]:
         """Set the answers of the waiters that may go on, and return these. Call with the mutex."""
         ledger = self._ledger
-        told: list[Waiter] = []
+        told: list[AnswerWaiter] = []
         for element in ledger.admitted:
             if element.parent is not None:
                 ledger.blocks(element.parent, "")
@@ -269,13 +269,13 @@ class Oversight:
         ledger.handed.clear()
         return told
 
-    def _go_on(self, told: list[Waiter]) -> None:
+    def _go_on(self, told: list[AnswerWaiter]) -> None:
         """Resume these waiters. Call without the mutex: they may take the lead."""
         for waiter in told:
             waiter.go_on()
 
 
-class _Roused(Waiter):
+class _Roused(AnswerWaiter):
     """Wakes an idle worker, for which a request has just been admitted."""
 
     __slots__ = ("_desk", "_worker")

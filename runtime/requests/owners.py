@@ -26,7 +26,7 @@ class Rejoin(Enum):
     NONE_EXIST = "none exist"
 
 
-class Part:
+class ScopedOwner:
     """The owner of requests that one `map_unordered` or `run` posts. It ends with that call, or with the request that made it.
 
     Also the owner of requests that an operation posts without naming one; it ends with the operation.

@@ -17,7 +17,7 @@ from .posters import Posters
 from .ready_pool import ReadyPool
 
 
-class Held:
+class WorkerSlot:
     """A worker, and the requests that it has taken."""
 
     __slots__ = ("elements", "ended_count", "lane", "name", "run_ns")
@@ -36,7 +36,7 @@ class Posting:
     def __init__(self, policy: KernelPolicy) -> None:
         self.ready = ReadyPool(policy.boost)
         self.owners = Owners()
-        self.workers: dict[str, Held] = {}
+        self.workers: dict[str, WorkerSlot] = {}
         #: Counts against the limits: executing requests, and entries in use.
         self.executing = Lanes(policy.workers)
         self.entries = Lanes(policy.ready)

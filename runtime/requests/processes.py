@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from appbackplane.transport.resolver import AT
 
 from ..execution.method_action import MethodAction
-from .executor import Port
-from .line import Line, drive
+from .executor import KernelPort
+from .line import WorkerConnection, drive
 from .urgency import backplane_priority
-from .window import Window
+from .window import KernelWindow
 from .wire import EXECUTE, window_key
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class ProcessExecutor:
     """Implements `executor.Executor`. Lines are by the names of the workers' backplanes."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, WorkerConnection] = {}
         #: Workers that get requests: the first of those that are up.
         self._wanted: tuple[str, ...] = ()
         self._count = 0
@@ -37,7 +37,7 @@ class ProcessExecutor:
         #: Run time of each runnable, ns: a recent average.
         self.costs: dict[str, int] = {}
 
-    def start(self, kernel: RequestKernel, desk: Port) -> None:
+    def start(self, kernel: RequestKernel, desk: KernelPort) -> None:
         """Implements `Executor.start`, and follows the routing table."""
         self.kernel, self.desk = kernel, desk
         self.desk.recall = self.recall
@@ -97,13 +97,14 @@ class ProcessExecutor:
                 self.desk.dismiss(name)
         for name in wanted:
             if name not in self._lines:
-                line = self._lines[name] = self.kernel._object(f"line{AT}{name}", lambda name=name: Line(self, name))
+                line = self.kernel._object(f"line{AT}{name}", lambda name=name: WorkerConnection(self, name))
+                self._lines[name] = line
                 self.kernel._object(f"recaller{AT}{name}", lambda line=line: line.recaller)
-                self.kernel._object(window_key(name), lambda: Window(self.kernel))
+                self.kernel._object(window_key(name), lambda: KernelWindow(self.kernel))
             if self.desk.begins(name):
                 self._serve(self._lines[name])
 
-    def _serve(self, line: Line) -> None:
+    def _serve(self, line: WorkerConnection) -> None:
         kernel, desk = self.kernel, self.desk
         priority = backplane_priority(desk.urgency(), desk.policy, kernel._priorities)
         action = MethodAction(line, f"{kernel.component_name}.requests", priority, drive, (self,))

@@ -18,7 +18,7 @@ from ..execution.blocking import blocking_call
 from ..execution.current import current
 from .context import Context
 from .element import Element, Failure, State
-from .owners import Part, Rejoin
+from .owners import Rejoin, ScopedOwner
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
 from .wire import BATCH_BYTES_MAX, DISOWN, ITEMS_MAX, POST, REJOIN, window_key
@@ -46,7 +46,7 @@ class RemoteContext(Context):
         #: By owner: requests that have rejoined and were not asked for yet.
         self._joined: dict[Hashable, deque[Element]] = {}
         #: Parts that are over; the next call reports them to the kernel.
-        self._over: deque[Part] = deque()
+        self._over: deque[ScopedOwner] = deque()
 
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
         for part, items in self._messages(elements):
@@ -84,12 +84,12 @@ class RemoteContext(Context):
             f"{self._name}.{DISOWN}", key=window_key(self._backplane()), asked=asked, owner=self._wire_owner(owner)
         )
 
-    def _give_up(self, part: Part) -> None:
+    def _give_up(self, part: ScopedOwner) -> None:
         """The kernel learns of it by the next call, or by the end of this request. Takes no lock: the caller may hold any."""
         part.is_over = True
         self._let_go_of(part)
 
-    def _let_go_of(self, part: Part) -> None:
+    def _let_go_of(self, part: ScopedOwner) -> None:
         self._joined.pop(part, None)
         self._over.append(part)
         super()._let_go_of(part)
@@ -120,7 +120,7 @@ class RemoteContext(Context):
     def _put_back(self, arguments: dict[str, Any]) -> None:
         """Keep the answers and parts of a failed call for the next one. The kernel may get them twice."""
         self._seat.put_back(arguments["asked"][3])
-        self._over.extend(Part(self.element, number) for number in arguments["over"])
+        self._over.extend(ScopedOwner(self.element, number) for number in arguments["over"])
 
     def _messages(self, elements: list[Element]) -> Iterator[tuple[list[Element], list[list[Any]]]]:
         """Divide elements among calls; yields the elements of each call, and its items."""
@@ -224,13 +224,13 @@ class RemoteContext(Context):
 
     def _is_own(self, owner: Hashable) -> bool:
         """Whether nobody else asks for the requests of this owner."""
-        return owner is self.element or isinstance(owner, Part)
+        return owner is self.element or isinstance(owner, ScopedOwner)
 
     def _wire_owner(self, owner: Hashable) -> str | int | list[int] | None:
         """An owner in wire format. None: the executed request; in a list: a part of it."""
         if owner is self.element:
             return None
-        if isinstance(owner, Part):
+        if isinstance(owner, ScopedOwner):
             return [owner.number]
         if isinstance(owner, (str, int)) and not isinstance(owner, bool):
             return owner

@@ -78,7 +78,7 @@ class Resource(Generic[H]):
             raise DeclarationError(f"Resource: held_max={self.held_max!r}: expected a number of handles, 1 or more")
 
 
-class Asked:
+class ResourceKey:
     """The argument of `kernel.resources[...]`, checked: a name, and a key if there is one."""
 
     __slots__ = ("key", "name")
@@ -125,7 +125,7 @@ class UnknownResource(NotFound):
 class ResourceNotOpened(InternalError):
     """`open` of a resource raised; the request that asked for it fails with this. The cause is chained."""
 
-    def __init__(self, asked: Asked, thread: str, problem: str) -> None:
+    def __init__(self, asked: ResourceKey, thread: str, problem: str) -> None:
         super().__init__(f"resource {asked} could not be opened for thread {thread}: {problem}")
         self.name, self.thread = asked.name, thread
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
 from .element import Element
-from .owners import Part
+from .owners import ScopedOwner
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -99,7 +99,7 @@ def _is_hopeless(element: Element, ledger: Ledger) -> bool:
 
 def _waits(owner: Hashable) -> bool:
     """Whether only an execution that waits could rejoin the requests of this owner."""
-    asking = owner.whose if isinstance(owner, Part) else owner
+    asking = owner.whose if isinstance(owner, ScopedOwner) else owner
     return isinstance(asking, Element) and bool(asking.waits_for)
 
 

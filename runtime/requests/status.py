@@ -63,7 +63,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     wait_ms: float | None
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class KernelStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The whole status of one kernel."""
 
     kernel: str
@@ -126,7 +126,7 @@ class Pace:
         )
 
 
-class Sight:
+class LedgerView:
     """The state of a ledger at one moment. Made under the kernel's mutex, read without it."""
 
     def __init__(self, ledger: Ledger, now_ns: int) -> None:
@@ -151,9 +151,9 @@ class Sight:
 
 
 def status_of(
-    sight: Sight, name: str, state: str, *, held: bool, stall: str | None, shortage: str | None,
+    sight: LedgerView, name: str, state: str, *, held: bool, stall: str | None, shortage: str | None,
     workers: Sequence[Mapping[str, Any]], rates: Rates | None, schedule: Sequence[tuple[str, str]],
-) -> Status:  # fmt: skip
+) -> KernelStatus:  # fmt: skip
     """The status of a kernel. `workers`: as its executor lists them."""
     figures, policy = sight.figures, sight.policy
     now_ns = figures.at_ns
@@ -161,7 +161,7 @@ def status_of(
     waiting_ns = [at for at in (*oldest_ns, sight.posting_ns()) if at]
     names = [each["name"] for each in workers]
     known = {each["name"]: str(each.get("state", "up")) for each in workers}
-    return Status(
+    return KernelStatus(
         kernel=name,
         state=state,
         held=held,
@@ -211,7 +211,7 @@ def policy_of(policy: KernelPolicy) -> dict[str, Any]:
     return told
 
 
-def _worker(name: str, state: str, sight: Sight, now_ns: int) -> WorkerStatus:
+def _worker(name: str, state: str, sight: LedgerView, now_ns: int) -> WorkerStatus:
     ended, run_ns, _ = sight.figures.by_worker.get(name, (0, 0, 0))
     doing, holds = sight.held.get(name, (None, 0))
     what, since_ns, waits_for = doing or ("", 0, "")

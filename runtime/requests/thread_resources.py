@@ -15,7 +15,7 @@ from typing import Any
 
 from ..execution.clock import RealClock
 from ..observation.rate_limit import RateLimit
-from .held import Held
+from .held import ThreadHandles
 from .resource import Resource, check_declared
 
 log = logging.getLogger("appbackplane.runtime")
@@ -24,7 +24,7 @@ log = logging.getLogger("appbackplane.runtime")
 class _Part:
     """The handles of one thread; closes them when the thread ends."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: ThreadHandles) -> None:
         self.held, self._ident = held, threading.get_ident()
 
     def __del__(self) -> None:
@@ -54,11 +54,11 @@ class ThreadResources:
         self._limit = RateLimit()
 
     def __getitem__(self, asked: Hashable) -> Any:
-        """The handle of the calling thread, opened if need be. Raises the errors of `Held`."""
+        """The handle of the calling thread, opened if need be. Raises the errors of `ThreadHandles`."""
         part = getattr(self._local, "part", None)
         if part is None:
             name = f"{threading.current_thread().name}-{threading.get_native_id()}"
-            part = self._local.part = _Part(Held(name, self._declared, self._report))
+            part = self._local.part = _Part(ThreadHandles(name, self._declared, self._report))
         assert isinstance(part, _Part)
         return part.held[asked]
 

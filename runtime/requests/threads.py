@@ -19,8 +19,8 @@ from ..objects.action import DONE, Action, Outcome, ParkableAction
 from .action_records import records_of
 from .desk import Desk
 from .element import Element, Failure
-from .executing import Worker, execute
-from .executor import Port
+from .executing import KernelWorker, execute
+from .executor import KernelPort
 from .failures import failure_of, local_failure_of
 from .local_context import LocalContext
 from .runnable import RunnableSpec
@@ -39,19 +39,19 @@ class ThreadExecutor:
     """Implements `executor.Executor`. Its workers are named worker-1, worker-2, and so on."""
 
     def __init__(self) -> None:
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, KernelWorker] = {}
         #: Queued actions by worker, until they begin, each as urgent as the request for which it was queued.
         self._queued: dict[str, Serving] = {}
         self._wanted = 0
         self._kernel: Any = None
         self._desk: Any = None
 
-    def start(self, kernel: RequestKernel, desk: Port) -> None:
+    def start(self, kernel: RequestKernel, desk: KernelPort) -> None:
         """Implements `Executor.start`, and takes over the workers of an earlier start."""
         self._kernel, self._desk = kernel, desk
         self._desk.hurry = self.hurry
         self._workers = {
-            each._key: each for each in kernel.objects if isinstance(each, Worker) and each._key is not None
+            each._key: each for each in kernel.objects if isinstance(each, KernelWorker) and each._key is not None
         }
         self.resize(desk.policy.workers)
 
@@ -78,7 +78,7 @@ class ThreadExecutor:
                 self._desk.dismiss(name)
                 continue
             if name not in self._workers:
-                self._workers[name] = self._kernel._object(name, Worker)
+                self._workers[name] = self._kernel._object(name, KernelWorker)
             if self._desk.begins(name):
                 self._serve(self._workers[name], name)
 
@@ -94,7 +94,7 @@ class ThreadExecutor:
         """Whether the worker of this number is to go on; else it is dismissed."""
         return number <= self._wanted
 
-    def _serve(self, object: Worker, worker: str) -> None:
+    def _serve(self, object: KernelWorker, worker: str) -> None:
         kernel, desk = self._kernel, self._desk
         priority = backplane_priority(desk.urgency(), desk.policy, kernel._priorities)
         serving = self._queued[worker] = Serving(object, kernel, desk, self, worker, priority)
@@ -129,7 +129,13 @@ class Serving(ParkableAction):
     __slots__ = ("_asked", "_desk", "_executor", "_kernel", "_number", "_worker", "element")
 
     def __init__(
-        self, object: Worker, kernel: RequestKernel, desk: Desk, executor: ThreadExecutor, worker: str, priority: int
+        self,
+        object: KernelWorker,
+        kernel: RequestKernel,
+        desk: Desk,
+        executor: ThreadExecutor,
+        worker: str,
+        priority: int,
     ) -> None:
         super().__init__(object, f"{kernel.component_name}.requests", priority)
         self._kernel: Any = kernel

@@ -34,7 +34,7 @@ AN_END: Final = "requests"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Waiter:
+class AnswerWaiter:
     """A wait that is notified once, from any thread: of its answer, or of the error that ends it."""
 
     __slots__ = ("asking", "element", "error", "is_told")
@@ -57,7 +57,7 @@ class Waiter:
         raise NotImplementedError
 
 
-class ThreadWaiter(Waiter):
+class ThreadWaiter(AnswerWaiter):
     """A waiter that blocks its thread."""
 
     __slots__ = ("_gate", "_host", "_what")
@@ -84,7 +84,7 @@ class ThreadWaiter(Waiter):
         self._gate.release()
 
 
-class SignalWaiter(Waiter):
+class SignalWaiter(AnswerWaiter):
     """A waiter for a coroutine: `await waiter.signal`."""
 
     __slots__ = ("_host", "signal")

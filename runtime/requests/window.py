@@ -15,7 +15,7 @@ from ..objects.app_object import AppObject
 from ..objects.operation import operation
 from .element import Element, Packed
 from .local_context import LocalContext
-from .owners import Part, Rejoin
+from .owners import Rejoin, ScopedOwner
 from .waiting import checked_limit
 from .wire import BATCH_BYTES_MAX, ITEMS_MAX, Asked, Item
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PARTS_MAX: Final = 1 << 16
 
 
-class Window(AppObject):
+class KernelWindow(AppObject):
     """The operations that one worker process calls."""
 
     is_refusable = False
@@ -112,7 +112,7 @@ class Window(AppObject):
             raise InvalidArgument(f"owner={owner!r:.100}: expected the number of a part, of which {known} are known")
         if owner[0] not in element.parts:
             element.parts_count = max(known, owner[0] + 1)
-            element.parts[owner[0]] = Part(element, owner[0])
+            element.parts[owner[0]] = ScopedOwner(element, owner[0])
         part: Hashable = element.parts[owner[0]]
         return part
 
@@ -120,7 +120,9 @@ class Window(AppObject):
         result = element.result
         packed: bytes | None = result.data if isinstance(result, Packed) else None
         packed_request: bytes | None = element.packed
-        if element.parent is context.element and (element.owner is context.element or isinstance(element.owner, Part)):
+        if element.parent is context.element and (
+            element.owner is context.element or isinstance(element.owner, ScopedOwner)
+        ):
             packed_request = None  # the asking worker posted it, and has it
         return [
             element.id, element.runnable, packed_request, packed, element.error, element.trace, element.run_ns,

@@ -28,7 +28,7 @@ BATCH_BYTES_MAX: Final = 1 << 20
 ITEM_BYTES_MAX: Final = 7 << 20
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
+class RequestAnswer(msgspec.Struct, frozen=True, array_like=True):
     """Outcome of one request, as `Seat.execute` reports it."""
 
     id: int
@@ -42,15 +42,15 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 
 
 #: Worker, start of the kernel, id of the executing request, answers to requests before it, ids of requests that go back.
-Asked: TypeAlias = tuple[str, int, int, list[Answer], list[int]]
+Asked: TypeAlias = tuple[str, int, int, list[RequestAnswer], list[int]]
 #: Runnable, packed request, owner (`RemoteContext._wire_owner`), priority, lane, whether it rejoins, whether it is boosted.
 Item: TypeAlias = tuple[str, bytes, str | int | list[int] | None, int, int, bool, bool]
 
 
-def answers_of(said: Any, worker: str) -> list[Answer]:
+def answers_of(said: Any, worker: str) -> list[RequestAnswer]:
     """A worker's answers, checked before any of them counts. Raises `InternalError`."""
     try:
-        return msgspec.convert(said, list[Answer])
+        return msgspec.convert(said, list[RequestAnswer])
     except msgspec.ValidationError as error:
         raise InternalError(f"{worker} sent a malformed answer: {error}") from error
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from appbackplane.runtime.replay import NEVER, Costs, Load, Setting, simulate
+from appbackplane.runtime.replay import NEVER, Costs, Load, ReplaySetting, simulate
 
 from .harness.case import Case, Figures, Requirement, Sides, ours
 
@@ -26,7 +26,7 @@ def one(is_quick: bool) -> Iterator[Sides]:
 
     def figures() -> Figures:
         began = time.perf_counter()
-        replayed = simulate(load, Setting(threads=4), Costs(between_ns=10_000))
+        replayed = simulate(load, ReplaySetting(threads=4), Costs(between_ns=10_000))
         spent = time.perf_counter() - began
         assert all(replayed.end)
         return {"per_s": COUNT / spent}

@@ -16,10 +16,10 @@ from appbackplane.runtime.replay import Prediction
 from ..records.found import Found
 from ..records.pieces import Piece, pieces
 from .facts import COUNT_MIN, Facts
-from .gather import WINDOW_MAX, Gathered, gather
+from .gather import WINDOW_MAX, GatheredWindow, gather
 from .item import Advice, Item
 from .judge import Verdict, judge, judge_pair
-from .rules import RULES, Finding
+from .rules import RULES, AdviceFinding
 from .tables import merged, tables
 
 #: Largest calibration error with which a simulation is trusted. Above it, no advice is given on this backplane.
@@ -45,7 +45,7 @@ def advise(
     return advise_all(gathered, backplanes)
 
 
-def advise_all(gathered: Sequence[Gathered], backplanes: Collection[str] | None = None) -> Advice:
+def advise_all(gathered: Sequence[GatheredWindow], backplanes: Collection[str] | None = None) -> Advice:
     """Advise on the named backplanes; None: on all. The others are still used to recognise replicas."""
     items: list[Item] = []
     notes: list[str] = []
@@ -57,7 +57,7 @@ def advise_all(gathered: Sequence[Gathered], backplanes: Collection[str] | None 
     return Advice(tuple(merged(items, tables(gathered))), tuple(notes))
 
 
-def advise_of(gathered: Gathered) -> tuple[list[Item], list[str]]:
+def advise_of(gathered: GatheredWindow) -> tuple[list[Item], list[str]]:
     """Return the advice for one backplane, and notes on trouble for which there is no advice."""
     if len(gathered.load) < COUNT_MIN:
         return [], []
@@ -93,10 +93,10 @@ def _of_others(facts: Facts) -> str:
     )
 
 
-def _taken(facts: Facts) -> list[tuple[Finding, Verdict]]:
+def _taken(facts: Facts) -> list[tuple[AdviceFinding, Verdict]]:
     """Findings that the simulation confirms, each tried on top of those before it."""
     setting = facts.setting
-    taken: list[tuple[Finding, Verdict]] = []
+    taken: list[tuple[AdviceFinding, Verdict]] = []
     left = [finding for finding in (rule(facts) for rule in RULES) if finding is not None]
     while helpful := next(((each, verdict) for each in left if (verdict := judge(each, facts, setting))), None):
         setting = helpful[1].setting
@@ -110,7 +110,7 @@ def _taken(facts: Facts) -> list[tuple[Finding, Verdict]]:
     return taken
 
 
-def _item(facts: Facts, finding: Finding, new: Any, after: Prediction) -> Item:
+def _item(facts: Facts, finding: AdviceFinding, new: Any, after: Prediction) -> Item:
     calibrated = facts.calibrated
     waits = calibrated.recorded.waits[finding.figure]
     return Item(

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from appbackplane.runtime.replay import Calibrated, Prediction, Setting, Waits, calibrate, recorded
+from appbackplane.runtime.replay import Calibrated, PredictedWaits, Prediction, ReplaySetting, calibrate, recorded
 
-from .gather import Gathered
+from .gather import GatheredWindow
 
 Key = tuple[int, int]
 
@@ -29,7 +29,7 @@ BEST: Final = 0.9
 class Facts:
     """Figures of one backplane; each property is computed on first use."""
 
-    gathered: Gathered
+    gathered: GatheredWindow
 
     @cached_property
     def recorded(self) -> Prediction:
@@ -42,7 +42,7 @@ class Facts:
         return calibrate(self.gathered.load, self.gathered.setting)
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> ReplaySetting:
         """The settings under which the window was recorded."""
         return self.calibrated.setting
 
@@ -80,7 +80,7 @@ class Facts:
         return max(WAIT_MIN_NS, WAIT_RUNS * self.run_ns(key))
 
     @cached_property
-    def harmed(self) -> dict[Key, Waits]:
+    def harmed(self) -> dict[Key, PredictedWaits]:
         """Operations that wait too long on average, or come too late over once in 100: most late first, then longest total
         wait.
         """

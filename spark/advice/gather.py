@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from appbackplane.runtime.observation.segments import NO_DEADLINE
-from appbackplane.runtime.replay import NEVER, Load, Setting
+from appbackplane.runtime.replay import NEVER, Load, ReplaySetting
 
 from ..frames import within
 from ..records.batch import Actions
@@ -33,12 +33,12 @@ _FIELDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredWindow:
     """A window of one backplane's records, ready for replay."""
 
     node: str
     backplane: str
-    setting: Setting
+    setting: ReplaySetting
     load: Load
     #: Names of the operations; the load refers to them by index.
     operations: tuple[str, ...]
@@ -55,19 +55,19 @@ def gather(
     since_ns: int | None = None,
     until_ns: int | None = None,
     window_max: int = WINDOW_MAX,
-) -> list[Gathered]:
+) -> list[GatheredWindow]:
     """Gather a window for each backplane in this process, without Spark. Records left out are counted in `found`."""
     keep = within(since_ns, until_ns)
     read = ((piece, actions) for piece in several for actions in read_all([piece], FIELDS, found, keep))
     return windows(latest(surveyed(read)), window_max)
 
 
-def windows(surveys: Iterable[Survey], window_max: int = WINDOW_MAX) -> list[Gathered]:
+def windows(surveys: Iterable[Survey], window_max: int = WINDOW_MAX) -> list[GatheredWindow]:
     """Return for each backplane its window with the longest total wait. Reads only the pieces that overlap it."""
     return [_gathered(survey, window_max) for survey in surveys]
 
 
-def _gathered(survey: Survey, window_max: int) -> Gathered:
+def _gathered(survey: Survey, window_max: int) -> GatheredWindow:
     begin_ns, end_ns = survey.window(window_max)
     whose = (survey.node, survey.backplane)
 
@@ -82,7 +82,9 @@ def _gathered(survey: Survey, window_max: int) -> Gathered:
     load, operations = load_of(batches(), window_max)
     since_ns = min(load.arrival, default=begin_ns)
     executed_by = str(survey.limits.get("executed_by", ""))
-    return Gathered(*whose, Setting.of(survey.limits), load, operations, since_ns, survey.count, executed_by)
+    return GatheredWindow(
+        *whose, ReplaySetting.of(survey.limits), load, operations, since_ns, survey.count, executed_by
+    )
 
 
 def load_of(actions: Iterable[Actions], window_max: int = WINDOW_MAX) -> tuple[Load, tuple[str, ...]]:

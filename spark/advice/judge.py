@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from appbackplane.runtime.replay import Prediction, Setting
+from appbackplane.runtime.replay import Prediction, ReplaySetting
 
 from .facts import WAIT_MIN_NS, Facts
-from .rules.finding import Finding
+from .rules.finding import AdviceFinding
 
 #: Share by which a figure must improve. The next hour's load alone changes it by less. After an advice is followed, at most so
 #: much is left to gain, so the same advice is not repeated.
@@ -26,11 +26,11 @@ class Verdict:
     """The chosen value, the setting that results from it, and the simulated outcome."""
 
     new: Any
-    setting: Setting
+    setting: ReplaySetting
     prediction: Prediction
 
 
-def judge(finding: Finding, facts: Facts, setting: Setting) -> Verdict | None:
+def judge(finding: AdviceFinding, facts: Facts, setting: ReplaySetting) -> Verdict | None:
     """Choose among the proposals of `finding`, each applied on top of `setting`; None: none helps."""
     calibrated = facts.calibrated
     before = calibrated.simulated if setting == calibrated.setting else calibrated.predict(setting)
@@ -55,7 +55,9 @@ def judge(finding: Finding, facts: Facts, setting: Setting) -> Verdict | None:
     return next(verdict for delay, verdict in tried if delay <= enough)
 
 
-def judge_pair(one: Finding, other: Finding, facts: Facts, setting: Setting) -> tuple[Verdict, Verdict] | None:
+def judge_pair(
+    one: AdviceFinding, other: AdviceFinding, facts: Facts, setting: ReplaySetting
+) -> tuple[Verdict, Verdict] | None:
     """Judge two findings that help only together, such as a CPU limit and a shortage of threads; None: they do not help."""
     generous = setting.with_(**{one.key: one.candidates[-1]})
     second = judge(other, facts, generous)
@@ -65,7 +67,7 @@ def judge_pair(one: Finding, other: Finding, facts: Facts, setting: Setting) -> 
     return None if first is None else (first, second)
 
 
-def is_fair(before: Prediction, after: Prediction, finding: Finding) -> bool:
+def is_fair(before: Prediction, after: Prediction, finding: AdviceFinding) -> bool:
     """Whether the other operations are delayed no more than is acceptable.
 
     Some are always delayed: among work of equal length the total wait is constant, whatever the order.

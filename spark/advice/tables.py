@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from .gather import Gathered
+from .gather import GatheredWindow
 from .item import Item
 
 _NUMBERED = re.compile(r"(.+)-([1-9]\d*)")
 
 
-def tables(several: Iterable[Gathered]) -> dict[str, str]:
+def tables(several: Iterable[GatheredWindow]) -> dict[str, str]:
     """Map each backplane's name to the name of its table."""
     by_name = {each.backplane: each for each in several}
-    common: dict[str, dict[int, Gathered]] = {}
+    common: dict[str, dict[int, GatheredWindow]] = {}
     for name, each in by_name.items():
         if found := _NUMBERED.fullmatch(name):
             common.setdefault(found[1], {})[int(found[2])] = each
@@ -30,7 +30,7 @@ def tables(several: Iterable[Gathered]) -> dict[str, str]:
     return result
 
 
-def are_replicas(numbered: dict[int, Gathered]) -> bool:
+def are_replicas(numbered: dict[int, GatheredWindow]) -> bool:
     """Whether these backplanes, by number, seem to come from one table."""
     if sorted(numbered) != list(range(1, len(numbered) + 1)) or len(numbered) < 2:
         return False

@@ -15,7 +15,7 @@ from appbackplane.runtime.observation.segments import NO_DEADLINE
 from appbackplane.transport.status import Status
 
 from ..frames import actions_of
-from ..kernels.groups import Groups
+from ..kernels.groups import RouteGroups
 from ..kernels.histogram import Durations
 from ..records.batch import ROUTE, Actions
 from .batches import batch_of
@@ -49,7 +49,7 @@ class Misses:
     """Counts of misses by group; partial sums of several tasks can be added up."""
 
     def __init__(self) -> None:
-        self.groups = Groups()
+        self.groups = RouteGroups()
         self.late = Durations()
         self.counts = np.zeros((0, len(_COUNTS)), dtype=np.int64)
 

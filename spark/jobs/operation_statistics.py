@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..frames import actions_of
-from ..kernels.groups import Groups
+from ..kernels.groups import RouteGroups
 from ..kernels.histogram import BLOCK, Durations
 from ..records.batch import ROUTE, Actions
 from .batches import batch_of
@@ -41,11 +41,11 @@ def operation_statistics(pieces: DataFrame) -> DataFrame:
     return pieces.mapInArrow(_tally, _PARTIAL).repartition(1).mapInArrow(_added_up, SCHEMA)
 
 
-class Statistics:
+class GroupStatistics:
     """Sums by group; partial sums of several tasks can be added up."""
 
     def __init__(self) -> None:
-        self.groups = Groups()
+        self.groups = RouteGroups()
         self.durations = {name: Durations() for name in _DURATIONS}
         self.errors = np.zeros(0, dtype=np.int64)
         self.cpu_ns = np.zeros(0, dtype=np.int64)
@@ -111,14 +111,14 @@ class Statistics:
 
 
 def _tally(batches: Iterator[Any]) -> Iterator[Any]:
-    statistics = Statistics()
+    statistics = GroupStatistics()
     for actions in actions_of(batches, FIELDS):
         statistics.add(actions)
     yield statistics.partial()
 
 
 def _added_up(batches: Iterator[Any]) -> Iterator[Any]:
-    statistics = Statistics()
+    statistics = GroupStatistics()
     for batch in batches:
         statistics.add_partial(batch)
     yield statistics.result()

@@ -14,7 +14,7 @@ import numpy as np
 from appbackplane.runtime.observation.segments import NO_DEADLINE
 
 from ..frames import actions_of
-from ..kernels.groups import Groups
+from ..kernels.groups import RouteGroups
 from ..kernels.histogram import BLOCK, Durations
 from ..records.batch import ROUTE, Actions
 from .batches import batch_of
@@ -69,7 +69,7 @@ class Slowest:
 
     def __init__(self, count: int, by: str) -> None:
         self._count, self._by = count, by
-        self._groups, self._durations = Groups(), Durations()
+        self._groups, self._durations = RouteGroups(), Durations()
         self._rows: list[dict[str, Any]] = []
         self._least = -1
 

@@ -35,7 +35,7 @@ class Span(NamedTuple):
         return self.start - self.wait
 
 
-class Share(NamedTuple):
+class PathShare(NamedTuple):
     """The part of the critical path that belongs to one action, ns."""
 
     name: tuple[str, str]
@@ -44,7 +44,7 @@ class Share(NamedTuple):
     other: int
 
 
-def critical_path(spans: Sequence[Span]) -> list[Share]:
+def critical_path(spans: Sequence[Span]) -> list[PathShare]:
     """Split a trace's time among its actions; the shares add up to it. Root: the longest action without a parent in `spans`."""
     known = {span.span for span in spans}
     roots = [span for span in spans if span.parent not in known or span.parent == span.span]
@@ -55,7 +55,7 @@ def critical_path(spans: Sequence[Span]) -> list[Share]:
         if span.parent in known and span.parent != span.span:
             children.setdefault(span.parent, []).append(span)
     root = max(roots, key=lambda span: span.end - span.arrival)
-    shares: list[Share] = []
+    shares: list[PathShare] = []
     # Not by recursion: a chain of calls may be longer than the stack. (action, end of its caller's wait, begin of its time)
     left = [(root, root.end, root.arrival)]
     while left:
@@ -71,5 +71,5 @@ def critical_path(spans: Sequence[Span]) -> list[Share]:
             at = begin
         own += max(0, at - first)
         run = min(own, span.run)
-        shares.append(Share(span.name, max(0, min(span.start, until) - since), run, own - run))
+        shares.append(PathShare(span.name, max(0, min(span.start, until) - since), run, own - run))
     return shares

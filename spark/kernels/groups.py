@@ -15,7 +15,7 @@ import numpy as np
 _PRIORITIES: Final = 256
 
 
-class Groups:
+class RouteGroups:
     """Call `naming` with the route names of the next records, then `of` for their groups. `keys` lists the groups' meanings."""
 
     __slots__ = ("_numbers", "_routes", "_table", "keys")

@@ -53,7 +53,7 @@ _DAY_NS: Final = 86_400 * 10**9
 _FIELDS: Final = (*FIELDS, ROUTE, INDEX)
 
 
-class Part(msgspec.Struct, frozen=True):
+class SegmentRange(msgspec.Struct, frozen=True):
     """Records `start` to before `stop` of one segment."""
 
     path: str
@@ -67,7 +67,7 @@ class Group(msgspec.Struct, frozen=True):
     """Parts of segments of one backplane, in their order, that become one file for each day."""
 
     backplane: str
-    parts: tuple[Part, ...]
+    parts: tuple[SegmentRange, ...]
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ class Group(msgspec.Struct, frozen=True):
         return f"{first.number:08d}.{first.start}-{last.number:08d}.{last.stop}-{first.created_ns:x}"
 
 
-class Written(msgspec.Struct):
+class WrittenGroup(msgspec.Struct):
     """Result of writing a group."""
 
     name: str
@@ -89,9 +89,9 @@ class Written(msgspec.Struct):
     unreadable: dict[str, str] = {}
 
 
-def write(group: Group, to: Path) -> Written:
+def write(group: Group, to: Path) -> WrittenGroup:
     """Write the missing files of a group. Raises OSError if the target cannot be written."""
-    written, found = Written(group.name, group.backplane), Found()
+    written, found = WrittenGroup(group.name, group.backplane), Found()
     days: dict[int, _DayFile] = {}
     try:
         for part in group.parts:
@@ -109,7 +109,7 @@ def write(group: Group, to: Path) -> Written:
     return written
 
 
-def _write_part(part: Part, group: Group, to: Path, days: dict[int, _DayFile], found: Found) -> None:
+def _write_part(part: SegmentRange, group: Group, to: Path, days: dict[int, _DayFile], found: Found) -> None:
     with SegmentFile(part.path) as segment:
         if segment.header.created_ns != part.created_ns:
             raise BadSegment("is another one now, under the same name")

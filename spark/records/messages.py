@@ -33,7 +33,7 @@ _MARK: Final = Struct("<I").pack(MESSAGE_MARK)
 _ALIGNED: Final = 8
 
 
-class Message(NamedTuple):
+class RecordedMessage(NamedTuple):
     """One message; `next` is the place at which the next one begins."""
 
     number: int
@@ -75,7 +75,7 @@ class MessageFile:
             last, where = message.number + 1, message.next
         return max(last, self.sealed), where
 
-    def read(self, start: int, stop: int, found: Found, place: int = 0) -> Iterator[Message]:
+    def read(self, start: int, stop: int, found: Found, place: int = 0) -> Iterator[RecordedMessage]:
         """Yield messages `start` to before `stop` (-1: the present end). Missing messages between are counted as damaged.
 
         `place`: of the message `start`, or of an earlier one.
@@ -91,7 +91,7 @@ class MessageFile:
                 yield message
         found.note_damaged(self.path, max(0, (self.sealed if stop < 0 else stop) - expected))
 
-    def _walk(self, place: int, look: int = 0) -> Iterator[Message]:
+    def _walk(self, place: int, look: int = 0) -> Iterator[RecordedMessage]:
         """Yield valid messages from a place on, in ascending order. `look`: bytes to search behind damage; 0: to the end."""
         data, first = b"", place
         after = -1
@@ -117,7 +117,7 @@ class MessageFile:
             place = first + end
             if number > after:
                 after = number
-                yield Message(number, time_ns, bytes(body), place)
+                yield RecordedMessage(number, time_ns, bytes(body), place)
 
     def _block(self, place: int) -> bytes:
         """Read from a place on, at least the whole of the message that begins there."""

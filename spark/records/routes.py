@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 
-class Routes:
+class RouteNumbers:
     """Route numbers for the records of one file, batch by batch; the meaning of a number never changes."""
 
     __slots__ = ("_components", "_names", "_numbers", "_pairs", "names")

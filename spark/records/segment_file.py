@@ -31,7 +31,7 @@ from appbackplane.runtime.observation.segments import (
 
 from .batch import INDEX, NAMELESS, ROUTE, Actions
 from .found import Found
-from .routes import Routes
+from .routes import RouteNumbers
 
 #: Records read at a time: 5 MB. Arrow batches of this size cost least in Spark, and more would not stay in the cache.
 CHUNK: Final = 49_152
@@ -59,7 +59,7 @@ class SegmentFile:
             os.close(self._file)
             raise
         self._names: list[tuple[str, str]] = []
-        self._routes = Routes()
+        self._routes = RouteNumbers()
 
     def __enter__(self) -> SegmentFile:
         return self

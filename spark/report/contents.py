@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 
-class Backplane(msgspec.Struct, frozen=True, kw_only=True):
+class BackplaneLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Load and limits of one backplane."""
 
     name: str
@@ -35,7 +35,7 @@ class Backplane(msgspec.Struct, frozen=True, kw_only=True):
     missed: int
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class TimeSeries(msgspec.Struct, frozen=True, kw_only=True):
     """One backplane over time, one value a bin."""
 
     backplane: str
@@ -60,7 +60,7 @@ class Heat(msgspec.Struct, frozen=True, kw_only=True):
     p99_ns: list[float | None]
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
+class OperationSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of an operation at a priority."""
 
     component: str
@@ -176,7 +176,7 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[Step]
 
 
-class Advice(msgspec.Struct, frozen=True, kw_only=True):
+class ProposedChange(msgspec.Struct, frozen=True, kw_only=True):
     """A proposed change to one line of TOML."""
 
     target: str
@@ -209,16 +209,16 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     skipped_records: int
     latency_p50_ns: float | None
     latency_p99_ns: float | None
-    backplanes: list[Backplane]
+    backplanes: list[BackplaneLoad]
     heat: Heat
-    timeline: list[Line]
-    operations: list[Operation]
+    timeline: list[TimeSeries]
+    operations: list[OperationSummary]
     misses: list[Miss]
     inversions: list[Inversion]
     slow: list[Slow]
     culprits: list[Culprit]
     paths: list[Path]
-    advice: list[Advice]
+    advice: list[ProposedChange]
     #: One line for each backplane that is in trouble but gets no advice, with the reason.
     notes: list[str]
     #: TOML to merge into the system's file before `appbackplane reload`.

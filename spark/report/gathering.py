@@ -26,14 +26,25 @@ from ..jobs.throughput import throughput
 from ..records.found import Found
 from ..records.pieces import pieces
 from ..records.pinned import pinned
-from .contents import Advice, Backplane, Contents, Culprit, Heat, Inversion, Line, Miss, Operation, Slow
-from .overview import BUCKETS, Overview, Source, edges_ns, overview
+from .contents import (
+    BackplaneLoad,
+    Contents,
+    Culprit,
+    Heat,
+    Inversion,
+    Miss,
+    OperationSummary,
+    ProposedChange,
+    Slow,
+    TimeSeries,
+)
+from .overview import BUCKETS, Overview, RecordSource, edges_ns, overview
 from .traces import slowest_traces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ..progress import Progress
+    from ..progress import StepProgress
 
 #: Smallest number of bins in a plot, so that a single action shows as a mark and not as a wall.
 BINS_MIN: Final = 24
@@ -48,7 +59,7 @@ Question = Callable[[], Any]
 
 
 def gathered(
-    spark: SparkSession, where: Path, progress: Progress, *, since_ns: int | None, made_ns: int, by: str
+    spark: SparkSession, where: Path, progress: StepProgress, *, since_ns: int | None, made_ns: int, by: str
 ) -> Contents:
     """Compute all contents of a report on the records in `where`. Raises `NothingRecorded`."""
     found = Found()
@@ -124,7 +135,7 @@ def contents(
         backplanes=[backplane_of(total, whose, line) for whose, line in zip(names, timeline, strict=True)],
         heat=heat_of(total),
         timeline=timeline,
-        operations=[Operation(**row) for row in answers.get("operations", [])],
+        operations=[OperationSummary(**row) for row in answers.get("operations", [])],
         misses=[_picked(Miss, row) for row in answers.get("deadlines", []) if row["missed"]],
         inversions=[_picked(Inversion, row) for row in answers.get("inversions", [])],
         slow=[_picked(Slow, row, when_ns=row["start_ns"]) for row in answers.get("slow actions", [])],
@@ -182,13 +193,13 @@ def heat_of(total: Overview) -> Heat:
     )
 
 
-def line_of(total: Overview, whose: str, name: str, series: Mapping[tuple[str, str], np.ndarray]) -> Line:
+def line_of(total: Overview, whose: str, name: str, series: Mapping[tuple[str, str], np.ndarray]) -> TimeSeries:
     """One backplane over the bins of the heat map."""
     _, table = _padded(total.table(whose)[1])
     counts = table[:, :BUCKETS]
     nothing = np.zeros(len(counts))
     busy, cpu, waiting = (_padded(series.get((whose, column), nothing)[:, None])[1][:, 0] for column in _SERIES)
-    return Line(
+    return TimeSeries(
         backplane=name,
         rate=(counts.sum(axis=1) * (1e9 / total.width_ns)).tolist(),
         p99_ns=[percentile(row, 0.99) for row in counts],
@@ -198,14 +209,14 @@ def line_of(total: Overview, whose: str, name: str, series: Mapping[tuple[str, s
     )
 
 
-def backplane_of(total: Overview, whose: str, line: Line) -> Backplane:
+def backplane_of(total: Overview, whose: str, line: TimeSeries) -> BackplaneLoad:
     """Figures of one backplane over the whole time."""
-    source: Source = total.sources[whose]
+    source: RecordSource = total.sources[whose]
     _, table = total.table(whose)
     bins = max(1, len(table))
     sums = table.sum(axis=0)
     lasted_ns = max(1_000_000_000, total.last_ns - total.first_ns)
-    return Backplane(
+    return BackplaneLoad(
         name=line.backplane,
         node=source.node,
         records=source.records,
@@ -259,8 +270,8 @@ def _picked(kind: Any, row: Mapping[str, Any], **more: Any) -> Any:
     return kind(**{name: value for name, value in row.items() if name in known} | more)
 
 
-def _advice(item: Any) -> Advice:
-    return Advice(
+def _advice(item: Any) -> ProposedChange:
+    return ProposedChange(
         target=item.target, key=item.key, old=item.old, new=item.new, evidence=item.evidence, figure=item.figure,
         now_ms=item.now, predicted_ms=item.predicted, error=item.error,
     )  # fmt: skip

@@ -38,7 +38,7 @@ SUMS: Final = 4
 _SCHEMA: Final = "told binary"
 
 
-class Source(msgspec.Struct):
+class RecordSource(msgspec.Struct):
     """The backplane that some records come from, and their number."""
 
     #: One system, unless the folder holds recordings of several.
@@ -64,7 +64,7 @@ class Overview(msgspec.Struct):
     shift: int = _SHIFT_MIN
     #: By backplane (NAME@NODE) and bin: `BUCKETS` counts, then `SUMS`; int64.
     bins: dict[str, dict[int, bytes]] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, RecordSource] = {}
     found: dict[str, Any] = {}
     #: Unix ns at which the first action arrived and the last one ended; 0: there is no action.
     first_ns: int = 0
@@ -79,7 +79,7 @@ class Overview(msgspec.Struct):
         self._extend(int((start - actions["wait"]).min()), int((start + actions["took"]).max()))
         header = actions.header
         whose = f"{header.backplane}@{header.node}" if header is not None else "?"
-        source = self.sources.setdefault(whose, Source())
+        source = self.sources.setdefault(whose, RecordSource())
         source.records += len(actions)
         if header is not None:
             source.systems |= {header.system} - {""}
@@ -112,7 +112,7 @@ class Overview(msgspec.Struct):
             for number, row in theirs.items():
                 _add(bins, number, np.frombuffer(row, dtype=np.int64))
         for whose, source in other.sources.items():
-            ours = self.sources.setdefault(whose, Source())
+            ours = self.sources.setdefault(whose, RecordSource())
             ours.records += source.records
             ours.generations |= source.generations
             ours.systems |= source.systems

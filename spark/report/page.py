@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import tzinfo
 from pathlib import Path as File
 
-from .contents import Advice, Backplane, Contents, Operation, Path
+from .contents import BackplaneLoad, Contents, OperationSummary, Path, ProposedChange
 from .plots import Strip, heat_map, parts, spent, spread, strips, text, waterfall
 from .words import called, count, date, digits, duration, moment, rate, share
 
@@ -101,7 +101,7 @@ def _advice(contents: Contents) -> str:
     return f"<h2>Advice</h2>{cards}{notes}{patch}"
 
 
-def _card(one: Advice) -> str:
+def _card(one: ProposedChange) -> str:
     most = max(one.now_ms, one.predicted_ms, 1e-9)
     bars = "".join(
         f'<tr><td>{name}</td><td class="n">{duration(ms * 1e6)}</td><td class="b"><span class="bar{bad}" '
@@ -162,7 +162,7 @@ def _utilisation(contents: Contents, zone: tzinfo | None) -> str:
     )
 
 
-def _limit(one: Backplane) -> float:
+def _limit(one: BackplaneLoad) -> float:
     return 1.0 if one.cpu_limit is None else one.cpu_limit / 100
 
 
@@ -182,7 +182,7 @@ def _operations(contents: Contents) -> str:
     )
 
 
-def _operation(one: Operation, low: float, high: float) -> list[str]:
+def _operation(one: OperationSummary, low: float, high: float) -> list[str]:
     return [
         words(called(one)), number(str(one.priority)), number(count(one.count)),
         number(count(one.errors), is_bad=one.errors > 0),
@@ -256,7 +256,7 @@ def _slow(contents: Contents, zone: tzinfo | None) -> str:
         ]
         for one in contents.slow[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("At#", "Operation", "Total#", "Usual#", "", "Waited#", "Computed#", "Blocked#", "Awaited#")
+    head = ("At#", "OperationSummary", "Total#", "Usual#", "", "Waited#", "Computed#", "Blocked#", "Awaited#")
     return (
         '<h2>Slow actions</h2><p class="key"><i class="waited"></i>waited in queues<i class="own"></i>computed'
         '<i class="blocked"></i>ran and did not compute: blocked, or kept from the CPU<i class="took"></i>awaited replies</p>'

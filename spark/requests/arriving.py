@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 from pyspark import AccumulatorParam
 
-from .task import Answers
+from .task import TaskAnswers
 
 log = logging.getLogger("appbackplane.spark")
 
-_decoder = msgspec.msgpack.Decoder(Answers)
+_decoder = msgspec.msgpack.Decoder(TaskAnswers)
 
 
 class Gathering(AccumulatorParam[list[bytes]]):
@@ -40,10 +40,10 @@ class Arriving(AccumulatorParam[list[bytes]]):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: dict[int, Callable[[Answers], None]] = {}
+        self._jobs: dict[int, Callable[[TaskAnswers], None]] = {}
         self._job_count = 0
 
-    def expect(self, told: Callable[[Answers], None]) -> int:
+    def expect(self, told: Callable[[TaskAnswers], None]) -> int:
         """Register a job and return its number. `told` is called with each part, in a Spark thread, which it blocks."""
         with self._lock:
             self._job_count += 1

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.runtime.requests.element import Element
-from appbackplane.runtime.requests.executor import Port
+from appbackplane.runtime.requests.executor import KernelPort
 
 from .arriving import Arriving
 from .job import Batches
 from .settings import SparkSettings
 from .sharing import is_alive
 from .sizing import Sizing
-from .task import Place
+from .task import ImportPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ END_LIMIT_S: Final = 15.0
 _CANCEL_S: Final = 0.2
 
 
-class Worker:
+class CrewWorker:
     """A worker thread and its present state."""
 
     def __init__(self, number: int, batches: Batches) -> None:
@@ -53,9 +53,9 @@ class Crew:
     def __init__(
         self,
         spark: SparkSession,
-        desk: Port,
+        desk: KernelPort,
         settings: SparkSettings,
-        place: Place,
+        place: ImportPlace,
         workers: int,
         group: str,
     ) -> None:
@@ -66,7 +66,7 @@ class Crew:
         self._gathered = self._context.accumulator([], self._arriving)
         self._sizing = Sizing(settings, self._cores)
         self._wanted = workers
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, CrewWorker] = {}
         #: `_over`: the crew ends, for any reason. `_changed`: `serve` has to check its workers.
         self._over = threading.Event()
         self._changed = threading.Event()
@@ -132,12 +132,12 @@ class Crew:
                     self._context, self._arriving, self._gathered, self._desk, name_of(number), self._sizing,
                     self._place, self.is_over,
                 )  # fmt: skip
-                worker = Worker(number, batches)
+                worker = CrewWorker(number, batches)
                 worker.thread = InheritableThread(target=self._work, args=(worker,), name=worker.name, daemon=True)
                 self._workers[worker.name] = worker
                 worker.thread.start()
 
-    def _work(self, worker: Worker) -> None:
+    def _work(self, worker: CrewWorker) -> None:
         """Main function of a worker thread."""
         try:
             self._context.setJobGroup(self._group, f"requests of {worker.name}")
@@ -164,7 +164,7 @@ class Crew:
             self._workers.pop(worker.name, None)  # last: until then its name stays in use at the desk
             self._changed.set()  # the worker may be wanted again
 
-    def _execute(self, worker: Worker, taken: Sequence[Element]) -> None:
+    def _execute(self, worker: CrewWorker, taken: Sequence[Element]) -> None:
         if self.is_over():
             self._desk.give_back(worker.name, taken)
             return

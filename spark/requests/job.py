@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from appbackplane.runtime.requests.element import Done, Element, Failure, Packed
-from appbackplane.runtime.requests.executor import Port
+from appbackplane.runtime.requests.executor import KernelPort
 from appbackplane.runtime.requests.runnable import RunnableSpec
 
 from ..session import in_a_line
 from .sizing import Sizing, cut
-from .task import Answer, Answers, Asked, Place, Slice, bytes_of, execute
+from .task import ImportPlace, PackedRequest, Slice, TaskAnswer, TaskAnswers, bytes_of, execute
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -44,10 +44,10 @@ class Batches:
         context: SparkContext,
         arriving: Arriving,
         gathered: Accumulator[list[bytes]],
-        desk: Port,
+        desk: KernelPort,
         worker: str,
         sizing: Sizing,
-        place: Place,
+        place: ImportPlace,
         is_over: Callable[[], bool],
     ) -> None:
         """`is_over`: whether the crew has ended, or Spark is gone."""
@@ -73,9 +73,9 @@ class Batches:
         """Number of requests that have not ended."""
         return len(self._open)
 
-    def _packed(self, elements: Sequence[Element]) -> list[Asked]:
+    def _packed(self, elements: Sequence[Element]) -> list[PackedRequest]:
         """Pack requests. One that cannot be packed has failed; those above `BYTES_MAX` are given back."""
-        asked: list[Asked] = []
+        asked: list[PackedRequest] = []
         bytes_count = 0
         for place, element in enumerate(elements):
             try:
@@ -87,11 +87,11 @@ class Batches:
             if asked and bytes_count > BYTES_MAX:
                 self._desk.give_back(self._worker, elements[place:])
                 break
-            asked.append(Asked(element.id, element.runnable, request))
+            asked.append(PackedRequest(element.id, element.runnable, request))
             self._open[element.id] = element
         return asked
 
-    def _execute(self, asked: Sequence[Asked], tasks: int) -> None:
+    def _execute(self, asked: Sequence[PackedRequest], tasks: int) -> None:
         parts = [asked[start:stop] for start, stop in cut(len(asked), tasks)]
         problem = self._job(parts)
         left = [part for part in ([one for one in part if one.number in self._open] for part in parts) if part]
@@ -111,7 +111,7 @@ class Batches:
                 self._retries_left -= 1
                 self._execute(part, min(len(part), max(TASKS_AGAIN, tasks)))
 
-    def _job(self, parts: Sequence[Sequence[Asked]]) -> Exception | None:
+    def _job(self, parts: Sequence[Sequence[PackedRequest]]) -> Exception | None:
         """Run one job. Returns the error that ended it; None: it succeeded."""
         number = self._arriving.expect(self._ended)
         encode = msgspec.msgpack.Encoder().encode
@@ -127,7 +127,7 @@ class Batches:
             self._arriving.forget(number)
         return None
 
-    def _ended(self, part: Answers) -> None:
+    def _ended(self, part: TaskAnswers) -> None:
         """Complete the answers of an ended task, and give back the requests that it has not begun."""
         with self._lock:
             fresh = [(answer, self._open.pop(answer.number)) for answer in part.answers if answer.number in self._open]
@@ -143,14 +143,14 @@ class Batches:
             if left:
                 self._desk.give_back(self._worker, left)
 
-    def _lose(self, parts: Sequence[Sequence[Asked]], why: str) -> None:
+    def _lose(self, parts: Sequence[Sequence[PackedRequest]], why: str) -> None:
         with self._lock:
             lost = [self._open.pop(one.number) for part in parts for one in part if one.number in self._open]
             if lost:
                 self._desk.lost(self._worker, lost, why)
 
 
-def _done(answer: Answer, element: Element, shift_ns: int) -> Done:
+def _done(answer: TaskAnswer, element: Element, shift_ns: int) -> Done:
     # Not before its worker took it by our clock, where known: the shift is an estimate that includes the answer's travel time.
     began_ns = max(element.started_ns, answer.begun_ns + shift_ns)
     times = answer.run_ns, answer.cpu_ns, began_ns

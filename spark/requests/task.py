@@ -26,7 +26,7 @@ from appbackplane.transport.errors import FailedPrecondition
 TASK_BYTES_MAX: Final = 4 << 20
 
 
-class Asked(msgspec.Struct, frozen=True, array_like=True):
+class PackedRequest(msgspec.Struct, frozen=True, array_like=True):
     """One request, packed; `number` is its id."""
 
     number: int
@@ -34,7 +34,7 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     request: bytes
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class ImportPlace(msgspec.Struct, frozen=True, array_like=True):
     """Names of the classes to import ("module:Class"), and folders to search."""
 
     #: Class by name of the runnable.
@@ -49,11 +49,11 @@ class Slice(msgspec.Struct, frozen=True, array_like=True):
     """The requests of one task."""
 
     job: int
-    place: Place
-    asked: list[Asked]
+    place: ImportPlace
+    asked: list[PackedRequest]
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
+class TaskAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The end of one request: `result`, or `error` and `trace`."""
 
     number: int
@@ -68,11 +68,11 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     begun_ns: int = 0
 
 
-class Answers(msgspec.Struct, frozen=True, array_like=True):
+class TaskAnswers(msgspec.Struct, frozen=True, array_like=True):
     """The answers of one task."""
 
     job: int
-    answers: list[Answer]
+    answers: list[TaskAnswer]
     #: Numbers of the requests that were not begun, because the results were large enough.
     left: list[int]
     #: End of the task by the clock of its machine.
@@ -120,23 +120,23 @@ def execute(gathered: Gathered, slices: Iterable[bytes]) -> Iterator[Any]:
     for packed in slices:
         mine = _decoder.decode(packed)
         sys.path.extend(folder for folder in mine.place.folders if folder not in sys.path)
-        answers: list[Answer] = []
+        answers: list[TaskAnswer] = []
         size = 0
         while len(answers) < len(mine.asked) and size < TASK_BYTES_MAX:
             answer = _answer(mine.asked[len(answers)], mine.place)
             answers.append(answer)
             size += bytes_of(answer)
         left = [asked.number for asked in mine.asked[len(answers) :]]
-        gathered.add([msgspec.msgpack.encode(Answers(mine.job, answers, left, time.monotonic_ns()))])
+        gathered.add([msgspec.msgpack.encode(TaskAnswers(mine.job, answers, left, time.monotonic_ns()))])
     return iter(())
 
 
-def bytes_of(answer: Answer) -> int:
+def bytes_of(answer: TaskAnswer) -> int:
     """Approximate size of a packed answer."""
     return len(answer.result or b"") + len(answer.error) + len(answer.trace or "")
 
 
-def _answer(asked: Asked, place: Place) -> Answer:
+def _answer(asked: PackedRequest, place: ImportPlace) -> TaskAnswer:
     begun_ns, begun_cpu_ns = time.monotonic_ns(), time.thread_time_ns()
     try:
         spec = _spec(place.runnables[asked.runnable])
@@ -152,11 +152,13 @@ def _answer(asked: Asked, place: Place) -> Answer:
         run_ns, cpu_ns = time.monotonic_ns() - begun_ns, time.thread_time_ns() - begun_cpu_ns
         packed = spec.pack_result(result)
         said = spec.too_large(packed)
-        return Answer(asked.number, run_ns, None if said else packed, said, None, None, cpu_ns, begun_ns)
+        return TaskAnswer(asked.number, run_ns, None if said else packed, said, None, None, cpu_ns, begun_ns)
     except BaseException as error:  # the edge: sys.exit() in a request ends the request, not its task
         run_ns, cpu_ns = time.monotonic_ns() - begun_ns, time.thread_time_ns() - begun_cpu_ns
         failure = failure_of(error)
-        return Answer(asked.number, run_ns, None, failure.error, failure.trace, failure.error_type, cpu_ns, begun_ns)
+        return TaskAnswer(
+            asked.number, run_ns, None, failure.error, failure.trace, failure.error_type, cpu_ns, begun_ns
+        )
 
 
 def _spec(where: str) -> RunnableSpec:

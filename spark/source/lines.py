@@ -26,7 +26,7 @@ from ..records.pieces import Piece, nothing_in
 from ..records.segment_file import SegmentFile
 
 
-class Line:
+class BackplaneActions:
     """The actions of one backplane."""
 
     suffix = ACTIONS_SUFFIX
@@ -97,7 +97,7 @@ class Line:
             return segment.end() if is_closed else segment.end_after(known), is_closed
 
 
-class MessagesLine(Line):
+class MessagesLine(BackplaneActions):
     """The messages of a topic that one backplane has published."""
 
     suffix = MESSAGES_SUFFIX
@@ -129,10 +129,12 @@ class MessagesLine(Line):
         return index, is_closed
 
 
-def lines_of(where: Path, topic: str | None = None) -> dict[str, Line]:
+def lines_of(where: Path, topic: str | None = None) -> dict[str, BackplaneActions]:
     """Lines by name: of each backplane, or of each that has recorded the topic ("files.*": all topics below "files")."""
     if topic is None:
-        return {path.name: Line(path) for path in _backplanes(where) if any(path.glob(f"*{ACTIONS_SUFFIX}"))}
+        return {
+            path.name: BackplaneActions(path) for path in _backplanes(where) if any(path.glob(f"*{ACTIONS_SUFFIX}"))
+        }
     return {
         f"{path.parent.name}/{path.name}": MessagesLine(path)
         for path in topic_folders(where, topic)
@@ -169,7 +171,9 @@ class Walked(NamedTuple):
     records: int
 
 
-def walk(line: Line, start: Position, records_max: int | None = None, until: Position | None = None) -> Walked:
+def walk(
+    line: BackplaneActions, start: Position, records_max: int | None = None, until: Position | None = None
+) -> Walked:
     """Advance from `start` over at most `records_max` records, not beyond `until`. Without new records, `to` is `start`."""
     numbers = line.numbers()
     ahead = [number for number in numbers if number >= start.segment]
@@ -197,12 +201,12 @@ def walk(line: Line, start: Position, records_max: int | None = None, until: Pos
     return Walked(line.dated(_beyond(line, to, numbers)) if records else start, records)
 
 
-def last_of(line: Line) -> Position:
+def last_of(line: BackplaneActions) -> Position:
     """Present end of a line."""
     return walk(line, line.first()).to
 
 
-def ranges(line: Line, start: Position, end: Position) -> Iterator[tuple[int, int, int]]:
+def ranges(line: BackplaneActions, start: Position, end: Position) -> Iterator[tuple[int, int, int]]:
     """Yield (segment, start, stop) of the data from `start` to before `end`; stop is -1 for an unreadable file."""
     numbers = line.numbers()
     for number in numbers:
@@ -220,7 +224,7 @@ def ranges(line: Line, start: Position, end: Position) -> Iterator[tuple[int, in
             yield number, low, high
 
 
-def missing(line: Line, start: Position, end: Position) -> list[int]:
+def missing(line: BackplaneActions, start: Position, end: Position) -> list[int]:
     """Segments between two positions that no longer exist and were not read to their end."""
     there = set(line.numbers())
     first = start.segment + 1 if line.was_read(start) else start.segment
@@ -228,7 +232,7 @@ def missing(line: Line, start: Position, end: Position) -> list[int]:
     return [number for number in range(first, last + 1) if number not in there]
 
 
-def _beyond(line: Line, at: Position, numbers: list[int]) -> Position:
+def _beyond(line: BackplaneActions, at: Position, numbers: list[int]) -> Position:
     """Move a position at the end of a closed segment to the next one, so that retention may remove the closed one."""
     following = [number for number in numbers if number > at.segment]
     if following and line.was_read(at):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class Column(NamedTuple):
+class SparkColumn(NamedTuple):
     """Spark's type of a column, and the record fields that it is made of; no fields: constant in a segment."""
 
     type: str
@@ -34,16 +34,16 @@ def _of(field: str) -> str:
 
 #: In the order that readers see.
 COLUMNS: Final = {
-    **{_of(field): Column("bigint", (field,)) for field in ("start", "wait", "run", "cpu", "took", "margin")},
-    **{name: Column("string") for name in ("node", "backplane")},
-    "component": Column("string", ("object", "operation")),
-    **{name: Column("string", (name,)) for name in ("object", "operation")},
-    "generation": Column("int"),
-    **{name: Column("int", (name,)) for name in ("priority", "effective", "lane", "outcome")},
-    "boosted": Column("boolean", ("boosted",)),
-    **{name: Column("bigint", (name,)) for name in ("trace_high", "trace_low", "span", "parent")},
-    "segment": Column("bigint"),
-    INDEX: Column("bigint", (INDEX,)),
+    **{_of(field): SparkColumn("bigint", (field,)) for field in ("start", "wait", "run", "cpu", "took", "margin")},
+    **{name: SparkColumn("string") for name in ("node", "backplane")},
+    "component": SparkColumn("string", ("object", "operation")),
+    **{name: SparkColumn("string", (name,)) for name in ("object", "operation")},
+    "generation": SparkColumn("int"),
+    **{name: SparkColumn("int", (name,)) for name in ("priority", "effective", "lane", "outcome")},
+    "boosted": SparkColumn("boolean", ("boosted",)),
+    **{name: SparkColumn("bigint", (name,)) for name in ("trace_high", "trace_low", "span", "parent")},
+    "segment": SparkColumn("bigint"),
+    INDEX: SparkColumn("bigint", (INDEX,)),
 }
 SCHEMA: Final = ", ".join(f"{name} {column.type}" for name, column in COLUMNS.items())
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from appbackplane.runtime.observation.segments import SegmentHeader
 
 from ..frames import within
-from ..records.messages import Message
+from ..records.messages import RecordedMessage
 from ..records.segment_file import Keep
 
 
@@ -31,7 +31,7 @@ class Selection(NamedTuple):
         """Whether the selection may include records of this segment, by its backplane."""
         return self.backplanes is None or header is None or header.backplane in self.backplanes
 
-    def has_message(self, message: Message) -> bool:
+    def has_message(self, message: RecordedMessage) -> bool:
         """Whether this message was published in the time range."""
         return (self.since_ns is None or message.time_ns >= self.since_ns) and (
             self.until_ns is None or message.time_ns < self.until_ns

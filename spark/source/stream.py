@@ -23,7 +23,7 @@ from appbackplane.transport.errors import FailedPrecondition
 from ..offsets import BEGIN, EARLIEST, LATEST, BadOffsets, Position, packed, shares, unpacked, wanted
 from ..records.pieces import PIECE_RECORDS, Piece, nothing_in
 from .batch import Pieces, grouped, rows_of
-from .lines import Line, last_of, lines_of, missing, ranges, walk
+from .lines import BackplaneActions, last_of, lines_of, missing, ranges, walk
 from .rows import Rows
 from .selection import ALL
 from .topics import TopicPart, TopicRows
@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._where, self._schema, self._options = where, schema, options
         self._starting = wanted(options.starting)
         #: Lines with their known ends, kept from one batch to the next.
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, BackplaneActions] = {}
         self._initial: dict[str, Position] | None = None
         #: Losses already logged, if they are not fatal.
         self._losses: set[str] = set()
@@ -157,7 +157,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
-    def _look(self) -> dict[str, Line]:
+    def _look(self) -> dict[str, BackplaneActions]:
         found = lines_of(self._where, self._options.topic)
         self._lines = {name: self._lines.get(name, line) for name, line in found.items() if self._is_selected(name)}
         return self._lines
@@ -167,7 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         backplanes = self._options.backplanes
         return backplanes is None or line.partition("/")[0] in backplanes
 
-    def _from(self, name: str, line: Line, at: Position) -> Position:
+    def _from(self, name: str, line: BackplaneActions, at: Position) -> Position:
         """Position at which a line goes on: its first segment, if it was read further in a recording that no longer exists."""
         numbers = line.numbers()
         if not numbers:
@@ -192,13 +192,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
 
-_AT: Final[dict[str, Callable[[Line], Position]]] = {
-    EARLIEST: Line.first,
+_AT: Final[dict[str, Callable[[BackplaneActions], Position]]] = {
+    EARLIEST: BackplaneActions.first,
     LATEST: last_of,
 }
 
 
-def _begin(line: Line, said: Position | str) -> Position:
+def _begin(line: BackplaneActions, said: Position | str) -> Position:
     if isinstance(said, Position):
         return said if said.created_ns else line.dated(said)
     return _AT[said](line)

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from appbackplane.runtime.observation.segments import BadSegment, SegmentHeader
 
 from ..records.found import Found
-from ..records.messages import Message, MessageFile
+from ..records.messages import MessageFile, RecordedMessage
 from ..records.pieces import NothingRecorded
 from ..records.segment_file import Gone
 from .lines import lines_of, topic_folders
@@ -123,7 +123,7 @@ class TopicRows:
             with MessageFile(part.path) as messages:
                 if not selection.has_segment(messages.header):
                     return
-                several: list[Message] = []
+                several: list[RecordedMessage] = []
                 size = 0
                 for message in messages.read(part.start, part.stop, found, part.place):
                     if not selection.has_message(message):
@@ -142,12 +142,12 @@ class TopicRows:
         for line in found.lines():
             log.warning("%s", line)
 
-    def _batch(self, header: SegmentHeader, several: Sequence[Message]) -> pa.RecordBatch:
+    def _batch(self, header: SegmentHeader, several: Sequence[RecordedMessage]) -> pa.RecordBatch:
         arrays = [pa.array(_values(field.name, header, several), field.type) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _values(name: str, header: SegmentHeader, several: Sequence[Message]) -> list[Any]:
+def _values(name: str, header: SegmentHeader, several: Sequence[RecordedMessage]) -> list[Any]:
     match name:
         case "index":
             return [message.number for message in several]

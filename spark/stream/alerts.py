@@ -76,7 +76,7 @@ class Call(msgspec.Struct, frozen=True):
     id: str = ""
 
 
-class Watch(msgspec.Struct, array_like=True):
+class RuleWatch(msgspec.Struct, array_like=True):
     """One operation under one rule: consecutive windows, the end of the last one, and whether its alert was sent."""
 
     count: int
@@ -96,7 +96,7 @@ class Alerts:
         self._size_ns = size_ns
         self._conditions = [parse(rule.when) for rule in self.rules]
         #: By the rule's `words`, component and operation, so that a changed file leaves unchanged rules alone.
-        self.watched: dict[Watched, Watch] = {}
+        self.watched: dict[Watched, RuleWatch] = {}
 
     def after(self, closed: Iterable[Mapping[str, Any]], closed_until_ns: int) -> list[Call]:
         """Alerts to send after the given closed windows, in order, which include all that end by `closed_until_ns`."""
@@ -115,7 +115,7 @@ class Alerts:
                 calls += self._over(rule, key)
         return calls
 
-    def restore(self, watched: Mapping[Watched, Watch]) -> None:
+    def restore(self, watched: Mapping[Watched, RuleWatch]) -> None:
         """Restore the state of an earlier process; rules that no longer exist are dropped."""
         known = {words(rule) for rule in self.rules}
         self.watched = {key: watch for key, watch in watched.items() if key[0] in known}
@@ -131,7 +131,7 @@ class Alerts:
         if watch is None:
             if len(self.watched) >= WATCHED_MAX:
                 return calls
-            watch = self.watched[key] = Watch(0, row["until_ns"], False)
+            watch = self.watched[key] = RuleWatch(0, row["until_ns"], False)
         watch.count += 1
         watch.until_ns = row["until_ns"]
         if watch.count >= rule.windows and not watch.is_told:
@@ -157,7 +157,7 @@ def words(rule: Rule) -> str:
     return f"{rule.operation} {rule.when} {rule.windows} {rule.route} {rule.key} {rule.name}"
 
 
-def _call(rule: Rule, key: Watched, watch: Watch, figures: dict[str, float] | None) -> Call:
+def _call(rule: Rule, key: Watched, watch: RuleWatch, figures: dict[str, float] | None) -> Call:
     arguments = {
         "alert": rule.name or f"{rule.operation}: {rule.when}",
         "component": key[1],
@@ -214,7 +214,7 @@ def read_rules(text: str) -> list[Rule]:
         raise BadRules(f"{len(rules)} rules: at most {RULES_MAX}")
     for number, rule in enumerate(rules):
         parse(rule.when)
-        if words(rule) in map(words, rules[:number]):  # both would count each window in one `Watch`
+        if words(rule) in map(words, rules[:number]):  # both would count each window in one `RuleWatch`
             raise BadRules(f"the rule {rule.name or rule.when!r} for {rule.operation!r} is there twice")
     return rules
 

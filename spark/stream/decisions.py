@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .alerts import Alerts, Call, Rule, Watch, Watched
+from .alerts import Alerts, Call, Rule, RuleWatch, Watched
 from .windows import Key, Sums, Windows
 
 #: Version of the stored form; increase it with each change of the form.
@@ -47,7 +47,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     closed_until_ns: int = 0
     looked_ns: int = 0
     open: list[tuple[Key, Sums]] = []
-    watched: list[tuple[Watched, Watch]] = []
+    watched: list[tuple[Watched, RuleWatch]] = []
 
 
 class Decisions:

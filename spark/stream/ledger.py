@@ -21,7 +21,7 @@ _NAME: Final = "windows.msgpack"
 _LOCK: Final = "stream.lock"
 
 
-class Ledger:
+class CheckpointLedger:
     """The last decision in a checkpoint folder, locked for this process."""
 
     def __init__(self, folder: Path, size_ns: int, backplane: Callable[[], str]) -> None:

@@ -21,13 +21,13 @@ import click
 
 from appbackplane.transport.errors import InvalidArgument, PeerError
 
-from ..delivery import PATIENCE_S, Delivery, first_backplane
+from ..delivery import PATIENCE_S, SystemDelivery, first_backplane
 from .alerts import BadRules, read_rules
 from .decisions import Decisions
-from .ledger import Ledger
+from .ledger import CheckpointLedger
 from .partials import COLUMNS
 from .said import Said
-from .telling import RECORDS_MAX, Telling
+from .telling import RECORDS_MAX, AlertPublisher
 
 WINDOW_NS: Final = 10_000_000_000
 TRIGGER_NS: Final = 1_000_000_000
@@ -64,14 +64,16 @@ def stream(
     known = [] if rules is None else _read(rules)
     system, folder = where.absolute(), checkpoint or where / "pipeline" / "stream"
     is_to_end = threading.Event()
-    ledger = Ledger(folder, window_ns, lambda: backplane or first_backplane(system))
+    ledger = CheckpointLedger(folder, window_ns, lambda: backplane or first_backplane(system))
     whose = ledger.last
-    delivery = Delivery(
+    delivery = SystemDelivery(
         system, whose.group, backplane=whose.backplane, patience_s=patience_s, is_to_end=is_to_end.is_set
     )
     try:
         delivery.check()
-        telling = Telling(Decisions(whose, lateness_ns, known), ledger, delivery, _tell_json if as_json else _tell)
+        telling = AlertPublisher(
+            Decisions(whose, lateness_ns, known), ledger, delivery, _tell_json if as_json else _tell
+        )
         with _heard(is_to_end) as hear:
             telling.again()
             _run(system, master, folder, telling, is_to_end, hear, trigger_ns, is_loss_fatal=is_loss_fatal)
@@ -105,7 +107,7 @@ def _run(
     where: Path,
     master: str,
     folder: Path,
-    telling: Telling,
+    telling: AlertPublisher,
     is_to_end: threading.Event,
     hear: Callable[[], None],
     trigger_ns: int,
@@ -166,7 +168,7 @@ def _deaths() -> tuple[type[Exception], ...]:
     return OSError, Py4JError, PySparkException
 
 
-def _listener(telling: Telling) -> Any:
+def _listener(telling: AlertPublisher) -> Any:
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Listener(StreamingQueryListener):

@@ -16,10 +16,10 @@ import click
 
 from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, PeerError
 
-from ..delivery import Delivery
+from ..delivery import SystemDelivery
 from .alerts import Call
 from .decisions import PENDING_MAX, Decision, Decisions
-from .ledger import Ledger
+from .ledger import CheckpointLedger
 from .partials import SCHEMA, partials, unpack
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ RECORDS_MAX: Final = 1_000_000
 CALL_LIMIT_S: Final = 1.0
 
 
-class Telling:
+class AlertPublisher:
     """Decides, stores and publishes. Called from Spark's threads, one at a time."""
 
     def __init__(
         self,
         decisions: Decisions,
-        ledger: Ledger,
-        delivery: Delivery,
+        ledger: CheckpointLedger,
+        delivery: SystemDelivery,
         say: Callable[[list[dict[str, Any]]], None],
         unix_ns: Callable[[], int] = time.time_ns,
     ) -> None:

@@ -50,7 +50,7 @@ class Sums(msgspec.Struct, array_like=True):
                 mine[bucket] = mine.get(bucket, 0) + count
 
 
-class Told(NamedTuple):
+class WindowRows(NamedTuple):
     """Result of one step: rows of closed windows (late rows included), and of open windows that have changed."""
 
     closed: list[dict[str, Any]]
@@ -68,7 +68,7 @@ class Windows:
         #: Time of the last step: records from before it are read by the next step that reads everything.
         self.looked_ns = 0
 
-    def step(self, partials: Iterable[tuple[Key, Sums]], now_ns: int, *, has_read_all: bool = True) -> Told:
+    def step(self, partials: Iterable[tuple[Key, Sums]], now_ns: int, *, has_read_all: bool = True) -> WindowRows:
         """Add partial sums, or none if nothing was read. `has_read_all`: they cover everything recorded when reading began.
 
         Each step must have begun to read after the previous one was taken.
@@ -86,7 +86,7 @@ class Windows:
                 changed.add(key)
         closed = [self._row(key, sums, is_late=True) for key, sums in sorted(late.items())]
         closed += [self._row(key, self.open.pop(key)) for key in self._due()]
-        return Told(closed, [self._row(key, self.open[key]) for key in sorted(changed & self.open.keys())])
+        return WindowRows(closed, [self._row(key, self.open[key]) for key in sorted(changed & self.open.keys())])
 
     def _due(self) -> list[Key]:
         due = sorted(key for key in self.open if key[0] + self.size_ns <= self.closed_until_ns)

@@ -20,7 +20,7 @@ import msgspec
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .record import Record, Snapshot
+from .record import LeaseRecord, Snapshot
 from .stores import RECORD_BYTES_MAX, StoreError, decoded, encoded
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class FileStore:
                 raise StoreError(f"{self._path} is not a lease record: {error}") from error
         return Snapshot(page.version, decoded(self._cluster, bytes(page.kept), str(self._path)))
 
-    def swap(self, version: str, record: Record) -> Snapshot | None:
+    def swap(self, version: str, record: LeaseRecord) -> Snapshot | None:
         """Replace the record if it is at `version`; None: it is not. Raises `StoreError`."""
         made = secrets.token_hex(
             8
@@ -111,7 +111,7 @@ class FileStore:
         if not is_same:
             raise StoreError(f"{self._lock_path} has been replaced by another file: restart all nodes of the cluster")
 
-    def _write(self, version: str, record: Record) -> None:
+    def _write(self, version: str, record: LeaseRecord) -> None:
         made = self._folder / f".{self._cluster}.lease-new"  # under the lock: nobody else has it open
         with suppress(FileNotFoundError):
             made.unlink()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 
-from .lease import Answer, Conflict, Look, Swap, Trouble
+from .lease import Answer, Conflict, ReadRecord, Swap, Trouble
 from .stores import Store, StoreError
 
 
@@ -18,7 +18,7 @@ class Keeper:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._asked: Look | Swap | None = None
+        self._asked: ReadRecord | Swap | None = None
         self._answer: Answer | None = None
         self._is_closed = False
         self._news = threading.Condition()
@@ -27,7 +27,7 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._thread.start()
 
-    def ask(self, asked: Look | Swap) -> None:
+    def ask(self, asked: ReadRecord | Swap) -> None:
         """Send one request; the one before must have been answered."""
         with self._news:
             assert self._asked is None and self._answer is None, "one at a time"
@@ -78,9 +78,9 @@ class Keeper:
                     os.eventfd_write(self.fd, 1)
                 self._news.notify_all()
 
-    def _served(self, asked: Look | Swap) -> Answer:
+    def _served(self, asked: ReadRecord | Swap) -> Answer:
         try:
-            if isinstance(asked, Look):
+            if isinstance(asked, ReadRecord):
                 return self._store.look()
             done = self._store.swap(asked.version, asked.record)
             return Conflict() if done is None else done

@@ -14,11 +14,11 @@ from enum import StrEnum
 
 import msgspec
 
-from .record import AGAIN, FUSE, KILL, LOOK, QUIT, RENEW, Record, Snapshot, tenths
+from .record import AGAIN, FUSE, KILL, LOOK, QUIT, RENEW, LeaseRecord, Snapshot, tenths
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ReadRecord:
     """Read the record; answered by `Lease.heard`."""
 
 
@@ -27,7 +27,7 @@ class Swap:
     """Write `record` if the store still is at `version`; answered by `Lease.heard`."""
 
     version: str
-    record: Record
+    record: LeaseRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Fuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class BecomePrimary:
     """This node is primary now."""
 
     epoch: int
@@ -53,14 +53,14 @@ class Withdraw:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class LogMessage:
     """A line for the log."""
 
     text: str
     is_error: bool = False
 
 
-Effect = Look | Swap | Fuse | Grant | Withdraw | Say
+Effect = ReadRecord | Swap | Fuse | BecomePrimary | Withdraw | LogMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Trouble:
 Answer = Snapshot | Conflict | Trouble
 
 
-class Phase(StrEnum):
+class ClusterRole(StrEnum):
     """Role of this node in its cluster."""
 
     SECONDARY = "secondary"
@@ -91,7 +91,7 @@ class Lease:
 
     def __init__(self, cluster: str, me: str, instance: str, ttl_ns: int, now_ns: int) -> None:
         """`instance`: id of this process, so that a restarted node is not taken for its former self."""
-        self.cluster, self.me, self.phase = cluster, me, Phase.SECONDARY
+        self.cluster, self.me, self.phase = cluster, me, ClusterRole.SECONDARY
         self._instance, self._ttl_ns = instance, ttl_ns
         #: Longest `ttl` seen of any holder: nodes may be reconfigured one after the other.
         self._longest_ns = ttl_ns
@@ -102,7 +102,7 @@ class Lease:
         self._is_stale = False
         #: When the swap was requested by which the lease is, or may become, this node's.
         self._good_ns = now_ns
-        self._asked: Look | Swap | None = None
+        self._asked: ReadRecord | Swap | None = None
         self._asked_ns = self._next_ns = now_ns
         #: `_is_taking`: the pending swap would make this node primary. `_is_late`: it took too long, and will not.
         self._is_taking = self._is_late = False
@@ -119,7 +119,7 @@ class Lease:
         self._could_take = False
 
     @property
-    def record(self) -> Record | None:
+    def record(self) -> LeaseRecord | None:
         """The last known record, which names the primary."""
         return None if self.seen is None else self.seen.record
 
@@ -128,7 +128,11 @@ class Lease:
         waits = [self._next_ns] if self._asked is None else []
         if self._could_take and not self._is_stale:
             waits.append(self._free_ns())
-        if self._is_taking or self.phase is Phase.PRIMARY or (self.phase is Phase.LEAVING and not self._is_hurried):
+        if (
+            self._is_taking
+            or self.phase is ClusterRole.PRIMARY
+            or (self.phase is ClusterRole.LEAVING and not self._is_hurried)
+        ):
             waits.append(self._good_ns + self._of(QUIT))
         return min(waits, default=None)
 
@@ -146,20 +150,20 @@ class Lease:
             self._is_stale = True
         if isinstance(answer, Trouble):
             self._next_ns = now_ns + self._of(AGAIN)
-        elif isinstance(asked, Swap) or self.phase is not Phase.SECONDARY:
+        elif isinstance(asked, Swap) or self.phase is not ClusterRole.SECONDARY:
             self._next_ns = now_ns
         else:
             self._next_ns = now_ns + self._of(LOOK)
         if isinstance(asked, Swap):
             effects += self._swapped(asked, now_ns, is_done=isinstance(answer, Snapshot))
-        elif isinstance(answer, Snapshot) and self.phase is not Phase.SECONDARY and not self._is_mine():
+        elif isinstance(answer, Snapshot) and self.phase is not ClusterRole.SECONDARY and not self._is_mine():
             effects += self._lost(now_ns)
         return effects
 
     def turn(self, now_ns: int, *, is_candidate: bool, is_clear: bool) -> list[Effect]:
         """Effects that are due. `is_candidate`: this node wants to be primary. `is_clear`: nothing here is primary."""
         self._could_take = False
-        if self.phase is Phase.SECONDARY:
+        if self.phase is ClusterRole.SECONDARY:
             return self._stand_by(now_ns, is_candidate=is_candidate, is_clear=is_clear)
         effects: list[Effect] = []
         is_over = now_ns >= self._good_ns + self._of(QUIT)
@@ -171,7 +175,7 @@ class Lease:
             effects += self._withdraw(f"node {heir!r} is to become primary", None)
         elif not is_candidate:
             effects += self._withdraw("this node is to be secondary", None)
-        if self.phase is Phase.LEAVING and is_clear and (is_over or not self._is_mine()):
+        if self.phase is ClusterRole.LEAVING and is_clear and (is_over or not self._is_mine()):
             return effects + self._stepped_down()
         if self._asked is None and now_ns >= self._next_ns:
             effects.append(self._renew(now_ns, is_clear=is_clear))
@@ -179,7 +183,7 @@ class Lease:
 
     def release(self) -> Swap | None:
         """The swap that gives the lease back at the very end; None: the lease is not this node's."""
-        if self.phase is Phase.SECONDARY or self.seen is None or not self._is_mine():
+        if self.phase is ClusterRole.SECONDARY or self.seen is None or not self._is_mine():
             return None
         return Swap(self.seen.version, self._given_back())
 
@@ -198,7 +202,7 @@ class Lease:
             self._is_taking, self._could_take = True, False
             self._good_ns = now_ns
             epoch = 1 if self.record is None else self.record.epoch + 1
-            claim = Record(epoch=epoch, holder=self.me, instance=self._instance, ttl_ns=self._ttl_ns)
+            claim = LeaseRecord(epoch=epoch, holder=self.me, instance=self._instance, ttl_ns=self._ttl_ns)
             return [Fuse(now_ns + self._of(FUSE)), self._ask(Swap(self.seen.version, claim), now_ns)]
         if now_ns < self._next_ns:
             return []
@@ -206,7 +210,7 @@ class Lease:
         if self.wish and record is not None and record.holder == self.wish:
             self.wish = ""
         if self.seen is None or self._is_stale or record is None or not self.wish or not record.holder:
-            return [self._ask(Look(), now_ns)]
+            return [self._ask(ReadRecord(), now_ns)]
         return [self._ask(Swap(self.seen.version, msgspec.structs.replace(record, next=self.wish)), now_ns)]
 
     def _free_ns(self) -> int:
@@ -223,16 +227,16 @@ class Lease:
     def _renew(self, now_ns: int, *, is_clear: bool) -> Effect:
         record = self.record
         if self.seen is None or record is None or self._is_stale or not self._is_mine():
-            return self._ask(Look(), now_ns)
-        if self.phase is Phase.LEAVING and is_clear:
+            return self._ask(ReadRecord(), now_ns)
+        if self.phase is ClusterRole.LEAVING and is_clear:
             self._is_given_back = True
             return self._ask(Swap(self.seen.version, self._given_back()), now_ns)
         renewed = msgspec.structs.replace(record, beat=record.beat + 1, ttl_ns=self._ttl_ns, next=self._heir())
         return self._ask(Swap(self.seen.version, renewed), now_ns)
 
-    def _given_back(self) -> Record:
+    def _given_back(self) -> LeaseRecord:
         beat = 0 if self.record is None else self.record.beat + 1
-        return Record(epoch=self.epoch, holder="", beat=beat, ttl_ns=self._ttl_ns, next=self._heir())
+        return LeaseRecord(epoch=self.epoch, holder="", beat=beat, ttl_ns=self._ttl_ns, next=self._heir())
 
     def _heir(self) -> str:
         """Node that the lease is to go to; "": any node, or it stays."""
@@ -240,9 +244,9 @@ class Lease:
         return "" if named == self.me else named
 
     def _withdraw(self, because: str, gone_by_ns: int | None) -> list[Effect]:
-        if self.phase is Phase.LEAVING and (gone_by_ns is None or self._is_hurried):
+        if self.phase is ClusterRole.LEAVING and (gone_by_ns is None or self._is_hurried):
             return []
-        self.phase, self._is_hurried = Phase.LEAVING, gone_by_ns is not None
+        self.phase, self._is_hurried = ClusterRole.LEAVING, gone_by_ns is not None
         return [Withdraw(because, gone_by_ns)]
 
     def _lost(self, now_ns: int) -> list[Effect]:
@@ -254,30 +258,30 @@ class Lease:
             said, gone_by_ns = "the lease was removed from its store", self._good_ns + self._of(KILL)
         else:
             said, gone_by_ns = f"the lease belongs to node {record.holder!r}, epoch {record.epoch}", now_ns
-        return [Say(f"cluster {self.cluster!r}: {said}, while this node is primary", True),
+        return [LogMessage(f"cluster {self.cluster!r}: {said}, while this node is primary", True),
                 *self._withdraw(said, gone_by_ns)]  # fmt: skip
 
     def _stepped_down(self) -> list[Effect]:
-        self.phase, self.wish, self.epoch = Phase.SECONDARY, "", 0
+        self.phase, self.wish, self.epoch = ClusterRole.SECONDARY, "", 0
         self._is_hurried = self._is_given_back = False
-        return [Fuse(None), Say(f"cluster {self.cluster!r}: this node is secondary")]
+        return [Fuse(None), LogMessage(f"cluster {self.cluster!r}: this node is secondary")]
 
     # Answers of the store
 
-    def _ask(self, asked: Look | Swap, now_ns: int) -> Look | Swap:
+    def _ask(self, asked: ReadRecord | Swap, now_ns: int) -> ReadRecord | Swap:
         self._asked, self._asked_ns = asked, now_ns
         return asked
 
-    def _note(self, asked: Look | Swap, answer: Answer) -> list[Effect]:
+    def _note(self, asked: ReadRecord | Swap, answer: Answer) -> list[Effect]:
         is_same = isinstance(answer, Snapshot) and self.seen is not None and answer.version == self.seen.version
-        if self._cannot_swap and isinstance(asked, Look) and is_same and self._could_take:
+        if self._cannot_swap and isinstance(asked, ReadRecord) and is_same and self._could_take:
             return []  # a successful read is no news while swaps fail
         self._cannot_swap = isinstance(answer, Trouble) and isinstance(asked, Swap)
         before, self.problem = self.problem, answer.because if isinstance(answer, Trouble) else ""
         if bool(before) == bool(self.problem):
             return []
         said = f"does not answer: {self.problem}" if self.problem else "answers again"
-        return [Say(f"cluster {self.cluster!r}: its store {said}", bool(self.problem))]
+        return [LogMessage(f"cluster {self.cluster!r}: its store {said}", bool(self.problem))]
 
     def _learn(self, found: Snapshot, now_ns: int) -> list[Effect]:
         before, record = self.seen, found.record
@@ -296,11 +300,11 @@ class Lease:
                 return []
             self.has_twin = True
             what = f"another node calls itself {self.me!r}, too, and is primary: give each node its own [node] name"
-            return [Say(f"cluster {self.cluster!r}: {what}", True)]
+            return [LogMessage(f"cluster {self.cluster!r}: {what}", True)]
         return (
             []
             if is_same
-            else [Say(f"cluster {self.cluster!r}: node {record.holder!r} is primary, epoch {record.epoch}")]
+            else [LogMessage(f"cluster {self.cluster!r}: node {record.holder!r} is primary, epoch {record.epoch}")]
         )
 
     def _swapped(self, asked: Swap, now_ns: int, *, is_done: bool) -> list[Effect]:
@@ -309,18 +313,18 @@ class Lease:
         if was_taking or was_late:
             if not is_done or was_late or now_ns >= self._asked_ns + self._of(QUIT):
                 return [] if was_late else [Fuse(None)]
-            self.phase, self.epoch, self.wish = Phase.PRIMARY, record.epoch, ""
+            self.phase, self.epoch, self.wish = ClusterRole.PRIMARY, record.epoch, ""
             self._next_ns = self._good_ns + self._of(RENEW)
-            return [Fuse(self._good_ns + self._of(FUSE)), Grant(record.epoch)]
+            return [Fuse(self._good_ns + self._of(FUSE)), BecomePrimary(record.epoch)]
         if not is_done:
             return []
         if not record.holder:
-            return self._stepped_down() if self.phase is Phase.LEAVING else []
+            return self._stepped_down() if self.phase is ClusterRole.LEAVING else []
         if record.holder != self.me:
             self.wish = ""  # passed on once: if that node does not take it, others may
             self._next_ns = now_ns + self._of(LOOK)
             return []
-        if self.phase is Phase.SECONDARY:
+        if self.phase is ClusterRole.SECONDARY:
             return []  # a renewal from a time as primary that is over
         self._good_ns = self._asked_ns
         self._next_ns = self._good_ns + self._of(RENEW)

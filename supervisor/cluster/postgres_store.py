@@ -13,7 +13,7 @@ from typing import Any
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .record import Record, Snapshot
+from .record import LeaseRecord, Snapshot
 from .stores import StoreError, decoded, encoded
 
 TABLE = "appbackplane_lease"
@@ -47,7 +47,7 @@ class PostgresStore:
         version, kept = found
         return Snapshot(str(version), decoded(self._cluster, bytes(kept), f"the row of {self._cluster!r} in {TABLE}"))
 
-    def swap(self, version: str, record: Record) -> Snapshot | None:
+    def swap(self, version: str, record: LeaseRecord) -> Snapshot | None:
         """Replace the record if it is at `version`; None: it is not. Raises `StoreError`."""
         made, kept = secrets.token_hex(8), encoded(self._cluster, record)
         if version == _NONE:

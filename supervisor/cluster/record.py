@@ -23,7 +23,7 @@ AGAIN = 0.5
 _TENTHS = 10
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The stored record: the primary node and its lease."""
 
     #: Fencing token: grows by one with each holder, so that writes of an earlier holder can be recognised.
@@ -45,7 +45,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Content of a store. `version`: the store's own mark for this state."""
 
     version: str
-    record: Record | None = None
+    record: LeaseRecord | None = None
 
 
 def tenths(ttl_ns: int, count: float) -> int:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from .record import Record, Snapshot
+from .record import LeaseRecord, Snapshot
 
 #: A record is some 200 bytes; longer data is no record.
 RECORD_BYTES_MAX = 64 << 10
@@ -26,24 +26,24 @@ class Store(Protocol):
     def look(self) -> Snapshot:
         """The stored record and its version."""
 
-    def swap(self, version: str, record: Record) -> Snapshot | None:
+    def swap(self, version: str, record: LeaseRecord) -> Snapshot | None:
         """Replace the record if it is at `version`, and return the new content. None: it is at another version."""
 
     def close(self) -> None:
         """Release the file or connection; no call may follow."""
 
 
-def encoded(cluster: str, record: Record) -> bytes:
+def encoded(cluster: str, record: LeaseRecord) -> bytes:
     """The stored bytes: JSON of the record and its cluster's name."""
     return msgspec.json.encode({"cluster": cluster, "record": record})
 
 
 class _Kept(msgspec.Struct):
     cluster: str
-    record: Record
+    record: LeaseRecord
 
 
-def decoded(cluster: str, kept: bytes, where: str) -> Record:
+def decoded(cluster: str, kept: bytes, where: str) -> LeaseRecord:
     """The record in the stored bytes; `where` is for messages. Raises `StoreError`."""
     try:
         found = msgspec.json.decode(kept, type=_Kept)

@@ -23,7 +23,7 @@ from ..poller import Poller
 from ..processes.deadman import Deadman
 from . import lease as decided
 from .keeper import Keeper
-from .lease import Lease, Phase
+from .lease import ClusterRole, Lease
 from .opening import open_store
 from .record import Snapshot
 from .settings import ClusterSettings
@@ -80,7 +80,7 @@ class Tenure:
         """The cluster part of the status."""
         lease, record = self._lease, self._lease.record
         is_known = record is not None and bool(record.holder)
-        role = "primary" if lease.phase is Phase.PRIMARY else lease.phase.value
+        role = "primary" if lease.phase is ClusterRole.PRIMARY else lease.phase.value
         return {
             "name": self._settings.name,
             "node": lease.me,
@@ -118,7 +118,7 @@ class Tenure:
         director = self._director
         if director.movement.role is not ModuleState.PRIMARY or director.mode not in ("up", "stopping"):
             return False
-        if self._lease.phase is not Phase.SECONDARY:
+        if self._lease.phase is not ClusterRole.SECONDARY:
             return True  # also during a graceful shutdown: it keeps the lease until that is done
         if director.mode == "stopping":
             return False
@@ -133,17 +133,17 @@ class Tenure:
     def _carry_out(self, effects: list[decided.Effect]) -> None:
         for effect in effects:
             match effect:
-                case decided.Look():
+                case decided.ReadRecord():
                     self._keeper.ask(effect)
                 case decided.Swap():
                     self._keeper.ask(self._dated(effect))
                 case decided.Fuse():
                     self._deadman.set(effect.at_ns)
-                case decided.Grant():
+                case decided.BecomePrimary():
                     self._take(Granted(effect.epoch))
                 case decided.Withdraw():
                     self._take(Withdrawn(effect.because, self._by_their_clock(effect.gone_by_ns)))
-                case decided.Say():
+                case decided.LogMessage():
                     self._say(effect.text, "ERROR" if effect.is_error else "INFO")
 
     def _dated(self, swap: decided.Swap) -> decided.Swap:

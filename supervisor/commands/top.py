@@ -20,7 +20,7 @@ import click
 from appbackplane.transport.errors import NotFound
 
 from ..live.columns import SORTS
-from ..live.figures import Figures, figures
+from ..live.figures import SystemFigures, figures
 from ..live.line import text
 from ..live.navigation import Navigation
 from ..live.sample import Sample, sample_of
@@ -88,12 +88,12 @@ def command(
     with closing(Asker(location)) as asker:  # a missing system is an error now, and not a view that waits for it
         if backplane is not None:
             navigation = looking_at(once(asker, ONCE_S), navigation, backplane)
-    from ..live.window import Window
+    from ..live.window import TopScreen
 
-    Window(lambda: Asker(location), navigation, interval or LIVE_S).run()
+    TopScreen(lambda: Asker(location), navigation, interval or LIVE_S).run()
 
 
-def looking_at(found: Figures, navigation: Navigation, backplane: str) -> Navigation:
+def looking_at(found: SystemFigures, navigation: Navigation, backplane: str) -> Navigation:
     """Show one backplane, or the replicas that share the name. Raises `NotFound`."""
     names = [each.name for each in found.backplanes]
     if backplane in names:
@@ -107,7 +107,7 @@ def looking_at(found: Figures, navigation: Navigation, backplane: str) -> Naviga
     raise NotFound(f"no backplane {backplane!r} in {found.system!r}{hint}")
 
 
-def once(asker: Asker, interval_s: float) -> Figures:
+def once(asker: Asker, interval_s: float) -> SystemFigures:
     """Figures of one interval of `interval_s`."""
     began_s = time.monotonic()
     before = _look(asker)
@@ -119,7 +119,7 @@ def _look(asker: Asker) -> Sample:
     return sample_of(asker.ask("supervisor.status", {"buckets": True, "limit": ONCE_LIMIT_S}, TIMEOUT_S))
 
 
-def _data(found: Figures, backplane: str | None) -> Any:
+def _data(found: SystemFigures, backplane: str | None) -> Any:
     import msgspec
 
     if backplane is not None:
@@ -129,7 +129,7 @@ def _data(found: Figures, backplane: str | None) -> Any:
     return msgspec.to_builtins(found)
 
 
-def _print(found: Figures, navigation: Navigation) -> None:
+def _print(found: SystemFigures, navigation: Navigation) -> None:
     width = shutil.get_terminal_size((WIDE, 24)).columns
     lines = report(found, navigation, width)
     if not sys.stdout.isatty():

@@ -11,11 +11,11 @@ from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import InvalidArgument
 
 from .. import peering
-from .control_socket import Asked
+from .control_socket import SupervisorCall
 from .status import STATISTICS_LIMIT_NS
 
 
-def registration(asked: Asked) -> Registration:
+def registration(asked: SupervisorCall) -> Registration:
     """The registration of a backplane, which must come over its own control link. Raises `InvalidArgument`."""
     try:
         registration = msgspec.convert(asked.body.get("registration"), Registration)
@@ -33,7 +33,7 @@ ROLES = (ModuleState.PRIMARY, ModuleState.SECONDARY, ModuleState.DOWN)
 MOVE_LIMIT_S_MAX = 86_400
 
 
-def move(asked: Asked) -> tuple[ModuleState, str | None, int]:
+def move(asked: SupervisorCall) -> tuple[ModuleState, str | None, int]:
     """(state, component or None for all, how long the caller waits in ns). Raises `InvalidArgument`."""
     to, component, limit_s = (asked.body.get(key) for key in ("state", "component", "timeout"))
     if to not in [state.value for state in ROLES]:
@@ -43,7 +43,7 @@ def move(asked: Asked) -> tuple[ModuleState, str | None, int]:
     return ModuleState(to), component, _limit_ns("supervisor.move", limit_s)
 
 
-def node(asked: Asked) -> str:
+def node(asked: SupervisorCall) -> str:
     """Name of the node that is to become primary. Raises `InvalidArgument`."""
     name = asked.body.get("node")
     if not isinstance(name, str) or not peering.NAME.fullmatch(name):
@@ -55,7 +55,7 @@ def node(asked: Asked) -> str:
 RESTARTED_MAX = 256
 
 
-def restart(asked: Asked) -> tuple[tuple[str, ...], int, bool, bool, bool]:
+def restart(asked: SupervisorCall) -> tuple[tuple[str, ...], int, bool, bool, bool]:
     """(backplanes, how long the caller waits in ns, kill, roll, roll even without replicas). Raises `InvalidArgument`."""
     names, limit_s = asked.body.get("backplanes"), asked.body.get("timeout")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -77,7 +77,7 @@ def _limit_ns(route: str, limit_s: object) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StatusOptions:
     """Options of one `supervisor.status` call."""
 
     has_statistics: bool
@@ -87,7 +87,7 @@ class Look:
     limit_ns: int
 
 
-def look(asked: Asked) -> Look:
+def look(asked: SupervisorCall) -> StatusOptions:
     """Options in the body of `supervisor.status`. Raises `InvalidArgument`."""
     body = asked.body
     limit = body.get("limit", STATISTICS_LIMIT_NS / 1e9)
@@ -96,10 +96,10 @@ def look(asked: Asked) -> Look:
             f"supervisor.status: limit: expected seconds, above 0 and up to {STATISTICS_LIMIT_NS / 1e9:g}, got {limit!r}"
         )
     has_buckets = bool(body.get("buckets"))
-    return Look(has_buckets or bool(body.get("statistics")), has_buckets, round(limit * 1e9))
+    return StatusOptions(has_buckets or bool(body.get("statistics")), has_buckets, round(limit * 1e9))
 
 
-def limit(asked: Asked) -> tuple[str, int, int | None]:
+def limit(asked: SupervisorCall) -> tuple[str, int, int | None]:
     """(backplane, generation, percent of one core; None: no limit), over its own control link. Raises `InvalidArgument`."""
     percent = asked.body.get("cpu_limit")
     if asked.sender is None:

@@ -67,7 +67,7 @@ CROWDED_EVERY_NS = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SupervisorCall:
     """A call to one of the supervisor's routes."""
 
     caller: Caller
@@ -87,7 +87,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedPeer:
     """The first malformed frame of a peer."""
 
     peer: bytes
@@ -101,7 +101,7 @@ class Crowded:
     descriptors_max: int
 
 
-Heard = Asked | Answered | Malformed | Crowded
+Heard = SupervisorCall | Answered | MalformedPeer | Crowded
 
 
 class ControlSocket:
@@ -299,7 +299,7 @@ class ControlSocket:
                 self.malformed_count += 1
                 if peer not in self._reported and len(self._reported) < REPORTED_MAX:
                     self._reported.add(peer)
-                    heard.append(Malformed(peer, error.message))
+                    heard.append(MalformedPeer(peer, error.message))
         return FRAMES_MAX
 
     def _take_large(self, peer: bytes, frame: Frame, heard: list[Heard]) -> None:
@@ -324,7 +324,7 @@ class ControlSocket:
                 self.refuse(Caller(peer, envelope.id), late)
                 return
             sender = self.identities.generation_of(peer)
-            heard.append(Asked(Caller(peer, envelope.id), envelope.route, envelope.body, sender))
+            heard.append(SupervisorCall(Caller(peer, envelope.id), envelope.route, envelope.body, sender))
         elif kind in (REPLY, STATUS):
             call = self._calls.end(envelope.id, peer)
             if call is not None:

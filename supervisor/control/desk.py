@@ -18,13 +18,13 @@ from ..direction.effects import Caller
 from ..direction.orders import ORDERS_MAX
 from . import asked as meaning
 from . import status
-from .control_socket import Asked, ControlSocket
+from .control_socket import ControlSocket, SupervisorCall
 from .questions import Questions
 from .reconfiguring import Reconfiguring
 from .trials import Trials
 
 
-class Desk:
+class SupervisorRoutes:
     """The routes of one supervisor and their handlers."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Desk:
         self._tenure = tenure
         self._take, self._status_now, self._change_limit, self._say = take, status_now, change_limit, say
         self._awaiting_end: list[Caller] = []
-        self._served: dict[str, Callable[[Asked], None]] = {
+        self._served: dict[str, Callable[[SupervisorCall], None]] = {
             "supervisor.register": self._register,
             "supervisor.limit": self._limit,
             "supervisor.directory": self._directory,
@@ -61,46 +61,46 @@ class Desk:
             "supervisor.down": self._down,
         }
 
-    def serve(self, asked: Asked) -> None:
+    def serve(self, asked: SupervisorCall) -> None:
         """Serve one call: reply now or later, or refuse."""
         try:
             self._handler_of(asked.route)(asked)
         except BackplaneError as error:
             self._control.refuse(asked.caller, error)
 
-    def _handler_of(self, route: str) -> Callable[[Asked], None]:
+    def _handler_of(self, route: str) -> Callable[[SupervisorCall], None]:
         try:
             return self._served[route]
         except KeyError:
             raise UnknownRoute(route, "supervisor.status" if route.startswith("supervisor.") else None) from None
 
-    def _register(self, asked: Asked) -> None:
+    def _register(self, asked: SupervisorCall) -> None:
         self._take(events.Registered(meaning.registration(asked), asked.caller))
 
-    def _limit(self, asked: Asked) -> None:
+    def _limit(self, asked: SupervisorCall) -> None:
         self._change_limit(asked.caller, *meaning.limit(asked))
 
-    def _directory(self, asked: Asked) -> None:
+    def _directory(self, asked: SupervisorCall) -> None:
         self._control.subscribe(asked.caller.peer)
         self._control.reply(asked.caller, self._director.directory.to_body())
 
-    def _status(self, asked: Asked) -> None:
+    def _status(self, asked: SupervisorCall) -> None:
         look = meaning.look(asked)
         if look.has_statistics:
             self._questions.ask_statistics(asked.caller, look)
         else:
             self._control.reply(asked.caller, self._status_now())
 
-    def _routes(self, asked: Asked) -> None:
+    def _routes(self, asked: SupervisorCall) -> None:
         self._control.reply(asked.caller, status.routes(self._director))
 
-    def _move(self, asked: Asked) -> None:
+    def _move(self, asked: SupervisorCall) -> None:
         to, component, limit_ns = meaning.move(asked)
         self._take(events.MoveOrdered(asked.caller, to, component, limit_ns))
         if self._tenure is not None and component is None and to is ModuleState.PRIMARY:
             self._tenure.name_primary(self._tenure.node)
 
-    def _hand_over(self, asked: Asked) -> None:
+    def _hand_over(self, asked: SupervisorCall) -> None:
         if self._tenure is None:
             raise FailedPrecondition("this system is in no cluster: add a table [cluster] to its TOML")
         self._tenure.name_primary(meaning.node(asked))
@@ -111,7 +111,7 @@ class Desk:
         for caller in self._awaiting_end:
             self._control.reply(caller, {"unfinished": draining.unfinished(self._director.children.values())})
 
-    def _down(self, asked: Asked) -> None:
+    def _down(self, asked: SupervisorCall) -> None:
         if asked.body.get("wait") and len(self._awaiting_end) < ORDERS_MAX:
             self._awaiting_end.append(asked.caller)
         else:

@@ -24,7 +24,7 @@ HOP_LIMIT_NS, LIMIT_NS = 2_000_000_000, 8_000_000_000
 INQUIRIES_MAX = 64
 
 
-class Inquiry:
+class WhyInquiry:
     """State of one question: the steps so far, and the next hop (`backplane`, `asked`)."""
 
     def __init__(

@@ -17,14 +17,14 @@ from ..direction.director import Director
 from ..direction.effects import Caller
 from ..processes.board_file import BoardFile
 from . import inquiry, status
-from .asked import Look
-from .control_socket import Answered, Asked, ControlSocket
+from .asked import StatusOptions
+from .control_socket import Answered, ControlSocket, SupervisorCall
 
 
 @dataclass(frozen=True, slots=True)
 class _StatisticsToken:
     caller: Caller
-    gathering: status.Gathering
+    gathering: status.StatisticsGathering
     backplane: str
     asked_ns: int
     limit_ns: int
@@ -33,7 +33,7 @@ class _StatisticsToken:
 @dataclass(frozen=True, slots=True)
 class _WhyToken:
     caller: Caller
-    inquiry: inquiry.Inquiry
+    inquiry: inquiry.WhyInquiry
 
 
 class Questions:
@@ -71,7 +71,7 @@ class Questions:
             return False
         return True
 
-    def ask_statistics(self, caller: Caller, look: Look) -> None:
+    def ask_statistics(self, caller: Caller, look: StatusOptions) -> None:
         """Ask all backplanes that are up. Raises `Busy`."""
         if len(self._gatherings) >= status.GATHERINGS_MAX:
             raise Busy(f"{status.GATHERINGS_MAX} calls wait for statistics already", retry_after=1.0)
@@ -80,12 +80,12 @@ class Questions:
             self._control.reply(caller, self._status_with({}))
             return
         self._gatherings.add(caller)
-        gathering = status.Gathering({child.name for child in up})
+        gathering = status.StatisticsGathering({child.name for child in up})
         for child in up:
             token = _StatisticsToken(caller, gathering, child.name, self._now_ns(), look.limit_ns)
             self._call(child, "control.statistics", {"buckets": look.has_buckets}, token, look.limit_ns)
 
-    def ask_why(self, asked: Asked) -> None:
+    def ask_why(self, asked: SupervisorCall) -> None:
         """Follow a chain hop by hop, from the waiting subject to its cause. Raises `NotFound`, `InvalidArgument`, `Busy`."""
         name = asked.body.get("asked")
         if not isinstance(name, str):
@@ -96,7 +96,7 @@ class Questions:
             raise Busy(f"{inquiry.INQUIRIES_MAX} questions of `why` are being answered already", retry_after=1.0)
         (backplane, name), *others = inquiry.places_of(self._director.children, name)
         has_stack = bool(asked.body.get("stack"))
-        question = inquiry.Inquiry(backplane, name, self._now_ns(), with_stack=has_stack, others=others)
+        question = inquiry.WhyInquiry(backplane, name, self._now_ns(), with_stack=has_stack, others=others)
         self._inquiries.add(asked.caller)
         self._inquire(_WhyToken(asked.caller, question))
 

@@ -33,7 +33,7 @@ from ..logs.collector import Logs
 from ..processes.board_file import BoardFile
 from ..processes.placement import Placement
 from ..processes.spawn import Spawner, process_config
-from .control_socket import Answered, Asked, ControlSocket
+from .control_socket import Answered, ControlSocket, SupervisorCall
 
 #: A sentinel applies new settings within an iteration. One that takes longer is stopped, or cannot get the interpreter lock;
 #: it still applies them when it goes on.
@@ -93,7 +93,7 @@ class Reconfiguring:
 
     # Requests
 
-    def reload(self, asked: Asked) -> None:
+    def reload(self, asked: SupervisorCall) -> None:
         """Apply this text as the configuration. Raises `InvalidArgument`, `FailedPrecondition`, `Busy`."""
         file, text = asked.body.get("file"), asked.body.get("text")
         if not isinstance(file, str) or not isinstance(text, str) or not os.path.isabs(file):
@@ -106,7 +106,7 @@ class Reconfiguring:
             raise InvalidArgument(error.message) from error
         self._serve(asked, msgspec.structs.replace(new, debug=self.running.debug), text, is_file=True)
 
-    def scale(self, asked: Asked) -> None:
+    def scale(self, asked: SupervisorCall) -> None:
         """Change one backplane's thread count. Raises `NotFound`, `InvalidArgument`, `FailedPrecondition`, `Busy`."""
         new = scaled(self.running, str(asked.body.get("backplane")), asked.body.get("threads"))
         self._serve(asked, new, "", is_file=False)
@@ -119,7 +119,7 @@ class Reconfiguring:
             "differs": {change.name: {"running": plain(change.old), "file": plain(change.new)} for change in said},
         }
 
-    def _serve(self, asked: Asked, new: Config, text: str, *, is_file: bool) -> None:
+    def _serve(self, asked: SupervisorCall, new: Config, text: str, *, is_file: bool) -> None:
         limit_s = asked.body.get("timeout", LIMIT_S_MAX)
         if not isinstance(limit_s, int | float) or isinstance(limit_s, bool) or not 0 < limit_s <= LIMIT_S_MAX:
             raise InvalidArgument(f"{asked.route}: timeout: expected 0 to {LIMIT_S_MAX} seconds, got {limit_s!r}")

@@ -98,7 +98,7 @@ def routes(director: Director) -> list[dict[str, Any]]:
 
 
 @dataclass(slots=True)
-class Gathering:
+class StatisticsGathering:
     """Statistics of all backplanes that are up, for one caller; None for a backplane that did not answer."""
 
     expected: set[str]

@@ -27,7 +27,7 @@ from ..poller import Poller
 from ..processes.description import Describing, Undescribed
 from ..processes.spawn import Spawner
 from . import asked as meaning
-from .control_socket import Asked, ControlSocket
+from .control_socket import ControlSocket, SupervisorCall
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Trials:
         self._take, self._now_ns = take, now_ns
         self._trials: list[_Trial] = []
 
-    def restart(self, asked: Asked) -> None:
+    def restart(self, asked: SupervisorCall) -> None:
         """Serve `supervisor.restart`. Raises `InvalidArgument`, `NotFound`, `Busy`."""
         order = RestartOrdered(asked.caller, *meaning.restart(asked))
         if order.is_now or self._director.mode == "stopping":

@@ -34,7 +34,7 @@ LIVING = frozenset((Phase.STARTING, Phase.UP, Phase.DRAINING, Phase.STOPPING, Ph
 MOVABLE = (Phase.UP, Phase.DRAINING)
 
 
-class Drain(Enum):
+class DrainPhase(Enum):
     """The progress of draining: finishing the accepted work before its components go down."""
 
     NONE = "none"  # not ordered, or nothing to finish
@@ -44,7 +44,7 @@ class Drain(Enum):
 
 
 @dataclass(slots=True)
-class Failure:
+class HookFailure:
     """A component's hook that failed, or has not ended in time."""
 
     to: ModuleState
@@ -82,14 +82,14 @@ class Child:
     moving: dict[str, ModuleState] = field(default_factory=dict)
     #: By component: the time limit of its running hook, on the way up only.
     hooks_due_ns: dict[str, int] = field(default_factory=dict)
-    failures: dict[str, Failure] = field(default_factory=dict)
+    failures: dict[str, HookFailure] = field(default_factory=dict)
     #: When it is killed (starting, draining, stopping) or spawned (waiting).
     deadline_ns: int | None = None
     #: It goes down, in order, to be restarted (or removed): with another that died, or by an order.
     is_leaving: bool = False
     #: Its restart was ordered: it is restarted whatever its `restart.type`, and the restart is not counted.
     is_ordered: bool = False
-    drain: Drain = Drain.NONE
+    drain: DrainPhase = DrainPhase.NONE
     #: The work that was refused or cut off when its last process went down on purpose.
     unfinished: list[str] = field(default_factory=list)
     #: Its last process was drained completely: all calls that it had accepted were done or refused.
@@ -220,7 +220,7 @@ class Child:
         """Forget the state of the dead process. Returns how long it had been up, in ns; 0 if it never was."""
         up_ns = 0 if self.up_since_ns is None else now_ns - self.up_since_ns
         self.up_since_ns = self.pid = None
-        self.is_leaving, self.drain = False, Drain.NONE
+        self.is_leaving, self.drain = False, DrainPhase.NONE
         self.is_stepping_down, self.gone_by_ns = False, None
         self.states = dict.fromkeys(self.states, ModuleState.DOWN)
         self._forget_hooks()

@@ -390,7 +390,7 @@ class Director:
     def _enter(self, mode: str, now_ns: int) -> None:
         self.mode, self.since_ns = mode, now_ns
 
-    def _findings(self) -> list[plan.Finding]:
+    def _findings(self) -> list[plan.PlanFinding]:
         replica_of, has_node = replicas.in_common(self.children), bool(self._node)
         return plan.find(group_restart.registrations(self.children), replica_of, has_node=has_node)
 

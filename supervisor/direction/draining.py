@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from appbackplane.runtime.objects.module_state import ModuleState
 
 from . import effects
-from .child import Child, Drain, Phase
+from .child import Child, DrainPhase, Phase
 from .events import Drained
 from .group_restart import registrations
 from .plan import dependants
@@ -26,20 +26,20 @@ _SERVING = (ModuleState.PRIMARY, ModuleState.SECONDARY)
 
 def order(child: Child) -> None:
     """Mark it for draining, if it serves, and forget the unfinished work of an earlier order. A running drain goes on."""
-    if child.drain is not Drain.NONE:
+    if child.drain is not DrainPhase.NONE:
         return
     child.unfinished = []
     if child.phase is Phase.UP and _serves(child):
-        child.drain = Drain.DUE
+        child.drain = DrainPhase.DUE
 
 
 def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) -> list[effects.Effect]:
     """Start to drain the backplanes whose dependents are down. The caller sends a routing table before these effects."""
-    due = [child for child in children.values() if child.drain is Drain.DUE and _is_at_rest(child)]
+    due = [child for child in children.values() if child.drain is DrainPhase.DUE and _is_at_rest(child)]
     if not due:
         return []
     for child in [child for child in due if not _serves(child)]:  # it had begun to go down before the order
-        child.drain = Drain.NONE
+        child.drain = DrainPhase.NONE
         due.remove(child)
     above = dependants(registrations(children))
     begun: list[effects.Effect] = []
@@ -48,7 +48,7 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
             children[name] for name in _users(child.name, children, above) if child.name not in _all_above(name, above)
         ]
         if all(other.holds_nothing() for other in before if is_going_down or other.is_leaving):
-            child.drain = Drain.RUNNING
+            child.drain = DrainPhase.RUNNING
             limit_ns, stop_limit_ns = _limits(child, now_ns)
             child.enter(Phase.DRAINING, now_ns, now_ns + limit_ns + stop_limit_ns + ANSWER_NS)
             because = GOING_DOWN if is_going_down or child.is_removed else RESTARTING
@@ -59,9 +59,9 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
 
 def ended(child: Child, event: Drained) -> list[effects.Effect]:
     """End the drain: its components may go down now. Unfinished work is noted and logged."""
-    if not child.is_at(event.generation, Phase.DRAINING) or child.drain is not Drain.RUNNING:
+    if not child.is_at(event.generation, Phase.DRAINING) or child.drain is not DrainPhase.RUNNING:
         return []
-    child.drain, child.deadline_ns = Drain.DONE, None
+    child.drain, child.deadline_ns = DrainPhase.DONE, None
     child.has_finished = not (event.error or event.running)
     left = child.unfinished
     if event.error:
@@ -95,12 +95,12 @@ def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
         return said
     for name in sorted(died.spawns_after):
         child = children.get(name)
-        if child is None or not child.is_leaving or child.drain not in (Drain.DUE, Drain.RUNNING):
+        if child is None or not child.is_leaving or child.drain not in (DrainPhase.DUE, DrainPhase.RUNNING):
             continue
-        if child.drain is Drain.RUNNING:
-            child.drain, child.deadline_ns = Drain.DONE, None
+        if child.drain is DrainPhase.RUNNING:
+            child.drain, child.deadline_ns = DrainPhase.DONE, None
         else:
-            child.drain = Drain.NONE
+            child.drain = DrainPhase.NONE
         because = f"draining stopped: {died.name!r} died and restarts only after this one has exited"
         child.unfinished.append(because)
         said.append(effects.Say(f"backplane {name!r}: {because}", is_error=True))
@@ -109,7 +109,7 @@ def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
 
 def limit_hooks(child: Child, now_ns: int) -> None:
     """While it goes down, limit its running hooks on the way up to `stop_limit_ns`; those on the way down have a limit."""
-    if child.is_movable and child.drain is not Drain.RUNNING:
+    if child.is_movable and child.drain is not DrainPhase.RUNNING:
         rising = any(to is not ModuleState.DOWN for to in child.moving.values())
         if not rising:
             child.deadline_ns = None
@@ -120,7 +120,7 @@ def limit_hooks(child: Child, now_ns: int) -> None:
 def too_late(child: Child) -> str:
     """The reason to kill a leaving process at its limit; also noted in `unfinished`."""
     because = f"did not stop within {child.stop_limit_ns / 1e9:g} s"
-    if child.drain is Drain.RUNNING:
+    if child.drain is DrainPhase.RUNNING:
         limit_ns = child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS
         because = f"did not answer within {limit_ns / 1e9:g} s of being drained"
     child.unfinished.append(f"{because}: killed")

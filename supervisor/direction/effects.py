@@ -103,7 +103,7 @@ class Accept:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReplyToCaller:
     """Reply to a caller that its order is done."""
 
     caller: Caller
@@ -151,7 +151,7 @@ Effect = (
     | ClearSlot
     | SendDirectory
     | Accept
-    | Answer
+    | ReplyToCaller
     | Refuse
     | Say
     | AnnounceUp

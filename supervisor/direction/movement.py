@@ -22,8 +22,8 @@ from appbackplane.transport.errors import (
 )
 
 from . import standing_by
-from .child import Child, Drain, Failure, Phase
-from .effects import Answer, Effect, Move, Refuse, Say
+from .child import Child, DrainPhase, HookFailure, Phase
+from .effects import Effect, Move, Refuse, ReplyToCaller, Say
 from .events import Moved, MoveFailed, MoveOrdered
 from .lifecycle import HEIGHT, Standing, all_above, dependants, is_there, moves, next_step, targets, waits_for
 from .orders import Order, Orders
@@ -110,7 +110,7 @@ class Movement:
             if standings[name].state is not self._goal(standings[name])
         ]
 
-    def failures(self) -> Iterable[tuple[Child, str, Failure]]:
+    def failures(self) -> Iterable[tuple[Child, str, HookFailure]]:
         """The (child, component, failure) of all hooks that have failed, or have not ended in time."""
         return [(child, name, found) for child in self._children.values() for name, found in child.failures.items()]
 
@@ -153,7 +153,7 @@ class Movement:
         """Note that a hook has raised, and plan a retry or give it up. Returns the reason if the system has to go down."""
         name, to = event.component, child.moving.pop(event.component)
         child.hooks_due_ns.pop(name, None)
-        failure = child.failures[name] = Failure(to, event.reason, now_ns)
+        failure = child.failures[name] = HookFailure(to, event.reason, now_ns)
         line = told(child, name, failure)
         if to is ModuleState.DOWN or self.is_going_down:
             if to is ModuleState.DOWN:
@@ -176,7 +176,7 @@ class Movement:
             for name in [name for name, due_ns in child.hooks_due_ns.items() if due_ns <= now_ns]:
                 del child.hooks_due_ns[name]
                 reason = f"its hook has not ended within {child.start_limit_ns / 1e9:g} s"
-                failure = Failure(child.moving[name], reason, now_ns, is_given_up=True)
+                failure = HookFailure(child.moving[name], reason, now_ns, is_given_up=True)
                 child.failures[name] = failure
                 because = self._give_up(child, name, told(child, name, failure), child.policy.type != "temporary")
                 if because is not None:
@@ -254,7 +254,7 @@ class Movement:
         standings = self.standings()
         for name, to in moves(standings, self.targets(standings)):
             child, component = self._children[standings[name].backplane], standings[name].component
-            if child.drain in (Drain.DUE, Drain.RUNNING):
+            if child.drain in (DrainPhase.DUE, DrainPhase.RUNNING):
                 continue
             child.moving[component] = to
             limit_ns = child.stop_limit_ns
@@ -344,7 +344,7 @@ class Movement:
                 continue
             if self._is_done(order, standings, concerned):
                 states = {name: standings[name].state.value for name in standings if name in concerned}
-                self._effects.append(Answer(order.caller, {"components": states}))
+                self._effects.append(ReplyToCaller(order.caller, {"components": states}))
                 self._orders.end(order)
                 ended.append(order)
         return bool(ended)
@@ -381,7 +381,7 @@ class Movement:
         self._orders.end(order)
 
 
-def told(child: Child, component: str, failure: Failure) -> str:
+def told(child: Child, component: str, failure: HookFailure) -> str:
     """The log line for a failed hook."""
     return f"backplane {child.name!r}: component {component!r} did not become {failure.to.value}: {failure.reason}"
 

@@ -24,12 +24,12 @@ from appbackplane.transport.errors import (
 
 from . import draining, group_restart
 from .child import Child, Phase
-from .effects import Answer, Caller, Effect, Kill, Refuse, Say
+from .effects import Caller, Effect, Kill, Refuse, ReplyToCaller, Say
 from .events import RestartOrdered
 from .movement import Movement, told
 from .orders import ORDERS_MAX
 from .restart import RestartHistory
-from .rolling import Begin, Rolling, Stop, Wait
+from .rolling import Begin, Rolling, RollingStop, Wait
 
 _GONE = (Phase.FAILED, Phase.ENDED)
 
@@ -152,7 +152,7 @@ class OrderedRestarts:
         if isinstance(step, Wait):
             order.looks_at_ns = step.until_ns
             return False
-        if isinstance(step, Stop):
+        if isinstance(step, RollingStop):
             self._refuse(order, InternalError(step.because))
         else:
             self._answer(order)
@@ -192,7 +192,7 @@ class OrderedRestarts:
         there = [self._children[name] for name in order.backplanes if name in self._children]
         generations = {child.name: child.generation for child in there}
         unfinished = draining.unfinished(self._children[name] for name in order.concerned if name in self._children)
-        self._effects.append(Answer(order.caller, {"backplanes": generations, "unfinished": unfinished}))
+        self._effects.append(ReplyToCaller(order.caller, {"backplanes": generations, "unfinished": unfinished}))
         self._orders.remove(order)
 
     def _is_removed(self, name: str) -> bool:

@@ -20,7 +20,7 @@ from appbackplane.transport.directory import ComponentEntry, OperationEntry, Reg
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PlanFinding:
     """One line about the plan. An error keeps the system from starting, a warning does not."""
 
     text: str
@@ -29,7 +29,7 @@ class Finding:
 
 def find(
     registrations: Iterable[Registration], replica_of: Mapping[str, str] | None = None, *, has_node: bool = False
-) -> list[Finding]:
+) -> list[PlanFinding]:
     """All errors and warnings about these backplanes together. `replica_of`: the common name of each replica.
     `has_node`: other nodes may serve routes that none of these serves.
     """
@@ -82,7 +82,7 @@ def _in_common(registration: Registration, name: str | None) -> Registration:
     return registration if name is None else msgspec.structs.replace(registration, backplane=name)
 
 
-def _names(registrations: list[Registration]) -> Iterable[Finding]:
+def _names(registrations: list[Registration]) -> Iterable[PlanFinding]:
     home: dict[str, str] = {}
     serves: dict[str, str] = {}
     for registration in registrations:
@@ -90,12 +90,12 @@ def _names(registrations: list[Registration]) -> Iterable[Finding]:
         for component in registration.components:
             place = f"backplane {registration.backplane!r}"
             if component.name in (SUPERVISOR, BACKPLANE, CONTROL):
-                yield Finding(
+                yield PlanFinding(
                     f"{place}: a component may not be named {component.name!r}: the word is reserved for routes"
                 )
             if home.get(component.name, place) != place or component.name in own:
                 both = f"{home[component.name]} and {place}"
-                yield Finding(
+                yield PlanFinding(
                     f"two components are named {component.name!r}, in {both}: set component_name on one of them"
                 )
                 continue
@@ -104,35 +104,35 @@ def _names(registrations: list[Registration]) -> Iterable[Finding]:
             for operation in component.operations:
                 owner = f"component {component.name!r} in {place}"
                 if serves.get(operation.route, owner) != owner:
-                    yield Finding(
+                    yield PlanFinding(
                         f"route {operation.route!r} is served twice: by {serves[operation.route]} and by {owner}"
                     )
                 serves[operation.route] = owner
 
 
-def _missing(registrations: list[Registration], components: Mapping[str, ComponentEntry]) -> Iterable[Finding]:
+def _missing(registrations: list[Registration], components: Mapping[str, ComponentEntry]) -> Iterable[PlanFinding]:
     for registration in registrations:
         for component in registration.components:
             for name in component.depends_on:
                 if name not in components:
                     where = f"component {component.name!r} (backplane {registration.backplane!r})"
-                    yield Finding(f"{where} depends on {name!r}, which no backplane has{_hint(name, components)}")
+                    yield PlanFinding(f"{where} depends on {name!r}, which no backplane has{_hint(name, components)}")
 
 
-def _dependency_cycles(components: Mapping[str, ComponentEntry]) -> Iterable[Finding]:
+def _dependency_cycles(components: Mapping[str, ComponentEntry]) -> Iterable[PlanFinding]:
     graph = {name: tuple(d for d in c.depends_on if d in components) for name, c in components.items()}
     for ring in rings(graph):
-        yield Finding(f"components depend on each other in a cycle: {' -> '.join(ring)}")
+        yield PlanFinding(f"components depend on each other in a cycle: {' -> '.join(ring)}")
 
 
-def _call_findings(components: Iterable[ComponentEntry], *, has_node: bool) -> Iterable[Finding]:
+def _call_findings(components: Iterable[ComponentEntry], *, has_node: bool) -> Iterable[PlanFinding]:
     operations = {operation.route: operation for component in components for operation in component.operations}
     for operation in operations.values():
         for route in operation.calls:
             if route not in operations and not has_node and route.partition(".")[0] not in (SUPERVISOR, BACKPLANE):
                 why = "and there is no [node] in the TOML" if OF_NODE in route else "which nobody serves"
                 text = f"{operation.route} declares to call {route!r}, {why}{_hint(route, operations)}"
-                yield Finding(text, is_error=False)
+                yield PlanFinding(text, is_error=False)
     graph = {route: tuple(r for r in o.calls if r in operations) for route, o in operations.items()}
     told: list[set[str]] = []
     for ring in rings(graph):
@@ -141,7 +141,7 @@ def _call_findings(components: Iterable[ComponentEntry], *, has_node: bool) -> I
     yield from _crossings(operations, told)
 
 
-def _crossings(operations: Mapping[str, OperationEntry], told: list[set[str]]) -> Iterable[Finding]:
+def _crossings(operations: Mapping[str, OperationEntry], told: list[set[str]]) -> Iterable[PlanFinding]:
     """Call chains that may wait for each other for ever, although none of them returns to its origin.
 
     An object that awaits a reply serves nothing else meanwhile. If operations of two objects call each other at the same
@@ -164,20 +164,20 @@ def _crossings(operations: Mapping[str, OperationEntry], told: list[set[str]]) -
                 f"chains of calls may wait for each other: {calls}. If they meet, one call is refused "
                 f"(mark {', '.join(strict)} reentrant=True, or call without waiting)"
             )
-            yield Finding(text, is_error=False)
+            yield PlanFinding(text, is_error=False)
 
 
 def _component_of(route: str) -> str:
     return route.partition(".")[0]
 
 
-def _judge(ring: list[str], operations: Mapping[str, OperationEntry]) -> Iterable[Finding]:
+def _judge(ring: list[str], operations: Mapping[str, OperationEntry]) -> Iterable[PlanFinding]:
     spelled, strict = " -> ".join(ring), [route for route in ring[1:] if not operations[route].reentrant]
     if len(strict) == len(ring) - 1:
-        yield Finding(f"calls form a cycle and would deadlock: {spelled} (break it, or mark one reentrant=True)")
+        yield PlanFinding(f"calls form a cycle and would deadlock: {spelled} (break it, or mark one reentrant=True)")
     elif strict:
         text = f"calls form a cycle: {spelled}; a call that returns to {', '.join(strict)} is refused (not reentrant)"
-        yield Finding(text, is_error=False)
+        yield PlanFinding(text, is_error=False)
 
 
 def rings(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:

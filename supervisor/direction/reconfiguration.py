@@ -60,7 +60,7 @@ BACKPLANE_KEYS: Mapping[str, Takes] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class KeyChange:
     """One key whose value changes; `old` or `new` is None if the key is absent."""
 
     #: None: a key of the system.
@@ -83,7 +83,7 @@ class Change:
 class Plan:
     """All changes, and the backplanes that are restarted, added and removed for them; false if there are none."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[KeyChange, ...] = ()
     #: Backplanes, in the order of the file.
     restarted: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
@@ -126,14 +126,14 @@ def plan(running: Config, new: Config) -> Plan:
     for key in ("import_dir", "run_dir"):  # both also depend on the path of the file
         old_path, new_path = getattr(running, key), getattr(new, key)
         if old_path != new_path and not any(change.key == key for change in changes):
-            changes.append(Change(None, key, old_path, new_path, Takes.NEVER))
+            changes.append(KeyChange(None, key, old_path, new_path, Takes.NEVER))
     for key, before, after in (("record", running.record, new.record), ("topic", running.topics, new.topics)):
         changes += [
-            Change(None, path, was, becomes, Takes.RESTART)
+            KeyChange(None, path, was, becomes, Takes.RESTART)
             for path, was, becomes in _entries(key, _table(before), _table(after))
         ]
     changes += [
-        Change(None, path, _without_password(was), _without_password(becomes), Takes.NEVER)
+        KeyChange(None, path, _without_password(was), _without_password(becomes), Takes.NEVER)
         for path, was, becomes in _entries("cluster", _table(running.cluster), _table(new.cluster))
     ]
     kept = [name for name in new.backplane if name in running.backplane]
@@ -218,7 +218,7 @@ def _table(settings: msgspec.Struct | Mapping[str, msgspec.Struct] | None) -> di
 
 def _differences(
     backplane: str | None, old: msgspec.Struct, new: msgspec.Struct, takes: Mapping[str, Takes], prefix: str = ""
-) -> Iterator[Change]:
+) -> Iterator[KeyChange]:
     for field in msgspec.structs.fields(old):
         key = f"{prefix}{field.encode_name}"
         before, after = getattr(old, field.name), getattr(new, field.name)
@@ -229,17 +229,17 @@ def _differences(
             yield from _differences(backplane, before, after, every, f"{key}.")
         elif isinstance(before, dict):
             for path, was, becomes in _entries(key, before, after):
-                yield Change(backplane, path, was, becomes, takes[field.encode_name])
+                yield KeyChange(backplane, path, was, becomes, takes[field.encode_name])
         elif before != after:
-            yield Change(backplane, key, before, after, takes[field.encode_name])
+            yield KeyChange(backplane, key, before, after, takes[field.encode_name])
 
 
-def _as_in_node(changes: Iterable[Change], old: Config, new: Config) -> Iterator[Change]:
+def _as_in_node(changes: Iterable[KeyChange], old: Config, new: Config) -> Iterator[KeyChange]:
     """The carrier's changes, with those of its settings replaced by the keys of [node] and [peers] that they come from."""
     yield from (change for change in changes if not change.key.startswith("settings."))
     for key, before, after in (("node", _table(old.node), _table(new.node)), ("peers", old.peers, new.peers)):
         for path, was, becomes in _entries(key, before, after):
-            yield Change(new.carrier, path, was, becomes, Takes.RESTART)
+            yield KeyChange(new.carrier, path, was, becomes, Takes.RESTART)
 
 
 def _entries(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

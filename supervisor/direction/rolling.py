@@ -37,18 +37,18 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RollingDone:
     """Step: all are restarted and up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class RollingStop:
     """Step: end the rolling restart with an error."""
 
     because: str
 
 
-Step = Begin | Wait | Done | Stop
+Step = Begin | Wait | RollingDone | RollingStop
 
 
 class Rolling:
@@ -75,7 +75,7 @@ class Rolling:
             self.present = None
         left = self.left()
         if not left:
-            return Done()
+            return RollingDone()
         name = next((name for name in left if not self._children[name].is_in_service), left[0])
         step = self._may_go(self._children[name])
         if isinstance(step, Begin):
@@ -97,9 +97,9 @@ class Rolling:
         if tries == 0 and (child.is_leaving or child.phase is Phase.WAITING or child.is_living):
             return Wait()
         if child.phase in _GONE or tries > 1 or not child.is_living:
-            return Stop(f"{child.name} did not come back: {child.reason}")
+            return RollingStop(f"{child.name} did not come back: {child.reason}")
         for component, failure in child.failures.items():
-            return Stop(
+            return RollingStop(
                 f"{child.name} did not come back: {component} did not become {failure.to.value}: {failure.reason}"
             )
         if child.up_since_ns is None:
@@ -114,7 +114,7 @@ class Rolling:
             return Begin(child.name)  # it serves no callers, or the interruption is wanted
         others = [other for other in self._others(child.name) if other.phase not in _GONE]
         if not others:
-            return Stop(f"{child.name} is the last replica that answers")
+            return RollingStop(f"{child.name} is the last replica that answers")
         return Begin(child.name) if all(other.is_in_service for other in others) else Wait()
 
     def _others(self, name: str) -> list[Child]:

@@ -24,7 +24,7 @@ NICE_GOOD = -10
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """The verdict on one ability."""
 
     name: str
@@ -36,49 +36,51 @@ class Finding:
     remedy: str = ""
 
 
-def checkup(machine: Machine) -> list[Finding]:
+def checkup(machine: Machine) -> list[DoctorFinding]:
     """Findings of all rules, in the order in which they are shown."""
     return [rule(machine) for rule in RULES]
 
 
-def is_fit(findings: list[Finding]) -> bool:
+def is_fit(findings: list[DoctorFinding]) -> bool:
     """Whether a system can come up here."""
     return not any(finding.is_required and finding.verdict == "missing" for finding in findings)
 
 
-def _kernel(machine: Machine) -> Finding:
-    return Finding("kernel", "ok", True, machine.kernel)
+def _kernel(machine: Machine) -> DoctorFinding:
+    return DoctorFinding("kernel", "ok", True, machine.kernel)
 
 
-def _python(machine: Machine) -> Finding:
+def _python(machine: Machine) -> DoctorFinding:
     found = ".".join(map(str, machine.python))
     if machine.python >= PYTHON_MIN:
-        return Finding("Python", "ok", True, found)
+        return DoctorFinding("Python", "ok", True, found)
     wanted = ".".join(map(str, PYTHON_MIN))
-    return Finding("Python", "missing", True, found, f"install Python {wanted} or newer, and AppBackplane for it")
+    return DoctorFinding("Python", "missing", True, found, f"install Python {wanted} or newer, and AppBackplane for it")
 
 
-def _build(machine: Machine) -> Finding:
+def _build(machine: Machine) -> DoctorFinding:
     if machine.build == "compiled":
-        return Finding("hot modules", "ok", False, machine.build)
+        return DoctorFinding("hot modules", "ok", False, machine.build)
     remedy = (
         "half the speed; with a C compiler and Python's headers: pip install --force-reinstall --no-deps appbackplane "
         "(never compiled where it is installed with -e)"
     )
-    return Finding("hot modules", "limited", False, machine.build, remedy)
+    return DoctorFinding("hot modules", "limited", False, machine.build, remedy)
 
 
-def _cpus(machine: Machine) -> Finding:
+def _cpus(machine: Machine) -> DoctorFinding:
     found = f"{machine.cpus_usable} of {machine.cpus} usable"
     if machine.cpus_usable < machine.cpus:
         remedy = "this process may not use the others: look at taskset -p $$, and at the container's cpuset"
-        return Finding("CPUs", "limited", False, found, remedy)
+        return DoctorFinding("CPUs", "limited", False, found, remedy)
     if machine.cpus == 1:
-        return Finding("CPUs", "limited", False, found, "backplanes take turns: a second core would run two at a time")
-    return Finding("CPUs", "ok", False, found)
+        return DoctorFinding(
+            "CPUs", "limited", False, found, "backplanes take turns: a second core would run two at a time"
+        )
+    return DoctorFinding("CPUs", "ok", False, found)
 
 
-def _nice(machine: Machine) -> Finding:
+def _nice(machine: Machine) -> DoctorFinding:
     remedy = (
         "run as root, or: setcap cap_sys_nice+ep on the interpreter; LimitNICE=-20 in a systemd unit; "
         "USER - nice -20 in /etc/security/limits.conf"
@@ -86,87 +88,93 @@ def _nice(machine: Machine) -> Finding:
     lowest = machine.nice_lowest
     if lowest is None:
         found = f"may not be raised from {machine.nice_resting}"
-        return Finding("nice", "missing", False, found, f"[system] nice has no effect; {remedy}")
+        return DoctorFinding("nice", "missing", False, found, f"[system] nice has no effect; {remedy}")
     if lowest > NICE_GOOD:
-        return Finding("nice", "limited", False, f"down to {lowest}", remedy)
-    return Finding("nice", "ok", False, f"down to {lowest}")
+        return DoctorFinding("nice", "limited", False, f"down to {lowest}", remedy)
+    return DoctorFinding("nice", "ok", False, f"down to {lowest}")
 
 
-def _cgroups(machine: Machine) -> Finding:
+def _cgroups(machine: Machine) -> DoctorFinding:
     if not machine.cgroup_version:
         remedy = (
             "cpu_limit is enforced by the scheduler alone; as a service: Delegate=yes in its unit; by hand: "
             "systemd-run --user --scope -p Delegate=yes appbackplane up; in a container: mount /sys/fs/cgroup writable"
         )
-        return Finding("cgroups", "missing", False, machine.cgroup_because, remedy)
+        return DoctorFinding("cgroups", "missing", False, machine.cgroup_because, remedy)
     found = f"v{machine.cgroup_version}, in {machine.cgroup}"
     if machine.cgroup_because:
-        return Finding("cgroups", "limited", False, f"{found}; {machine.cgroup_because}", "remove it by hand: rmdir")
+        return DoctorFinding(
+            "cgroups", "limited", False, f"{found}; {machine.cgroup_because}", "remove it by hand: rmdir"
+        )
     if not machine.may_burst:
-        return Finding("cgroups", "limited", False, f"{found}, without bursts", "limits are coarser before Linux 5.14")
-    return Finding("cgroups", "ok", False, found)
+        return DoctorFinding(
+            "cgroups", "limited", False, f"{found}, without bursts", "limits are coarser before Linux 5.14"
+        )
+    return DoctorFinding("cgroups", "ok", False, found)
 
 
-def _autogroup(machine: Machine) -> Finding:
+def _autogroup(machine: Machine) -> DoctorFinding:
     if not machine.has_autogroup:
-        return Finding("autogroup", "ok", False, "off" if machine.has_autogroup is False else "not in this kernel")
+        return DoctorFinding(
+            "autogroup", "ok", False, "off" if machine.has_autogroup is False else "not in this kernel"
+        )
     found = "on: nice counts within a session only"
     remedy = "to be as urgent beside other sessions, too: sysctl kernel.sched_autogroup_enabled=0"
-    return Finding("autogroup", "limited", False, found, remedy)
+    return DoctorFinding("autogroup", "limited", False, found, remedy)
 
 
-def _open_files(machine: Machine) -> Finding:
+def _open_files(machine: Machine) -> DoctorFinding:
     limit = machine.open_files
     found = "unlimited" if limit < 0 else f"{limit:,} a process"
     if limit < 0 or limit >= OPEN_FILES_GOOD:
-        return Finding("open files", "ok", True, found)
+        return DoctorFinding("open files", "ok", True, found)
     remedy = "ulimit -Hn 65536; LimitNOFILE=65536 in a systemd unit; USER - nofile 65536 in /etc/security/limits.conf"
-    return Finding("open files", "limited" if limit >= OPEN_FILES_MIN else "missing", True, found, remedy)
+    return DoctorFinding("open files", "limited" if limit >= OPEN_FILES_MIN else "missing", True, found, remedy)
 
 
-def _memfd(machine: Machine) -> Finding:
+def _memfd(machine: Machine) -> DoctorFinding:
     if not machine.memfd_because:
-        return Finding("memfd and seals", "ok", True, "works")
+        return DoctorFinding("memfd and seals", "ok", True, "works")
     remedy = "Linux 3.17 or newer, and a container whose seccomp profile allows memfd_create"
-    return Finding("memfd and seals", "missing", True, machine.memfd_because, remedy)
+    return DoctorFinding("memfd and seals", "missing", True, machine.memfd_because, remedy)
 
 
-def _pidfd(machine: Machine) -> Finding:
+def _pidfd(machine: Machine) -> DoctorFinding:
     if not machine.pidfd_because:
-        return Finding("pidfd", "ok", True, "works")
+        return DoctorFinding("pidfd", "ok", True, "works")
     remedy = "Linux 5.3 or newer, and a container whose seccomp profile allows pidfd_open"
-    return Finding("pidfd", "missing", True, machine.pidfd_because, remedy)
+    return DoctorFinding("pidfd", "missing", True, machine.pidfd_because, remedy)
 
 
-def _run_dir(machine: Machine) -> Finding:
+def _run_dir(machine: Machine) -> DoctorFinding:
     if not machine.run_dir_because:
-        return Finding("run directory", "ok", True, machine.run_dir)
+        return DoctorFinding("run directory", "ok", True, machine.run_dir)
     remedy = f"make {machine.run_dir} yours and private (chmod 700), or set XDG_RUNTIME_DIR or [system] run_dir"
-    return Finding("run directory", "missing", True, machine.run_dir_because, remedy)
+    return DoctorFinding("run directory", "missing", True, machine.run_dir_because, remedy)
 
 
-def _spark(machine: Machine) -> Finding:
+def _spark(machine: Machine) -> DoctorFinding:
     if machine.spark is not None:
-        return Finding("Spark", "ok", False, f"PySpark {machine.spark}")
+        return DoctorFinding("Spark", "ok", False, f"PySpark {machine.spark}")
     remedy = "only for report and pipeline: pip install 'appbackplane[spark]'"
-    return Finding("Spark", "missing", False, machine.spark_because, remedy)
+    return DoctorFinding("Spark", "missing", False, machine.spark_because, remedy)
 
 
-def _java(machine: Machine) -> Finding:
+def _java(machine: Machine) -> DoctorFinding:
     if machine.java is not None:
-        return Finding("Java, for Spark", "ok", False, machine.java)
+        return DoctorFinding("Java, for Spark", "ok", False, machine.java)
     remedy = "17 or newer, only for Spark: pip install 'appbackplane[spark]' brings one"
-    return Finding("Java, for Spark", "missing", False, machine.java_because, remedy)
+    return DoctorFinding("Java, for Spark", "missing", False, machine.java_because, remedy)
 
 
-def _metrics(machine: Machine) -> Finding:
+def _metrics(machine: Machine) -> DoctorFinding:
     if machine.has_prometheus:
-        return Finding("metrics", "ok", False, "prometheus-client")
+        return DoctorFinding("metrics", "ok", False, "prometheus-client")
     remedy = "only for [system] metrics: pip install 'appbackplane[metrics]'"
-    return Finding("metrics", "missing", False, "no prometheus-client", remedy)
+    return DoctorFinding("metrics", "missing", False, "no prometheus-client", remedy)
 
 
-RULES: tuple[Callable[[Machine], Finding], ...] = (
+RULES: tuple[Callable[[Machine], DoctorFinding], ...] = (
     _kernel, _python, _build, _cpus, _nice, _cgroups, _autogroup, _open_files, _memfd, _pidfd, _run_dir, _spark,
     _java, _metrics,
 )  # fmt: skip

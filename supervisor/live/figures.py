@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from appbackplane.runtime.observation.histogram import Histogram
 
-from .sample import BackplaneSample, Operation, Requests, Running, Sample, Statistics
+from .sample import BackplaneReport, BackplaneSample, OperationAccount, Requests, RunningAction, Sample
 
 RANKS = (0.5, 0.99)
 
@@ -102,13 +102,13 @@ class BackplaneFigures:
     errors: int | None = None
     errors_new: int = 0
     #: Running actions, the longest first; empty where that is unknown.
-    running: tuple[Running, ...] = ()
+    running: tuple[RunningAction, ...] = ()
     #: Name that it shares with other replicas.
     replica_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class SystemFigures:
     """Activity of one system from one sample to the next."""
 
     system: str
@@ -122,13 +122,13 @@ class Figures:
     backplanes: tuple[BackplaneFigures, ...]
 
 
-def figures(before: Sample | None, now: Sample) -> Figures:
+def figures(before: Sample | None, now: Sample) -> SystemFigures:
     """Figures of the time from `before` to `now`. A `before` of another supervisor counts as none."""
     if before is not None and (before.pid != now.pid or before.uptime_s >= now.uptime_s):
         before = None
     earlier = {} if before is None else {each.name: each for each in before.backplanes}
     interval_s = None if before is None else now.uptime_s - before.uptime_s
-    return Figures(
+    return SystemFigures(
         system=now.system,
         state=now.state,
         pid=now.pid,
@@ -146,7 +146,7 @@ def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s:
     statistics, board = now.statistics, now.board
     earlier = None if before is None else before.statistics
     is_fresh = statistics is not None
-    seen: Statistics | None = statistics
+    seen: BackplaneReport | None = statistics
     rate = cpu = wait = run = None
     operations: tuple[OperationFigures, ...] = ()
     requests: tuple[RequestFigures, ...] | None = None
@@ -226,7 +226,9 @@ def _requests(component: str, before: Requests | None, now: Requests, seconds: f
     return RequestFigures(component, now, rate)
 
 
-def _operation(name: str, before: Operation | None, now: Operation, seconds: float | None) -> OperationFigures:
+def _operation(
+    name: str, before: OperationAccount | None, now: OperationAccount, seconds: float | None
+) -> OperationFigures:
     is_timed = seconds is not None and seconds > 0
     began = before or _NOTHING
     return OperationFigures(
@@ -248,10 +250,10 @@ def _operation(name: str, before: Operation | None, now: Operation, seconds: flo
 
 
 #: Account of an operation that is new in this interval: it did nothing before.
-_NOTHING = Operation(0, 0, 0, 0, 0, 0, 0, Histogram(), Histogram())
+_NOTHING = OperationAccount(0, 0, 0, 0, 0, 0, 0, Histogram(), Histogram())
 
 
-def _all_since(now: Statistics, before: Statistics, which: str) -> Histogram:
+def _all_since(now: BackplaneReport, before: BackplaneReport, which: str) -> Histogram:
     """Histogram of all operations together, since `before`."""
     result = Histogram()
     for name, account in now.operations.items():

@@ -14,7 +14,7 @@ from appbackplane.runtime.observation.histogram import Histogram
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class OperationAccount:
     """The account of one operation since its backplane's start."""
 
     count: int
@@ -46,7 +46,7 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningAction:
     """A running action, and for how long."""
 
     route: str
@@ -55,7 +55,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class BackplaneReport:
     """A backplane's own report, if it answered in time."""
 
     #: On the machine's monotonic clock.
@@ -71,11 +71,11 @@ class Statistics:
     throttled: int
     slow: int
     boosts: int
-    operations: Mapping[str, Operation]
+    operations: Mapping[str, OperationAccount]
     #: By component; few components are request kernels.
     requests: Mapping[str, Requests]
     #: Running actions, the longest first.
-    running: tuple[Running, ...]
+    running: tuple[RunningAction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class BackplaneSample:
     limit_percent: int | None
     limit_by: str | None
     board: BoardWords | None
-    statistics: Statistics | None
+    statistics: BackplaneReport | None
     #: Name that it shares with other replicas.
     replica_of: str | None = None
 
@@ -175,9 +175,9 @@ def _board(board: Mapping[str, Any]) -> BoardWords:
     )
 
 
-def _statistics(told: Mapping[str, Any]) -> Statistics:
+def _statistics(told: Mapping[str, Any]) -> BackplaneReport:
     queues, os_priority = told["queues"], told["os_priority"]
-    return Statistics(
+    return BackplaneReport(
         at_ns=told["at_ns"],
         process_cpu_ns=round(told["cpu"]["process_ms"] * 1e6),
         actions=told["actions"],
@@ -191,7 +191,7 @@ def _statistics(told: Mapping[str, Any]) -> Statistics:
         boosts=0 if os_priority is None else os_priority["boosts"],
         operations={name: _operation(account) for name, account in told["operations"].items()},
         requests={component: _requests(kernel) for component, kernel in told["requests"].items()},
-        running=tuple(Running(one["route"], one["object"], one["running_ms"] / 1e3) for one in told["running"]),
+        running=tuple(RunningAction(one["route"], one["object"], one["running_ms"] / 1e3) for one in told["running"]),
     )
 
 
@@ -209,8 +209,8 @@ def _requests(kernel: Mapping[str, Any]) -> Requests:
     )
 
 
-def _operation(account: Mapping[str, Any]) -> Operation:
-    return Operation(
+def _operation(account: Mapping[str, Any]) -> OperationAccount:
+    return OperationAccount(
         count=account["count"],
         errors=account["errors"],
         refused=account["refused"],

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from . import cells, columns
-from .figures import BackplaneFigures, Figures, RequestFigures
+from .figures import BackplaneFigures, RequestFigures, SystemFigures
 from .line import Line, clean, ends, fit, text
 from .navigation import Navigation
 
@@ -43,7 +43,7 @@ s S      sort by the next, the previous     q  quit
 """.strip("\n").split("\n")
 
 
-def names(figures: Figures | None, navigation: Navigation) -> list[str]:
+def names(figures: SystemFigures | None, navigation: Navigation) -> list[str]:
     """Names of the rows that are shown, in order."""
     if figures is None:
         return []
@@ -53,19 +53,24 @@ def names(figures: Figures | None, navigation: Navigation) -> list[str]:
     return [] if opened is None else [row.name for row in columns.ordered(opened.operations, navigation.sort)]
 
 
-def _among(figures: Figures, navigation: Navigation) -> Figures:
+def _among(figures: SystemFigures, navigation: Navigation) -> SystemFigures:
     if navigation.among is None:
         return figures
     return replace(figures, backplanes=tuple(b for b in figures.backplanes if b.replica_of == navigation.among))
 
 
-def find(figures: Figures, name: str) -> BackplaneFigures | None:
+def find(figures: SystemFigures, name: str) -> BackplaneFigures | None:
     """The backplane of this name; None: there is none."""
     return next((each for each in figures.backplanes if each.name == name), None)
 
 
 def screen(
-    figures: Figures | None, navigation: Navigation, width: int, height: int, remark: str = "", interval_s: float = 1.0
+    figures: SystemFigures | None,
+    navigation: Navigation,
+    width: int,
+    height: int,
+    remark: str = "",
+    interval_s: float = 1.0,
 ) -> list[Line]:
     """Exactly `height` lines, `width` wide at most. `remark`: a warning about the figures, if there is one."""
     if width < WIDTH_MIN or height < HEIGHT_MIN:
@@ -86,7 +91,7 @@ def screen(
     return [*head, *body, *[()] * (room - len(body)), *foot]
 
 
-def report(figures: Figures, navigation: Navigation, width: int) -> list[Line]:
+def report(figures: SystemFigures, navigation: Navigation, width: int) -> list[Line]:
     """The view as one printout of any length: without keys, with the remarks of every backplane."""
     figures = _among(figures, navigation)
     head = [_head(figures, navigation, width, ""), ()]
@@ -97,7 +102,7 @@ def report(figures: Figures, navigation: Navigation, width: int) -> list[Line]:
     return [*head, *_table(figures, navigation, width), *([(), *remarks] if remarks else [])]
 
 
-def _body(figures: Figures, navigation: Navigation, width: int, room: int) -> list[Line]:
+def _body(figures: SystemFigures, navigation: Navigation, width: int, room: int) -> list[Line]:
     shown = names(figures, navigation)
     if shown and navigation.selected not in shown:
         navigation = replace(navigation, selected=shown[0])
@@ -130,7 +135,7 @@ def _window(rows: Sequence[Line], at: int, room: int) -> list[Line]:
     return list(rows[first : first + max(0, room)])
 
 
-def _table(figures: Figures, navigation: Navigation, width: int) -> list[Line]:
+def _table(figures: SystemFigures, navigation: Navigation, width: int) -> list[Line]:
     opened = None if navigation.opened is None else find(figures, navigation.opened)
     if opened is not None:
         rows = columns.ordered(opened.operations, navigation.sort)
@@ -140,7 +145,7 @@ def _table(figures: Figures, navigation: Navigation, width: int) -> list[Line]:
     return columns.table("BACKPLANE", columns.BACKPLANES, backplanes, width, navigation.selected)
 
 
-def _head(figures: Figures | None, navigation: Navigation, width: int, remark: str) -> Line:
+def _head(figures: SystemFigures | None, navigation: Navigation, width: int, remark: str) -> Line:
     if figures is None:
         return fit(((" ", ""), (remark or "waiting for the first figures", "quiet")), width)
     opened = "".join(f" › {name}" for name in (navigation.among, navigation.opened) if name is not None)

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from appbackplane.transport.errors import BackplaneError, SystemNotRunning
 
-from .figures import Figures, figures
+from .figures import SystemFigures, figures
 from .line import STYLES, Line
 from .navigation import Keys, Navigation, press
 from .sample import Sample, sample_of
@@ -51,7 +51,7 @@ class Asks(Protocol):
     def close(self) -> None: ...
 
 
-class Window:
+class TopScreen:
     """Shows one system until the user quits."""
 
     def __init__(self, connect: Callable[[], Asks], navigation: Navigation, interval_s: float) -> None:
@@ -59,7 +59,7 @@ class Window:
         self._connect, self._navigation, self._interval_s = connect, navigation, interval_s
         self._asker: Asks | None = None
         self._before: Sample | None = None
-        self._figures: Figures | None = None
+        self._figures: SystemFigures | None = None
         self._remark = ""
         self._keys = Keys()
         self._drawn: list[str] = []

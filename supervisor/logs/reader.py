@@ -33,33 +33,33 @@ _PARTIAL_BYTES_MAX = 1 << 20
 Found = tuple[bytes, LogLine | None]
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """A position between two lines: the number of a file, and an offset in it."""
 
     number: int
     offset: int
 
 
-def end_of(folder: Path) -> Place:
+def end_of(folder: Path) -> LogPosition:
     """Position behind the last whole line."""
     for number in reversed(numbers(os.listdir(folder))):
         with suppress(FileNotFoundError), open(folder / name_of(number), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             begin = max(0, size - BLOCK_BYTES)
-            return Place(number, begin + os.pread(file.fileno(), size - begin, begin).rfind(b"\n") + 1)
-    return Place(0, 0)
+            return LogPosition(number, begin + os.pread(file.fileno(), size - begin, begin).rfind(b"\n") + 1)
+    return LogPosition(0, 0)
 
 
-def start_of(folder: Path, since: datetime) -> Place:
+def start_of(folder: Path, since: datetime) -> LogPosition:
     """Position before the first line that may be of that time."""
     present = numbers(os.listdir(folder))
     number = present[_first_since(folder, present, since)] if present else 0
     with suppress(FileNotFoundError), open(folder / name_of(number), "rb", buffering=0) as file:
-        return Place(number, _offset_since(file.fileno(), os.fstat(file.fileno()).st_size, since))
-    return Place(number, 0)
+        return LogPosition(number, _offset_since(file.fileno(), os.fstat(file.fileno()).st_size, since))
+    return LogPosition(number, 0)
 
 
-def last(folder: Path, wanted: LogFilter, count: int, end: Place) -> list[Found]:
+def last(folder: Path, wanted: LogFilter, count: int, end: LogPosition) -> list[Found]:
     """The last `count` lines before `end` that match, the oldest first."""
     found: deque[Found] = deque()
     marks = wanted.marks()
@@ -87,7 +87,7 @@ def last(folder: Path, wanted: LogFilter, count: int, end: Place) -> list[Found]
 class LogReader:
     """Goes forward from a place in a log."""
 
-    def __init__(self, folder: Path, wanted: LogFilter, begin: Place) -> None:
+    def __init__(self, folder: Path, wanted: LogFilter, begin: LogPosition) -> None:
         self._folder, self._wanted, self._marks = folder, wanted, wanted.marks()
         self._file = -1
         self._number, self._rest = 0, b""

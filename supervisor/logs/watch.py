@@ -18,7 +18,7 @@ TURN_BYTES_MAX = 65_536
 REPORT_NS = 1_000_000_000
 
 
-class Ring(Protocol):
+class LogRingPort(Protocol):
     """Methods of a log ring that are used here (runtime/execution/log_ring.py)."""
 
     @property
@@ -32,7 +32,7 @@ class Ring(Protocol):
 class LogWatch:
     """Polls one ring, from the spawn of its backplane to its last words."""
 
-    def __init__(self, ring: Ring, now_ns: int) -> None:
+    def __init__(self, ring: LogRingPort, now_ns: int) -> None:
         self._ring = ring
         self._is_asleep = False
         #: When to poll next; None: when the ring wakes us.

@@ -28,7 +28,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     cgroup: str | None = None
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class RunDirClaim(msgspec.Struct, frozen=True, kw_only=True):
     """The holder of a run directory."""
 
     system: str
@@ -56,24 +56,24 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.left, Life(pid=self.pid, mark=self.mark, cgroup=self.cgroup))[-LEFT_MAX:]
 
 
-def claim(system: str, left: tuple[Life, ...], file: str = "") -> Claim:
+def claim(system: str, left: tuple[Life, ...], file: str = "") -> RunDirClaim:
     """A claim of this process, with a new mark."""
     pid = os.getpid()
     ticks = began(pid)
     assert ticks is not None, "we live"
     mark = secrets.token_hex(16)
-    return Claim(system=system, pid=pid, began=ticks, since_s=time.time(), mark=mark, left=left, file=file)
+    return RunDirClaim(system=system, pid=pid, began=ticks, since_s=time.time(), mark=mark, left=left, file=file)
 
 
-def read(fd: int) -> Claim | None:
+def read(fd: int) -> RunDirClaim | None:
     """The claim in a lock file; None: it is empty, or holds something else."""
     try:
-        return msgspec.json.decode(os.pread(fd, os.fstat(fd).st_size, 0), type=Claim)
+        return msgspec.json.decode(os.pread(fd, os.fstat(fd).st_size, 0), type=RunDirClaim)
     except msgspec.DecodeError:  # never half written, since that is one call; but the disk may have been full
         return None
 
 
-def write(fd: int, made: Claim) -> None:
+def write(fd: int, made: RunDirClaim) -> None:
     """Replace the claim; a process that reads meanwhile finds a claim, or none."""
     data = msgspec.json.encode(made)
     before = os.fstat(fd).st_size

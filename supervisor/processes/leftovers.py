@@ -32,7 +32,7 @@ class _Stat:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedProcesses:
     """How the processes that were found have ended."""
 
     #: Ended by themselves, once their supervisor was gone.
@@ -41,8 +41,8 @@ class Ended:
     #: Pids of processes that do not die.
     stuck: tuple[int, ...] = ()
 
-    def __add__(self, later: Ended) -> Ended:
-        return Ended(self.alone + later.alone, self.by_force + later.by_force, later.stuck)
+    def __add__(self, later: EndedProcesses) -> EndedProcesses:
+        return EndedProcesses(self.alone + later.alone, self.by_force + later.by_force, later.stuck)
 
     def __bool__(self) -> bool:
         return bool(self.alone or self.by_force or self.stuck)
@@ -60,7 +60,7 @@ def environment(mark: str) -> dict[str, str]:
     return {VARIABLE: " ".join(filter(None, (os.environ.get(VARIABLE), mark)))}
 
 
-def end(marks: Collection[str], patience_ns: int, on_held: Callable[[], None] = lambda: None) -> Ended:
+def end(marks: Collection[str], patience_ns: int, on_held: Callable[[], None] = lambda: None) -> EndedProcesses:
     """Wait `patience_ns` for the found processes to end by themselves, and kill the rest. Returns once they are dead or stuck.
 
     `on_held`: called once all are found that can be, before any process by which another is known has to end.
@@ -82,7 +82,7 @@ def end(marks: Collection[str], patience_ns: int, on_held: Callable[[], None] = 
             if not held.wait(time.monotonic_ns() + _DEATH_NS):
                 break
         stuck = held.alive()
-        return Ended(len(held.pidfds.keys() - by_force), len(by_force - stuck), tuple(sorted(stuck)))
+        return EndedProcesses(len(held.pidfds.keys() - by_force), len(by_force - stuck), tuple(sorted(stuck)))
 
 
 def find(marks: Collection[str]) -> list[int]:

@@ -135,7 +135,7 @@ def _unwritable(path: Path, error: OSError) -> FailedPrecondition:
     )
 
 
-def _holder(path: Path) -> claim.Claim | None:
+def _holder(path: Path) -> claim.RunDirClaim | None:
     """Claim of the holder, once it is written: that comes a moment after the lock, over the claim of a killed supervisor."""
     end_s = time.monotonic() + _CLAIM_S
     while (found := holder(path)) is None and time.monotonic() <= end_s and (path / LOCK).exists():
@@ -143,7 +143,7 @@ def _holder(path: Path) -> claim.Claim | None:
     return found
 
 
-def holder(path: Path) -> claim.Claim | None:
+def holder(path: Path) -> claim.RunDirClaim | None:
     """Claim of the supervisor that holds the lock, although it may not listen yet; None: nobody."""
     try:
         with open(path / LOCK, "rb") as file:
@@ -154,14 +154,14 @@ def holder(path: Path) -> claim.Claim | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class RunDirServer:
     """The process that serves a run directory."""
 
     pid: int
     uid: int
 
 
-def listener(path: Path) -> Listener | None:
+def listener(path: Path) -> RunDirServer | None:
     """The process that listens there; None: nobody. Raises PermissionError if we may not know. Takes no lock: a supervisor that
     starts just now would believe in another. Never blocks: where its queue is full, the claim identifies the process.
     """
@@ -173,13 +173,13 @@ def listener(path: Path) -> Listener | None:
             raise
         except BlockingIOError:
             held = holder(path)
-            return Listener(_UNSEEN if held is None else held.pid, path.stat().st_uid)
+            return RunDirServer(_UNSEEN if held is None else held.pid, path.stat().st_uid)
         except (OSError, ValueError):  # nobody listens; or no path that could be a socket
             return None
         pid, uid, _ = struct.unpack(
             "3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         )
-        return Listener(pid, uid)
+        return RunDirServer(pid, uid)
 
 
 def running_pid(path: Path) -> int | None:

@@ -41,7 +41,7 @@ from appbackplane.supervisor.logs.settings import LogSettings, Size, in_words
 from appbackplane.supervisor.peering import SEEDS_MAX, NodeSettings
 from appbackplane.supervisor.recording import RecordSettings, TopicSettings
 from appbackplane.transport.errors import error_from
-from appbackplane.transport.peers.effects import State as PeerState
+from appbackplane.transport.peers.effects import PeerState as PeerState
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.retrying import RETRIED, is_retryable
 from appbackplane.transport.status import Status

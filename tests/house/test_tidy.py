@@ -86,3 +86,17 @@ def test_a_path_of_one_machine_is_seen() -> None:
     assert OF_ONE_MACHINE.search(f'open("/{"home"}/ann/x")')  # in pieces: this file is checked, too
     assert OF_ONE_MACHINE.search(f"cd /{'work'}/tree")
     assert not OF_ONE_MACHINE.search("https://example.org/work/x and /proc/self and ~/home/x and a/work/x")
+
+
+#: Names of two classes, both public, each in the words of its own field: a message of a topic, and one of the dispatcher.
+SHARED_NAMES = {"Message"}
+
+
+def test_one_name_stands_for_one_class(modules: dict[str, Path]) -> None:
+    """Who searches for a class finds it, and no other."""
+    places: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        for node in parse(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, set()).add(name)
+    assert {name: where for name, where in places.items() if len(where) > 1 and name not in SHARED_NAMES} == {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from appbackplane.runtime.dispatcher.locking import MANY, Holder
+from appbackplane.runtime.dispatcher.locking import MANY, LockHolder
 
 #: (number of the lock, whether it is shared); the number is its rank.
 Want = tuple[int, bool]
@@ -123,7 +123,7 @@ class LockingModel:
         return [each for each in self.everybody if each.has.get(number) is True]
 
 
-def is_in_a_circle(who: Holder) -> bool:
+def is_in_a_circle(who: LockHolder) -> bool:
     """Whether somebody waits, over others, for himself: then nobody in between will ever go on."""
     seen: set[int] = set()
     in_the_way = [who]

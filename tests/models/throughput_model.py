@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from appbackplane.runtime.requests.optimiser import Move, Optimiser, Sample, Setting
+from appbackplane.runtime.requests.optimiser import KernelSample, Optimiser, Setting, SettingMove
 
 SECOND = 1_000_000_000
 
@@ -50,7 +50,7 @@ class SimulatedKernel:
         self.optimiser, self.curve, self.noise = optimiser, curve, noise
         self.random = random.Random(seed)
         self.offered_per_s = math.inf
-        self.moves: list[Move] = []
+        self.moves: list[SettingMove] = []
         self.workers_seen: list[int] = []
         self.blocked = 0  # workers whose requests wait for sub-requests
         self.ready_needed = 0  # places below which the workers run dry
@@ -62,7 +62,7 @@ class SimulatedKernel:
             if move := self.optimiser.observe(self.sample(self.optimiser.setting)):
                 self.moves.append(move)
 
-    def sample(self, setting: Setting) -> Sample:
+    def sample(self, setting: Setting) -> KernelSample:
         """One interval under a setting."""
         capacity = self.curve(setting.workers) * math.exp(self.random.gauss(0.0, self.noise))
         is_dry = setting.ready < self.ready_needed
@@ -74,7 +74,7 @@ class SimulatedKernel:
         busy = setting.workers if is_backlog else min(setting.workers, round(ended * run_ns / SECOND))
         if is_dry:
             busy = max(0, busy - 1)
-        return Sample(
+        return KernelSample(
             interval_ns=SECOND, ended_count=ended, ready_count=setting.ready if is_backlog and not is_dry else 0,
             posting_count=1 if is_backlog else 0, rejoinable_count=0, workers=setting.workers, executing_count=busy,
             blocked_count=self.blocked, run_ns=run_ns, wait_ns=0,

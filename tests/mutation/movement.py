@@ -93,7 +93,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_draining.py",),
         (
             "a component goes down before its backplane is drained",
-            "if child.drain in (Drain.DUE, Drain.RUNNING):",
+            "if child.drain in (DrainPhase.DUE, DrainPhase.RUNNING):",
             "if False:",
         ),
     ),
@@ -208,8 +208,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "the lease is given back before all is clear",
-            "        if self.phase is Phase.LEAVING and is_clear:\n            self._is_given_back",
-            "        if self.phase is Phase.LEAVING:\n            self._is_given_back",
+            "        if self.phase is ClusterRole.LEAVING and is_clear:\n            self._is_given_back",
+            "        if self.phase is ClusterRole.LEAVING:\n            self._is_given_back",
         ),
         ("two times as primary bear one epoch", "self.record.epoch + 1", "self.record.epoch"),
     ),

@@ -111,8 +111,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "the last one that answers goes",
-            "        if not others:\n            return Stop(",
-            "        if False:\n            return Stop(",
+            "        if not others:\n            return RollingStop(",
+            "        if False:\n            return RollingStop(",
         ),
         (
             "a new process that dies does not stop it",

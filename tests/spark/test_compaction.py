@@ -21,7 +21,7 @@ from appbackplane.runtime.observation.segments import FIELDS, NAMES_END, RECORD_
 from appbackplane.spark import compaction
 from appbackplane.spark.compaction import JOURNAL, CannotCompact, compact, compact_by
 from appbackplane.spark.records.batch import ROUTE
-from appbackplane.spark.records.compacted import Group, Written, write
+from appbackplane.spark.records.compacted import Group, WrittenGroup, write
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import NothingRecorded, pieces, read_all
 from tests.figures import IS_LONG
@@ -316,7 +316,7 @@ def test_workers_that_see_other_folders_compact_nothing(tmp_path: Path) -> None:
     run_dir, to = tmp_path / "run", tmp_path / "to"
     rows = truth("one", 1, recorded(run_dir, "one", 1, 10, sealed=True))
 
-    def elsewhere(groups: Sequence[Group], to: Path) -> Iterator[Written]:
+    def elsewhere(groups: Sequence[Group], to: Path) -> Iterator[WrittenGroup]:
         (tmp_path / "run").rename(tmp_path / "away")
         try:
             told = [write(group, to) for group in groups]

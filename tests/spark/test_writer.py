@@ -206,7 +206,7 @@ def test_what_all_tasks_stage_together_is_bounded(monkeypatch: pytest.MonkeyPatc
     from appbackplane.spark import writer
 
     monkeypatch.setattr(writer, "BATCH_BYTES_MAX", 2 << 20)
-    target = writer.Target("no-such-system", "g", "a.b", None, None, None, 0.0)
+    target = writer.WriteTarget("no-such-system", "g", "a.b", None, None, None, 0.0)
     part = writer.Staged(msgspec.msgpack.encode([{"body": "x" * (1 << 20)}]))
     with pytest.raises(
         InvalidArgument, match="a batch has 3 MiB of rows to deliver at once, more than 2 MiB: bound the"

@@ -13,7 +13,7 @@ from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.supervisor.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import Drain, Phase
+from appbackplane.supervisor.direction.child import DrainPhase, Phase
 from appbackplane.supervisor.direction.director import Director
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.supervisor.direction.reconfiguration import plan
@@ -129,7 +129,7 @@ class World:
         self.drains: list[str] = []
         #: Who waits for the end of an order, and until when.
         self.waiting: dict[Caller, int] = {}
-        self.answers: dict[Caller, effects.Answer | effects.Refuse] = {}
+        self.answers: dict[Caller, effects.ReplyToCaller | effects.Refuse] = {}
         self._last_pid = 100
         self._steps_left = STEPS_MAX
 
@@ -198,7 +198,7 @@ class World:
                     assert not place.is_up or is_there, "nobody is sent to a process that is dead"
             case effects.Accept(caller):
                 self.processes[caller.peer.decode()].is_registered = True
-            case effects.Answer(caller) | effects.Refuse(caller):
+            case effects.ReplyToCaller(caller) | effects.Refuse(caller):
                 if caller.peer == b"client":
                     assert self.waiting.pop(caller, None) is not None, "an order ends once"
                     self.answers[caller] = effect
@@ -273,7 +273,11 @@ class World:
         back = [name for name, child in dead.items() if child.phase in (Phase.WAITING, Phase.STARTING)]
         waited_for = {other for name in back for other in (*awaited.get(name, ()), *dead[name].spawns_after)}
         for name, process in self.processes.items():
-            if process.is_draining and not process.is_cut and self.director.children[name].drain is not Drain.RUNNING:
+            if (
+                process.is_draining
+                and not process.is_cut
+                and self.director.children[name].drain is not DrainPhase.RUNNING
+            ):
                 assert name in waited_for, f"{name} may finish what it has"
                 process.is_cut = True
 

@@ -12,7 +12,7 @@ import msgpack
 import pytest
 
 from appbackplane.runtime.observation import segments
-from appbackplane.spark.delivery import Delivery
+from appbackplane.spark.delivery import SystemDelivery
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition
 
 from .conftest import LIMIT_S, Up, ask_until, wait_dead
@@ -48,14 +48,14 @@ def rows(first: int, count: int) -> list[dict[str, object]]:
 def test_a_batch_is_published_and_recorded_once(up: Up) -> None:
     """By the first backplane, by name; who subscribes hears it."""
     system = up(SYSTEM)
-    delivery = Delivery(system.run_dir, "g")
+    delivery = SystemDelivery(system.run_dir, "g")
     assert delivery.to_topic(TOPIC, 0, rows(0, 1_000)) == 1_000
     assert delivery.to_topic(TOPIC, 0, rows(0, 1_000)) == 0
     delivery.close()
     with system.connect() as client:
         assert ask_until(client, "hearer.heard", lambda heard: len(heard) == 1_000) == list(range(1_000))
     assert recorded(system.run_dir) == list(range(1_000))
-    again = Delivery(system.run_dir, "g")
+    again = SystemDelivery(system.run_dir, "g")
     assert again.to_topic(TOPIC, 1, rows(1_000, 1)) == 1
     with pytest.raises(FailedPrecondition, match="has had batch 1, this is 0"):
         again.to_topic(TOPIC, 0, rows(0, 1))
@@ -81,7 +81,7 @@ def test_what_kills_its_backplane_loses_and_doubles_nothing(up: Up) -> None:
 
     killer = threading.Thread(target=kill)
     killer.start()
-    delivery = Delivery(system.run_dir, "g", backplane="hall", patience_s=LIMIT_S)
+    delivery = SystemDelivery(system.run_dir, "g", backplane="hall", patience_s=LIMIT_S)
     batch = 0
     try:
         while len(kills) < 5:
@@ -98,7 +98,7 @@ def test_what_kills_its_backplane_loses_and_doubles_nothing(up: Up) -> None:
 def test_each_row_is_one_call_of_a_route(up: Up) -> None:
     """The backplane that serves it remembers the row by its key, so that a batch that is sent again is answered, not done."""
     system = up(SYSTEM)
-    delivery = Delivery(system.run_dir, "g")
+    delivery = SystemDelivery(system.run_dir, "g")
     for _ in range(2):
         assert delivery.to_route("sender.send", 0, [{"count": 1} for _ in range(300)]) == 300
     with pytest.raises(BackplaneError, match=r"row 0 of batch 1: .*count"):

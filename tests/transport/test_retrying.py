@@ -10,9 +10,9 @@ from appbackplane.transport.retrying import (
     BACKOFF_NS,
     WINDOW_NS,
     Again,
-    GiveUp,
     RetryAccount,
     RetryBudget,
+    StopRetrying,
     after_attempts,
     decide,
     wait_before,
@@ -36,7 +36,7 @@ def decided(
     remaining_ns: int = 30 * SECOND_NS,
     random: float = 0.5,
     of: RetryAccount | None = None,
-) -> Again | GiveUp:
+) -> Again | StopRetrying:
     """A decision at time 0, of a client that has made no calls before."""
     return decide(
         error, is_repeatable=is_repeatable, is_sent=is_sent, attempt=attempt, remaining_ns=remaining_ns,
@@ -144,7 +144,7 @@ def test_what_has_not_left_waits_without_touching_the_budget() -> None:
     """It is nobody's load. Otherwise a restart that takes long would end calls that have all the time in the world."""
     spent = account(0.0, 0.0)
     assert decided(Unavailable("down now"), is_sent=False, of=spent) == Again(BACKOFF_NS // 2)
-    assert decided(Unavailable("stopping"), of=spent) == GiveUp("the retry budget is spent")
+    assert decided(Unavailable("stopping"), of=spent) == StopRetrying("the retry budget is spent")
 
 
 def test_who_gives_up_says_why_and_how_often_it_was_tried() -> None:

@@ -7,17 +7,17 @@ reason, once a second at most, and may come again, as the reason may pass. Costs
 
 from msgspec.structs import replace
 
-from .effects import Down, Effect, NameTaken, Refused, RefusedBy, Send, State
+from .effects import Down, Effect, NameTaken, PeerState, Refused, RefusedBy, Send
 from .mesh import Mesh
 from .messages import INCARNATION_MAX, Hello, Refusal, incompatible
-from .naming import Claim, claim, keeps, taken
+from .naming import NameClaim, claim, keeps, taken
 from .peer import Peer
 
 #: Refusals that are remembered, by address and key, so that each is sent once a second, and reported once.
 REFUSED_MAX = 128
 
 
-class Admission:
+class MeshAdmission:
     """Decides on the hellos and refusals of other nodes."""
 
     def __init__(self, mesh: Mesh) -> None:
@@ -74,26 +74,26 @@ class Admission:
         effects.append(RefusedBy(refusal.name, refusal.dialled, refusal.reason))
         if peer is not None and peer.is_living:
             kind = Down.NAME_TAKEN if refusal.holder else Down.UNREACHABLE
-            effects += mesh.move(peer, State.DEAD, f"it refuses this node: {refusal.reason}", now_ns, kind)
+            effects += mesh.move(peer, PeerState.DEAD, f"it refuses this node: {refusal.reason}", now_ns, kind)
         effects += mesh.lines.pause(refusal.dialled, mesh.policy.refused_ns, now_ns)
         return effects
 
     def _known(self, peer: Peer, key: str, hello: Hello, now_ns: int) -> tuple[Peer | None, list[Effect]]:
         mesh = self._mesh
         match claim(peer, hello.incarnation, hello.address, key):
-            case Claim.SAME:
-                return (None, []) if peer.state is State.LEFT else (peer, [])
-            case Claim.SUCCESSOR:
+            case NameClaim.SAME:
+                return (None, []) if peer.state is PeerState.LEFT else (peer, [])
+            case NameClaim.SUCCESSOR:
                 successor = _of(key, hello, now_ns)
                 return successor, mesh.succeed(peer, successor, "it has been started again", now_ns)
-            case Claim.FORMER if self._has_heard_since(peer, hello):
+            case NameClaim.FORMER if self._has_heard_since(peer, hello):
                 successor = _of(key, hello, now_ns)
                 return successor, mesh.succeed(peer, successor, "another process listens at its address now", now_ns)
-            case Claim.FORMER:
+            case NameClaim.FORMER:
                 reason = f"{peer.name!r} is known by a later incarnation, {peer.incarnation}"
                 word = self._word(hello, reason, now_ns, known=peer.incarnation)
                 return None, [Send(peer.address, word)] if mesh.lines.stands(peer.address) else []
-            case Claim.ELDER:
+            case NameClaim.ELDER:
                 reason = taken(peer.name, hello.address)
                 word = mesh.say(Refusal, peer, now_ns, reason=reason, holder=hello.address, dialled=peer.reached_as)
                 effects: list[Effect] = [Refused(peer.name, peer.address, peer.key, reason)]
@@ -101,7 +101,7 @@ class Admission:
                 effects += mesh.end(peer, Down.NAME_TAKEN, reason)
                 elder = _of(key, hello, now_ns)
                 return elder, [*effects, *mesh.meet(elder, now_ns)]
-            case Claim.YOUNGER:
+            case NameClaim.YOUNGER:
                 return None, self._refuse(key, hello, taken(peer.name, peer.address), peer.address, now_ns)
 
     def _is_accepted(self, key: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .effects import Dial, DialFailed, Effect, Hangup, Send
-from .messages import Message
+from .messages import PeerMessage
 from .policy import MembershipPolicy
 
 #: Handshakes in progress at a time. Where 64 nodes each began 63 at once on two cores, none was done within its second, and
@@ -34,7 +34,7 @@ IN_VAIN_MAX = 192
 
 
 @dataclass(slots=True, eq=False)
-class Line:
+class DialTarget:
     """An address, and the state of its connection."""
 
     address: str
@@ -51,7 +51,7 @@ class Line:
     #: Address of the node that this seed reaches, too; while that line is good, the seed is not dialled.
     alias_of: str = ""
     #: The only message to be sent once it is established; then it is closed.
-    last_word: Message | None = None
+    last_word: PeerMessage | None = None
 
 
 class Dialling:
@@ -59,7 +59,7 @@ class Dialling:
 
     def __init__(self, policy: MembershipPolicy, random: Callable[[], float]) -> None:
         self._policy, self._random = policy, random
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, DialTarget] = {}
         #: By address: the key that was last dialled there without a handshake. Kept when the line is dropped: a node that
         #: claims the address again, as another incarnation, does not get another try.
         self._in_vain: dict[str, str] = {}
@@ -81,7 +81,7 @@ class Dialling:
         if line is not None and (line.is_seed if line.key != key else line.last_word is None):
             return []
         effects = self._close(line)
-        self._lines[address] = Line(address, key, now_ns, line is not None and line.is_seed)
+        self._lines[address] = DialTarget(address, key, now_ns, line is not None and line.is_seed)
         return effects
 
     def hasten(self, address: str, now_ns: int) -> None:
@@ -125,7 +125,7 @@ class Dialling:
         line.due_ns = now_ns + wait_ns
         return effects
 
-    def dismiss(self, address: str, key: str, word: Message, now_ns: int) -> list[Effect]:
+    def dismiss(self, address: str, key: str, word: PeerMessage, now_ns: int) -> list[Effect]:
         """Send one last message to the holder of `key`, if it listens there, and hang up. Another key's line is left alone."""
         line = self._lines.get(address)
         if line is not None and line.key != key and self.has(address):
@@ -135,7 +135,7 @@ class Dialling:
         if sum(each.last_word is not None for each in self._lines.values()) >= DISMISSED_MAX:
             return []
         effects = self._close(line)
-        self._lines[address] = Line(address, key, now_ns, line is not None and line.is_seed, last_word=word)
+        self._lines[address] = DialTarget(address, key, now_ns, line is not None and line.is_seed, last_word=word)
         return effects
 
     def connected(self, address: str, now_ns: int) -> tuple[bool, list[Effect]]:
@@ -280,7 +280,7 @@ class Dialling:
             if line.is_dialled and not line.is_connected and now_ns - line.dialled_ns < self._begun_ns
         ]
 
-    def _limit_ns(self, line: Line) -> int:
+    def _limit_ns(self, line: DialTarget) -> int:
         """When a line without an echo is given up. Once it is established, only the peer's connection back is missing.
 
         That is waited for ever longer: where hosts are busy, each new connection keeps them busier.
@@ -289,25 +289,25 @@ class Dialling:
             return line.dialled_ns + self._policy.attempt_ns
         return line.connected_ns + (self._policy.attempt_ns << min(line.failures, PATIENCE_MAX))
 
-    def _is_covered(self, line: Line) -> bool:
+    def _is_covered(self, line: DialTarget) -> bool:
         other = self._lines.get(line.alias_of) if line.alias_of else None
         return other is not None and other.is_good
 
-    def _after_last_word(self, line: Line, now_ns: int) -> None:
+    def _after_last_word(self, line: DialTarget, now_ns: int) -> None:
         line.last_word = None
         if line.is_seed:
             line.due_ns = now_ns + self._policy.refused_ns
         else:
             del self._lines[line.address]
 
-    def _close(self, line: Line | None, *, is_flushed: bool = False) -> list[Effect]:
+    def _close(self, line: DialTarget | None, *, is_flushed: bool = False) -> list[Effect]:
         if line is None or not line.is_dialled:
             return []
         self._end(line)
         line.due_ns = line.dialled_ns + self._policy.backoff_ns_max
         return [Hangup(line.address, is_flushed)]
 
-    def _end(self, line: Line) -> None:
+    def _end(self, line: DialTarget) -> None:
         if not line.is_connected:
             self._in_vain.pop(line.address, None)
             if len(self._in_vain) >= IN_VAIN_MAX:

@@ -1,16 +1,16 @@
 """Effects: the decisions of membership. Frozen dataclasses; the owner of the sockets carries them out.
 
-Their order matters: a `Hangup` comes before the `Dial` of its successor, a `PeerDown` of a former incarnation before the
+Their order matters: a `Hangup` comes before the `Dial` of its successor, a `NodeUnreachable` of a former incarnation before the
 `PeerUp` of the next.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .messages import Message
+from .messages import PeerMessage
 
 
-class State(StrEnum):
+class PeerState(StrEnum):
     """State of a peer, as this node judges it."""
 
     #: Known by hearsay, or received once; not yet confirmed in both directions.
@@ -70,7 +70,7 @@ class Send:
     """Send on the connection to `address`, ahead of all other traffic. The message may be lost."""
 
     address: str
-    message: Message
+    message: PeerMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class PeerUp:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerDown:
+class NodeUnreachable:
     """Calls outstanding on this incarnation end now, in PEER_DOWN. Exactly one follows each `PeerUp`."""
 
     name: str
@@ -99,7 +99,7 @@ class PeerChanged:
 
     name: str
     incarnation: int
-    state: State
+    state: PeerState
     because: str
 
 
@@ -163,7 +163,7 @@ Effect = (
     | Hangup
     | Send
     | PeerUp
-    | PeerDown
+    | NodeUnreachable
     | PeerChanged
     | DialFailed
     | Refused

@@ -17,7 +17,7 @@ from ..security import links
 from ..security.keyring import Keyring
 from ..security.keys import PublicKey
 from .parts import HEAD_BYTES, part
-from .window import Window
+from .window import FlowWindow
 
 #: Monitor event of an established connection.
 STANDS: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
@@ -32,7 +32,7 @@ ENDS: Final = {
 }
 #: Limits of the listening socket, and heartbeats of a bulk connection, which membership does not watch. With 600 ms of silence
 #: it may be cut where 5 % of segments are lost: TCP repeats one that is lost twice later than that.
-LIMITS: Final = links.Limits(heartbeat_ms=1_000, silence_ms=4_000)
+LIMITS: Final = links.LinkLimits(heartbeat_ms=1_000, silence_ms=4_000)
 #: Limits of a dialled connection: only ZeroMQ itself receives on it (a handshake and heartbeats are shorter).
 BULK_LIMITS: Final = replace(LIMITS, frame_bytes=4 << 10, handshake_ms=10_000)
 #: Limits of an urgent connection: membership's heartbeats use it, and prove more. ZeroMQ's own were two thirds of the work of
@@ -43,7 +43,7 @@ URGENT_LIMITS: Final = replace(BULK_LIMITS, heartbeat_ms=0, silence_ms=0)
 SEND_HWM: Final = 4_096
 
 
-class Line:
+class PeerConnection:
     """A dialled socket, its monitor, and its flow-control window."""
 
     __slots__ = ("_rest", "is_connected", "is_full", "monitor", "number", "socket", "window")
@@ -54,7 +54,7 @@ class Line:
         self.monitor: zmq.Socket[bytes] = socket.get_monitor_socket(events)
         self.is_connected = False
         self.number = random.getrandbits(63)
-        self.window = Window()
+        self.window = FlowWindow()
         #: ZeroMQ's own queue refused the last message. No event announces when it has room again.
         self.is_full = False
         self._rest: memoryview | None = None
@@ -116,7 +116,9 @@ class Line:
         return Sent.SENT
 
 
-def dialled(context: zmq.Context[zmq.Socket[bytes]], keyring: Keyring, key: PublicKey, *, is_bulk: bool) -> Line:
+def dialled(
+    context: zmq.Context[zmq.Socket[bytes]], keyring: Keyring, key: PublicKey, *, is_bulk: bool
+) -> PeerConnection:
     """A line that connects only to the owner of `key`. Raises `FailedPrecondition` for a key that was revoked here."""
     socket = context.socket(zmq.DEALER)
     try:
@@ -125,7 +127,7 @@ def dialled(context: zmq.Context[zmq.Socket[bytes]], keyring: Keyring, key: Publ
         # No receive limit: a socket that stopped reading at one receives no heartbeats, and its next heartbeat to a killed
         # peer aborts the process (links.py). A peer that sends on this connection is hung up on (lines.py).
         socket.setsockopt(zmq.RCVHWM, 0)
-        return Line(socket, STANDS | sum(ENDS))
+        return PeerConnection(socket, STANDS | sum(ENDS))
     except BaseException:
         socket.close(linger=0)
         raise

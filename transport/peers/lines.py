@@ -27,7 +27,7 @@ from ..security.keyring import Keyring
 from ..security.keys import PublicKey
 from ..security.ring import Holder, Ring
 from ..security.roll import Roll
-from .line import ENDS, LIMITS, STANDS, Line, dialled
+from .line import ENDS, LIMITS, STANDS, PeerConnection, dialled
 from .parts import Joining, Took
 
 # A plain integer: an enum's `&` looks a member up each time, and this runs in every iteration.
@@ -45,7 +45,7 @@ URGENT, BULK, CONTROL = range(3)
 _LOG = logging.getLogger(__name__)
 
 
-class Connected(NamedTuple):
+class PeerConnected(NamedTuple):
     """A dialled connection is established."""
 
     address: str
@@ -80,13 +80,13 @@ class Lines:
         self._context.set(zmq.MAX_SOCKETS, 4_096)
         self._epoll = select.epoll()
         #: By address: the urgent connection, then the bulk one, once there is bulk.
-        self._lines: dict[str, list[Line]] = {}
+        self._lines: dict[str, list[PeerConnection]] = {}
         self._monitored: dict[int, str] = {}
         #: The key that is expected at each dialled address.
         self._keys: dict[str, PublicKey] = {}
         self._seen_ring = keyring.ring
         #: Connections by number; and the addresses at which the holder of a key is expected.
-        self._by_number: dict[int, tuple[str, Line]] = {}
+        self._by_number: dict[int, tuple[str, PeerConnection]] = {}
         self._addresses: dict[bytes, set[str]] = {}
         self._outboxes = Outbox(), Outbox(), Outbox()
         self._sends = [partial(self._send, which) for which in range(3)]
@@ -138,7 +138,7 @@ class Lines:
     # -- connections that this node dials ----------------------------------------------------------------------------
 
     def dial(self, address: str, key: str) -> None:
-        """Connect to the holder of `key` (`PublicKey` as text). Later iterations report `Connected` or `Lost`."""
+        """Connect to the holder of `key` (`PublicKey` as text). Later iterations report `PeerConnected` or `Lost`."""
         self.hang_up(address)
         try:
             expected = self._keys[address] = PublicKey.parse(key)
@@ -235,7 +235,7 @@ class Lines:
 
     # -- input -------------------------------------------------------------------------------------------------------
 
-    def turn(self, now_ns: int) -> Iterator[Connected | Lost | Came]:
+    def turn(self, now_ns: int) -> Iterator[PeerConnected | Lost | Came]:
         """Yield the events since the last call, up to one iteration's work; `has_more` says whether input is left."""
         self.has_more, self._now_ns = True, now_ns  # in case the caller stops iterating early
         ready = {fd for fd, _ in self._epoll.poll(0)}
@@ -309,7 +309,7 @@ class Lines:
             if any(int(line.socket.getsockopt(zmq.EVENTS)) & _POLLIN for line in lines):
                 self.give_up(address, "it sends on a connection that is one-way, from this node")
 
-    def _look(self, address: str) -> Iterator[Connected | Lost]:
+    def _look(self, address: str) -> Iterator[PeerConnected | Lost]:
         lines = self._lines.get(address, [])
         for line in lines:
             while int(line.monitor.getsockopt(zmq.EVENTS)) & _POLLIN:
@@ -324,7 +324,7 @@ class Lines:
                 self._reopen(address)
                 if line is lines[0]:
                     self._joining.tell_again(self._keys[address].raw)
-                    yield Connected(address)
+                    yield PeerConnected(address)
                     if self._lines.get(address) is not lines:
                         return
 
@@ -341,7 +341,7 @@ class Lines:
             self._full.add(address)
         return sent
 
-    def _has_bulk(self, address: str, lines: list[Line]) -> bool:
+    def _has_bulk(self, address: str, lines: list[PeerConnection]) -> bool:
         """Whether the bulk connection is established. It is dialled with the first bulk: most peers never have any."""
         if len(lines) == 1:
             try:

@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from . import rounds
-from .admission import Admission
-from .effects import Down, Effect, State
+from .admission import MeshAdmission
+from .effects import Down, Effect, PeerState
 from .mesh import AMessage, Mesh
-from .messages import Heartbeat, Hello, Inquiry, Leave, Message, Record, Refusal, Sync, Vouch
+from .messages import Heartbeat, Hello, Inquiry, Leave, NodeRecord, PeerMessage, Refusal, Sync, Vouch
 from .news import News, weigh
 from .peer import Peer, because, judge
 from .policy import MembershipPolicy
 from .view import Identity, View, state_of
 
 #: States in which the messages of a peer are ignored.
-_UNHEARD: Final = frozenset((State.LEFT, State.REVOKED))
+_UNHEARD: Final = frozenset((PeerState.LEFT, PeerState.REVOKED))
 
 
 def anybody(_key: str, _name: str) -> bool:
@@ -47,7 +47,7 @@ class Membership:
         is_allowed: Callable[[str, str], bool] = anybody,
     ) -> None:
         self._mesh = Mesh(me, policy or MembershipPolicy(), random, is_allowed, unix_ns)
-        self._admission = Admission(self._mesh)
+        self._admission = MeshAdmission(self._mesh)
         self._beats_ns = self._passed_ns = self._judged_ns = now_ns
         self._has_left = False
         self._seeds = seeds
@@ -125,7 +125,7 @@ class Membership:
         """A message to a peer, with the fields that every message carries."""
         return self._mesh.say(kind, peer, now_ns, **fields)
 
-    def sender(self, key: str, message: Message) -> Peer | None:
+    def sender(self, key: str, message: PeerMessage) -> Peer | None:
         """The peer that sent this, by its key; None: a stranger, a former peer, or it is meant for a former self of ours."""
         mesh = self._mesh
         peer = mesh.view.get(message.name)
@@ -137,7 +137,7 @@ class Membership:
             return peer
         return None
 
-    def received(self, key: str, message: Message, now_ns: int) -> list[Effect]:
+    def received(self, key: str, message: PeerMessage, now_ns: int) -> list[Effect]:
         """A message of a peer has arrived, on a connection whose key is `key`."""
         if self._has_left:
             return []
@@ -158,7 +158,7 @@ class Membership:
         effects += self._heard(peer, message, now_ns)
         match message:
             case Leave():
-                effects += self._mesh.move(peer, State.LEFT, "it has left", now_ns)
+                effects += self._mesh.move(peer, PeerState.LEFT, "it has left", now_ns)
             case Inquiry():
                 effects += rounds.vouch(self._mesh, peer, message.names, now_ns)
             case Vouch() | Sync():
@@ -175,15 +175,15 @@ class Membership:
         """
         effects: list[Effect] = []
         for peer in self.view:
-            if peer.state is State.LEFT or self._mesh.is_allowed(peer.key, peer.name) is (
-                peer.state is not State.REVOKED
+            if peer.state is PeerState.LEFT or self._mesh.is_allowed(peer.key, peer.name) is (
+                peer.state is not PeerState.REVOKED
             ):
                 continue
-            if peer.state is State.REVOKED:
+            if peer.state is PeerState.REVOKED:
                 effects += self._mesh.meet_again(peer, "its key is trusted again", now_ns)
             else:
                 because = "its key is not trusted here any more, or not under this name"
-                effects += self._mesh.move(peer, State.REVOKED, because, now_ns)
+                effects += self._mesh.move(peer, PeerState.REVOKED, because, now_ns)
         return effects + self._expect_seeds(now_ns)
 
     def leave(self, now_ns: int) -> list[Effect]:
@@ -222,7 +222,7 @@ class Membership:
             return []
         return self._admission.refusal(peer, key, refusal, now_ns)
 
-    def _heard(self, peer: Peer, message: Message, now_ns: int) -> list[Effect]:
+    def _heard(self, peer: Peer, message: PeerMessage, now_ns: int) -> list[Effect]:
         mesh = self._mesh
         # An echo may be forged: it counts only if this node's messages could get there. So no node is up at an address that it
         # cannot prove to be its own.
@@ -258,9 +258,9 @@ class Membership:
         if state is peer.state:
             return []
         effects = self._mesh.move(peer, state, because(peer, state, policy, now_ns), now_ns)
-        return effects + rounds.greet(self._mesh, peer, now_ns) if state is State.UP else effects
+        return effects + rounds.greet(self._mesh, peer, now_ns) if state is PeerState.UP else effects
 
-    def _told(self, record: Record, teller: str, now_ns: int) -> list[Effect]:
+    def _told(self, record: NodeRecord, teller: str, now_ns: int) -> list[Effect]:
         """Take in a peer's report on another node."""
         mesh = self._mesh
         me = mesh.me
@@ -273,7 +273,7 @@ class Membership:
         news = weigh(peer, record, mesh.policy)
         if news is News.COMER:
             return self._introduced(peer, record, teller, now_ns)
-        if peer is None or news is News.NONE or peer.state is State.REVOKED:
+        if peer is None or news is News.NONE or peer.state is PeerState.REVOKED:
             return []
         if news is News.RUMOUR:
             peer.doubted_by = teller
@@ -283,13 +283,13 @@ class Membership:
         peer.vouched_ns = max(peer.vouched_ns, now_ns - record.age_ns)
         return effects
 
-    def _introduced(self, former: Peer | None, record: Record, teller: str, now_ns: int) -> list[Effect]:
+    def _introduced(self, former: Peer | None, record: NodeRecord, teller: str, now_ns: int) -> list[Effect]:
         """Add a node that was not known, or a later incarnation of a known one."""
         mesh = self._mesh
         if not mesh.is_allowed(record.key, record.name):
             return []
         state = state_of(record)
-        is_more = state is State.MET and (former is None or not former.is_living)
+        is_more = state is PeerState.MET and (former is None or not former.is_living)
         neighbour = mesh.view.at(record.address)
         if neighbour is not None and neighbour is not former and neighbour.is_living:
             return []  # two names at one address: the node there will say its own
@@ -299,7 +299,7 @@ class Membership:
             mesh.over_count += 1
             return []
         peer = Peer(record.name, record.incarnation, record.address, record.key, now_ns, state, record.beat)
-        if state is State.MET:
+        if state is PeerState.MET:
             peer.vouched_ns, peer.voucher = now_ns - record.age_ns, teller
         else:
             peer.ended_ns = now_ns - record.age_ns

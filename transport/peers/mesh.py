@@ -1,29 +1,32 @@
 """Mesh: a node's view and its connections, and the few operations that change both together.
 
-Every change of a peer passes through the methods here. So each `PeerUp` has exactly one `PeerDown`, and the digest is never
-stale. A connection is renewed with every incarnation, because messages queued for the former one must not reach the next. When
-to change a peer is decided in membership.py, admission.py and rounds.py.
+Every change of a peer passes through the methods here. So each `PeerUp` has exactly one `NodeUnreachable`, and the digest is
+never stale. A connection is renewed with every incarnation, because messages queued for the former one must not reach the
+next. When to change a peer is decided in membership.py, admission.py and rounds.py.
 """
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from .dialling import Dialling
-from .effects import Down, Effect, NewIncarnation, PeerChanged, PeerDown, PeerUp, Send, State
-from .messages import PROTOCOL, PROTOCOL_OLDEST, Hello, Message
+from .effects import Down, Effect, NewIncarnation, NodeUnreachable, PeerChanged, PeerState, PeerUp, Send
+from .messages import PROTOCOL, PROTOCOL_OLDEST, Hello, PeerMessage
 from .peer import NEVER, Peer
 from .policy import MembershipPolicy
 from .view import Identity, View
 
-AMessage = TypeVar("AMessage", bound=Message)
+AMessage = TypeVar("AMessage", bound=PeerMessage)
 
-#: Kind of the `PeerDown`, by the peer's new state.
+#: Kind of the `NodeUnreachable`, by the peer's new state.
 _DOWN = {
-    State.UNREACHABLE: Down.UNREACHABLE, State.DEAD: Down.DIED, State.LEFT: Down.LEFT, State.REVOKED: Down.REVOKED,
-}  # fmt: skip
+    PeerState.UNREACHABLE: Down.UNREACHABLE,
+    PeerState.DEAD: Down.DIED,
+    PeerState.LEFT: Down.LEFT,
+    PeerState.REVOKED: Down.REVOKED,
+}
 DAY_NS: Final = 24 * 3600 * 1_000_000_000
 #: States in which a peer is not dialled.
-_GONE = frozenset((State.LEFT, State.REVOKED))
+_GONE = frozenset((PeerState.LEFT, PeerState.REVOKED))
 
 
 class Mesh:
@@ -94,7 +97,7 @@ class Mesh:
         if former is not None:
             effects += self.end(former, Down.RESTARTED, f"{peer.name!r} listens at its address now")
         self.view.add(peer)
-        if peer.state is not State.LEFT:
+        if peer.state is not PeerState.LEFT:
             effects += self.lines.want(peer.address, peer.key, now_ns)
         effects.append(PeerChanged(peer.name, peer.incarnation, peer.state, "it was told of"))
         return effects
@@ -111,7 +114,7 @@ class Mesh:
         self.view.remove(peer)
         return effects
 
-    def move(self, peer: Peer, state: State, why: str, now_ns: int, kind: Down | None = None) -> list[Effect]:
+    def move(self, peer: Peer, state: PeerState, why: str, now_ns: int, kind: Down | None = None) -> list[Effect]:
         """Change the state of a peer, with all effects that follow."""
         was_living = peer.is_living
         peer.state = state
@@ -120,7 +123,7 @@ class Mesh:
             peer.ended_ns = now_ns
         if was_living != peer.is_living:
             self.view.has_changed()
-        if state is State.UP and not peer.is_told_up:
+        if state is PeerState.UP and not peer.is_told_up:
             peer.is_told_up = True
             peer.session += 1
             peer.session_due = peer.their_session + (not peer.is_up_there)
@@ -204,7 +207,7 @@ class Mesh:
         if not peer.is_told_up:
             return []
         peer.is_told_up = False
-        return [PeerDown(peer.name, peer.incarnation, kind, why)]
+        return [NodeUnreachable(peer.name, peer.incarnation, kind, why)]
 
 
 def session(peer: Peer | None) -> dict[str, Any]:

@@ -47,7 +47,7 @@ Incarnation = Annotated[int, msgspec.Meta(ge=0, lt=INCARNATION_MAX - 1)]
 Load = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
+class PeerMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
     """Fields that every message carries."""
 
     name: Name
@@ -61,7 +61,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=s
     echo_ns: Count
 
 
-class Heartbeat(Message, frozen=True, kw_only=True):
+class Heartbeat(PeerMessage, frozen=True, kw_only=True):
     """The sender is alive, and receives the receiver's messages."""
 
     #: Digest of the sender's view: a different digest means that the views have to be exchanged.
@@ -86,7 +86,7 @@ class Hello(Heartbeat, frozen=True, kw_only=True):
     reached_as: Dialled = ""
 
 
-class Refusal(Message, frozen=True, kw_only=True):
+class Refusal(PeerMessage, frozen=True, kw_only=True):
     """The sender refuses the receiver as a peer for now, with the reason."""
 
     reason: Sentence
@@ -98,17 +98,17 @@ class Refusal(Message, frozen=True, kw_only=True):
     holder: Dialled = ""
 
 
-class Leave(Message, frozen=True, kw_only=True):
+class Leave(PeerMessage, frozen=True, kw_only=True):
     """The sender shuts down gracefully: do not wait for it."""
 
 
-class Inquiry(Message, frozen=True, kw_only=True, tag="inquiry"):
+class Inquiry(PeerMessage, frozen=True, kw_only=True, tag="inquiry"):
     """Asks a third node about silent ones, before their silence is taken for death (SWIM)."""
 
     names: Annotated[tuple[Name, ...], msgspec.Meta(max_length=RECORDS_MAX)]
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
+class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     """One node, as the sender of the record knows it."""
 
     name: Name
@@ -122,45 +122,45 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     age_ns: Count
 
 
-class Vouch(Message, frozen=True, kw_only=True):
+class Vouch(PeerMessage, frozen=True, kw_only=True):
     """Answer to an `Inquiry`: records of the nodes that the sender knows to be alive, or to have left."""
 
-    records: Annotated[tuple[Record, ...], msgspec.Meta(max_length=RECORDS_MAX)]
+    records: Annotated[tuple[NodeRecord, ...], msgspec.Meta(max_length=RECORDS_MAX)]
 
 
-class Sync(Message, frozen=True, kw_only=True):
+class Sync(PeerMessage, frozen=True, kw_only=True):
     """The sender's whole view; as an answer, the records that the receiver's view lacks."""
 
-    records: Annotated[tuple[Record, ...], msgspec.Meta(max_length=RECORDS_MAX)]
+    records: Annotated[tuple[NodeRecord, ...], msgspec.Meta(max_length=RECORDS_MAX)]
     is_answer: bool = False
 
 
-class RoutesWanted(Message, frozen=True, kw_only=True):
+class RoutesWanted(PeerMessage, frozen=True, kw_only=True):
     """Requests the receiver's routes. The sender knows them as of version `since` (0: not at all)."""
 
     since: Count
 
 
-class Change(msgspec.Struct, frozen=True, array_like=True):
+class ListChange(msgspec.Struct, frozen=True, array_like=True):
     """Difference between two versions of a list of routes or topics."""
 
     added: Annotated[tuple[Route, ...], msgspec.Meta(max_length=ROUTES_MAX)] = ()
     removed: Annotated[tuple[Route, ...], msgspec.Meta(max_length=ROUTES_MAX)] = ()
 
 
-class Routes(Message, frozen=True, kw_only=True):
+class Routes(PeerMessage, frozen=True, kw_only=True):
     """Changes of the sender's exports since version `since`; 0: the complete lists."""
 
     since: Count
     version: Count
-    operations: Change
-    topics: Change
+    operations: ListChange
+    topics: ListChange
     #: Operations that may wait: calls of them without a priority use the bulk connection.
-    bulk: Change = Change()
+    bulk: ListChange = ListChange()
 
 
 #: Types by tag: msgspec takes 1 µs for one type, and 14 to search a union each time.
-KINDS: Final[dict[object, type[Message]]] = {
+KINDS: Final[dict[object, type[PeerMessage]]] = {
     kind.__struct_config__.tag: kind
     for kind in (Hello, Heartbeat, Refusal, Leave, Inquiry, Vouch, Sync, RoutesWanted, Routes)
 }
@@ -172,13 +172,13 @@ for _kind in KINDS.values():
         msgspec.convert({}, _kind)
 
 
-def body_of(message: Message) -> dict[str, Any]:
+def body_of(message: PeerMessage) -> dict[str, Any]:
     """The message as the body of an envelope."""
     body: dict[str, Any] = msgspec.to_builtins(message)
     return body
 
 
-def message_from(body: Any) -> Message:
+def message_from(body: Any) -> PeerMessage:
     """Parse the body of an envelope. Raises `MalformedFrame`, and nothing else."""
     word = body.get("kind") if type(body) is dict else None
     kind = KINDS.get(word) if type(word) is str else None

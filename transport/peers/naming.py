@@ -8,11 +8,11 @@ that says hello; otherwise a false report of a later incarnation could shut it o
 
 from enum import Enum, auto
 
-from .effects import State
+from .effects import PeerState
 from .peer import Peer
 
 
-class Claim(Enum):
+class NameClaim(Enum):
     """Relation between a known peer and a node that claims its name."""
 
     #: The known peer itself.
@@ -27,18 +27,20 @@ class Claim(Enum):
     YOUNGER = auto()
 
 
-def claim(peer: Peer, incarnation: int, address: str, key: str) -> Claim:
+def claim(peer: Peer, incarnation: int, address: str, key: str) -> NameClaim:
     """Classify a claim that a node makes for itself. Hearsay about third nodes is weighed in news.py."""
     if not peer.has_spoken and (incarnation, address) != (peer.incarnation, peer.address):
-        return Claim.SUCCESSOR
+        return NameClaim.SUCCESSOR
     if address == peer.address:
         if incarnation == peer.incarnation:
-            return Claim.SAME if key == peer.key else Claim.SUCCESSOR if not peer.is_told_up else Claim.YOUNGER
-        is_free = peer.state is State.LEFT  # and of another incarnation, whose clock may have been set back
-        return Claim.SUCCESSOR if is_free or incarnation > peer.incarnation else Claim.FORMER
+            return (
+                NameClaim.SAME if key == peer.key else NameClaim.SUCCESSOR if not peer.is_told_up else NameClaim.YOUNGER
+            )
+        is_free = peer.state is PeerState.LEFT  # and of another incarnation, whose clock may have been set back
+        return NameClaim.SUCCESSOR if is_free or incarnation > peer.incarnation else NameClaim.FORMER
     if not peer.is_living:
-        return Claim.SUCCESSOR
-    return Claim.ELDER if keeps(incarnation, address, peer.incarnation, peer.address) else Claim.YOUNGER
+        return NameClaim.SUCCESSOR
+    return NameClaim.ELDER if keeps(incarnation, address, peer.incarnation, peer.address) else NameClaim.YOUNGER
 
 
 def keeps(incarnation: int, address: str, other_incarnation: int, other_address: str) -> bool:

@@ -8,8 +8,8 @@ nodes with one name settle that by their own hellos (naming.py). The table is in
 
 from enum import Enum, auto
 
-from .effects import State
-from .messages import Record
+from .effects import PeerState
+from .messages import NodeRecord
 from .peer import Peer
 from .policy import MembershipPolicy
 
@@ -27,7 +27,7 @@ class News(Enum):
     RUMOUR = auto()
 
 
-def weigh(peer: Peer | None, record: Record, policy: MembershipPolicy) -> News:
+def weigh(peer: Peer | None, record: NodeRecord, policy: MembershipPolicy) -> News:
     """Judge a record by what is known here. `peer`: the node of that name; None: there is none."""
     is_living = record.fate == "living"
     is_timely = record.age_ns <= (policy.dead_ns if is_living else policy.forget_ns)
@@ -45,7 +45,7 @@ def weigh(peer: Peer | None, record: Record, policy: MembershipPolicy) -> News:
         is_heard = peer.is_living and peer.has_spoken
         is_successor = record.incarnation > peer.incarnation and not is_heard
         return News.COMER if is_successor and is_timely else News.NONE
-    if peer.state is State.LEFT:
+    if peer.state is PeerState.LEFT:
         return News.NONE  # it said so itself: any report of it is older
     # A higher beat proves later life only if it is fresh: the last one of a dead node may arrive late.
     is_fresh = is_living and record.beat > peer.beat and record.age_ns <= policy.suspect_ns

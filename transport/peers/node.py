@@ -14,10 +14,10 @@ from typing import Final
 from ..addressing import OF_NODE
 from ..errors import MalformedFrame, NotFound, Unavailable, UnknownRoute
 from ..resolver import home
-from .effects import Effect, OfferRefused, PeerChanged, PeerDown, PeerUp, Refused, Send, State
+from .effects import Effect, NodeUnreachable, OfferRefused, PeerChanged, PeerState, PeerUp, Refused, Send
 from .likeness import Likeness
 from .membership import Membership, anybody
-from .messages import Heartbeat, Message, Routes, RoutesWanted
+from .messages import Heartbeat, PeerMessage, Routes, RoutesWanted
 from .offer import Offer
 from .peer import Peer
 from .policy import MembershipPolicy
@@ -25,7 +25,7 @@ from .route_table import WITHDRAWN_BEATS, RouteTable, everything
 from .view import Identity, View
 
 #: States in words, for error messages.
-_IS: Final = {state: "has left" if state is State.LEFT else f"is {state}" for state in State}
+_IS: Final = {state: "has left" if state is PeerState.LEFT else f"is {state}" for state in PeerState}
 #: A peer is sent this node's routes so often at most in this time. While a system comes up its versions follow each other
 #: within milliseconds, and a peer without an answer asks again after three heartbeats.
 ROUTES_NS: Final = 1_000_000_000
@@ -103,7 +103,7 @@ class PeerNode:
         """A dial was refused, or a connection has broken. Not to be called for a connection that was hung up on."""
         return self._seen(self.membership.lost(address, why, now_ns), now_ns)
 
-    def received(self, key: str, message: Message, now_ns: int) -> list[Effect]:
+    def received(self, key: str, message: PeerMessage, now_ns: int) -> list[Effect]:
         """A message of a peer has arrived, on a connection whose key is `key`."""
         effects = self._seen(self.membership.received(key, message, now_ns), now_ns)
         if not isinstance(message, Heartbeat | RoutesWanted | Routes):
@@ -213,8 +213,8 @@ class PeerNode:
                 peer = self.view.get(effect.name)
                 if peer is not None and self._offer.version:
                     told += self._routes(peer, 0, now_ns)
-            elif isinstance(effect, PeerDown):
+            elif isinstance(effect, NodeUnreachable):
                 self.table.down(effect.name)
             elif isinstance(effect, PeerChanged):
-                self.table.suspect(effect.name, is_suspect=effect.state is State.SUSPECT)
+                self.table.suspect(effect.name, is_suspect=effect.state is PeerState.SUSPECT)
         return effects + told

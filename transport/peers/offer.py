@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Final
 
 from ..errors import InvalidArgument
-from .messages import ROUTES_MAX, Change
+from .messages import ROUTES_MAX, ListChange
 
 #: Versions kept: some seconds' worth for a peer that asks five times a second.
 VERSIONS_MAX: Final = 16
@@ -55,7 +55,7 @@ class Offer:
         self._versions.pop(self.version - VERSIONS_MAX, None)
         return True
 
-    def since(self, version: int) -> tuple[int, Change, Change, Change]:
+    def since(self, version: int) -> tuple[int, ListChange, ListChange, ListChange]:
         """(base version, changes of operations, of topics, of operations that may wait); base 0: `version` is not kept any
         more.
         """
@@ -66,5 +66,5 @@ class Offer:
         return version, operations, topics, bulk
 
 
-def _change(before: frozenset[str], after: frozenset[str]) -> Change:
-    return Change(tuple(sorted(after - before)), tuple(sorted(before - after)))
+def _change(before: frozenset[str], after: frozenset[str]) -> ListChange:
+    return ListChange(tuple(sorted(after - before)), tuple(sorted(before - after)))

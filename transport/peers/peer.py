@@ -9,14 +9,14 @@ this node's clock; a proof by hearsay has the age that its reporter states. Cost
 from dataclasses import dataclass
 from typing import Final
 
-from .effects import State
-from .messages import Record
+from .effects import PeerState
+from .messages import NodeRecord
 from .policy import MembershipPolicy
 
 #: Never: so far back that every silence since then is too long.
 NEVER: Final = -(1 << 62)
 #: States of the members of a view.
-LIVING: Final = frozenset((State.MET, State.UP, State.SUSPECT, State.UNREACHABLE))
+LIVING: Final = frozenset((PeerState.MET, PeerState.UP, PeerState.SUSPECT, PeerState.UNREACHABLE))
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +29,7 @@ class Peer:
     key: str
     #: Since when it is known, or known again.
     met_ns: int
-    state: State = State.MET
+    state: PeerState = PeerState.MET
     #: Its heartbeat count: the highest that any node reported since its last message, and that of its last message.
     beat: int = 0
     spoken_beat: int = 0
@@ -76,9 +76,9 @@ class Peer:
 
     def is_in_doubt(self, now_ns: int, policy: MembershipPolicy) -> bool:
         """Whether other peers are to be asked about it."""
-        if self.state is State.MET:
+        if self.state is PeerState.MET:
             return now_ns - self.met_ns > policy.suspect_ns
-        return self.state in (State.SUSPECT, State.UNREACHABLE)
+        return self.state in (PeerState.SUSPECT, PeerState.UNREACHABLE)
 
     def stand_still(self, gap_ns: int, now_ns: int) -> None:
         """Take a gap in which this node itself stood still out of all silences: no peer is to blame for it."""
@@ -89,50 +89,52 @@ class Peer:
 
     def meet_again(self, now_ns: int) -> None:
         """Reset to `MET`: it was dead, and has shown that it lives; or it is trusted again."""
-        self.state, self.met_ns, self.ended_ns = State.MET, now_ns, NEVER
+        self.state, self.met_ns, self.ended_ns = PeerState.MET, now_ns, NEVER
 
-    def record(self, now_ns: int) -> Record:
+    def record(self, now_ns: int) -> NodeRecord:
         """The record of this peer for other nodes."""
         if self.is_living:
-            fate, since_ns = "living", max(self.proof_ns, self.met_ns if self.state is State.MET else NEVER)
+            fate, since_ns = "living", max(self.proof_ns, self.met_ns if self.state is PeerState.MET else NEVER)
         else:
-            fate, since_ns = ("left" if self.state is State.LEFT else "dead"), self.ended_ns
+            fate, since_ns = ("left" if self.state is PeerState.LEFT else "dead"), self.ended_ns
         age_ns = max(0, now_ns - since_ns)
-        return Record(self.name, self.incarnation, self.address, self.key, fate, self.beat, age_ns)
+        return NodeRecord(self.name, self.incarnation, self.address, self.key, fate, self.beat, age_ns)
 
 
-def judge(peer: Peer, policy: MembershipPolicy, now_ns: int) -> State:
+def judge(peer: Peer, policy: MembershipPolicy, now_ns: int) -> PeerState:
     """The state that follows from times and rumours now. Only news brings back a dead or departed peer, not time."""
     if not peer.is_living:
         return peer.state
     silence_ns = peer.silence_ns(now_ns, policy)
     if silence_ns <= policy.suspect_ns:
-        return State.SUSPECT if peer.doubted_by and peer.state in (State.UP, State.SUSPECT) else State.UP
+        return (
+            PeerState.SUSPECT if peer.doubted_by and peer.state in (PeerState.UP, PeerState.SUSPECT) else PeerState.UP
+        )
     proof_age_ns = now_ns - peer.proof_ns
     match peer.state:
-        case State.UNREACHABLE:
+        case PeerState.UNREACHABLE:
             # Longer than below, so that a peer that is vouched for now and then does not flap.
-            return State.UNREACHABLE if proof_age_ns <= policy.dead_ns else State.DEAD
-        case State.MET if now_ns - peer.met_ns <= policy.dead_ns:
-            return State.MET
-        case State.UP | State.SUSPECT if silence_ns <= policy.dead_ns:
-            return State.SUSPECT
+            return PeerState.UNREACHABLE if proof_age_ns <= policy.dead_ns else PeerState.DEAD
+        case PeerState.MET if now_ns - peer.met_ns <= policy.dead_ns:
+            return PeerState.MET
+        case PeerState.UP | PeerState.SUSPECT if silence_ns <= policy.dead_ns:
+            return PeerState.SUSPECT
     # The proof must be later than the silence's beginning: a dead peer's last proof is as old as the silence.
-    return State.UNREACHABLE if proof_age_ns <= policy.dead_ns - policy.suspect_ns else State.DEAD
+    return PeerState.UNREACHABLE if proof_age_ns <= policy.dead_ns - policy.suspect_ns else PeerState.DEAD
 
 
-def because(peer: Peer, state: State, policy: MembershipPolicy, now_ns: int) -> str:
+def because(peer: Peer, state: PeerState, policy: MembershipPolicy, now_ns: int) -> str:
     """The reason for a state, as a sentence."""
-    if state is State.UP:
+    if state is PeerState.UP:
         return "it is heard, and hears this node"
     is_heard = now_ns - peer.heard_ns <= policy.suspect_ns
-    if state is State.UNREACHABLE:
+    if state is PeerState.UNREACHABLE:
         if is_heard:
             return f"it is heard here, but has not heard this node for {policy.dead_ns / 1e9:g} s"
         by = f" ({peer.voucher!r}, for one)" if peer.voucher else ""
         return f"others{by} hear it, but this node has not for {policy.dead_ns / 1e9:g} s"
-    if state is State.SUSPECT and peer.doubted_by and is_heard:
+    if state is PeerState.SUSPECT and peer.doubted_by and is_heard:
         return f"it has left, according to {peer.doubted_by!r}; it has not said so itself"
-    if state is State.SUSPECT:
+    if state is PeerState.SUSPECT:
         return "it does not hear this node" if is_heard else f"silent for {policy.suspect_ns / 1e6:g} ms"
     return f"silent for {policy.dead_ns / 1e9:g} s, and nobody else hears it"

@@ -8,14 +8,14 @@ even if all goes wrong. News is everywhere after a few rounds: each doubles the 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from .effects import Effect, Send, State
+from .effects import Effect, PeerState, Send
 from .mesh import Mesh, session
-from .messages import RECORDS_MAX, Heartbeat, Inquiry, Leave, Record, Sync, Vouch
+from .messages import RECORDS_MAX, Heartbeat, Inquiry, Leave, NodeRecord, Sync, Vouch
 from .peer import Peer
 
 T = TypeVar("T")
 #: States in which the peer knows this node's identity: it gets heartbeats instead of hellos.
-_ACQUAINTED = frozenset((State.UP, State.SUSPECT))
+_ACQUAINTED = frozenset((PeerState.UP, PeerState.SUSPECT))
 
 
 def beat(mesh: Mesh, now_ns: int) -> list[Effect]:
@@ -28,7 +28,7 @@ def beat(mesh: Mesh, now_ns: int) -> list[Effect]:
             effects.append(Send(address, _heartbeat(mesh, peer, now_ns)))
         else:
             effects.append(mesh.hello(address, now_ns))
-    reachable = [peer for peer in mesh.view if peer.state is State.UP and mesh.lines.stands(peer.address)]
+    reachable = [peer for peer in mesh.view if peer.state is PeerState.UP and mesh.lines.stands(peer.address)]
     return effects + _inquire(mesh, reachable, now_ns) + _sync(mesh, reachable, now_ns)
 
 
@@ -49,14 +49,14 @@ def vouch(mesh: Mesh, asker: Peer, names: Sequence[str], now_ns: int) -> list[Ef
         peer.record(now_ns)
         for peer in map(mesh.view.get, names)
         if peer is not None
-        and (peer.state is State.LEFT or (peer.is_living and now_ns - peer.proof_ns <= mesh.policy.suspect_ns))
+        and (peer.state is PeerState.LEFT or (peer.is_living and now_ns - peer.proof_ns <= mesh.policy.suspect_ns))
     ]
     if not known or not mesh.lines.stands(asker.address):
         return []
     return [Send(asker.address, mesh.say(Vouch, asker, now_ns, records=tuple(known[:RECORDS_MAX])))]
 
 
-def answer(mesh: Mesh, asker: Peer, told: Sequence[Record], now_ns: int) -> list[Effect]:
+def answer(mesh: Mesh, asker: Peer, told: Sequence[NodeRecord], now_ns: int) -> list[Effect]:
     """Answer a `Sync` with the records that its sender lacks."""
     lacking = mesh.view.lacking(told, now_ns)
     if not lacking or not mesh.lines.stands(asker.address):

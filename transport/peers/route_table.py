@@ -14,7 +14,7 @@ from typing import Final
 
 from ..errors import MalformedFrame
 from ..topics import TopicTable
-from .messages import ROUTES_MAX, Change, Routes
+from .messages import ROUTES_MAX, ListChange, Routes
 
 #: Weight of the newest announcement: one of a second ago (five heartbeats) counts for a quarter.
 LOAD_WEIGHT: Final = 0.25
@@ -323,7 +323,7 @@ class RouteTable:
             self._topics.remove(topic, name)
 
 
-def _changed(own: set[str], change: Change, *, is_whole: bool) -> set[str]:
+def _changed(own: set[str], change: ListChange, *, is_whole: bool) -> set[str]:
     """Apply a change to a set; returns the names that were removed."""
     gone = own - set(change.added) if is_whole else own.intersection(change.removed)
     own -= gone

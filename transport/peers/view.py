@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from .effects import State
-from .messages import INCARNATION_MAX, NAME_PATTERN, Record
+from .effects import PeerState
+from .messages import INCARNATION_MAX, NAME_PATTERN, NodeRecord
 from .peer import Peer
 
 
@@ -90,11 +90,11 @@ class View:
                 self._digest ^= int.from_bytes(hashed.digest(), "big") >> 1
         return self._digest
 
-    def records(self, now_ns: int) -> tuple[Record, ...]:
+    def records(self, now_ns: int) -> tuple[NodeRecord, ...]:
         """Records of this node and of all that it knows."""
         return (self._own(), *(peer.record(now_ns) for peer in self._peers.values()))
 
-    def lacking(self, told: Iterable[Record], now_ns: int) -> tuple[Record, ...]:
+    def lacking(self, told: Iterable[NodeRecord], now_ns: int) -> tuple[NodeRecord, ...]:
         """Records that are news for a node that knows those `told`: missing, or outdated there."""
         known = {record.name: record for record in told}
         return tuple(record for record in self.records(now_ns) if _is_news_for(known.get(record.name), record))
@@ -105,11 +105,11 @@ class View:
         too_many = max(0, len(dead) - count_max)
         return [peer for n, peer in enumerate(dead) if n < too_many or now_ns - peer.ended_ns >= forget_ns]
 
-    def _own(self) -> Record:
-        return Record(self.me.name, self.me.incarnation, self.me.address, self.me.key, "living", 0, 0)
+    def _own(self) -> NodeRecord:
+        return NodeRecord(self.me.name, self.me.incarnation, self.me.address, self.me.key, "living", 0, 0)
 
 
-def _is_news_for(known: Record | None, ours: Record) -> bool:
+def _is_news_for(known: NodeRecord | None, ours: NodeRecord) -> bool:
     if known is None:
         return True
     if known.incarnation != ours.incarnation:
@@ -117,6 +117,6 @@ def _is_news_for(known: Record | None, ours: Record) -> bool:
     return ours.fate == "left" != known.fate or (ours.fate == "living" and ours.beat > known.beat)
 
 
-def state_of(record: Record) -> State:
+def state_of(record: NodeRecord) -> PeerState:
     """The first state of a node that is known by hearsay. Never `LEFT`: only its own key can say that."""
-    return State.MET if record.fate == "living" else State.DEAD
+    return PeerState.MET if record.fate == "living" else PeerState.DEAD

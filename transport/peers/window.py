@@ -38,7 +38,7 @@ GROWTH_SHARE: Final = 4
 MARKS: Final = 8
 
 
-class Window:
+class FlowWindow:
     """Flow control of one connection, from its first byte on."""
 
     __slots__ = (

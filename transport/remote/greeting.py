@@ -36,7 +36,7 @@ _Name = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")]
 _Because = Annotated[str, msgspec.Meta(max_length=1_000)]
 
 
-class Hello(msgspec.Struct, frozen=True):
+class ClientHello(msgspec.Struct, frozen=True):
     """First message of a client: its protocol, its name for the node, and its clock."""
 
     protocol: _Version
@@ -52,21 +52,26 @@ class Welcome(msgspec.Struct, frozen=True):
     protocol: _Version
 
 
-class Refused(msgspec.Struct, frozen=True):
+class ClientRefused(msgspec.Struct, frozen=True):
     """A node refuses a client, and answers none of its messages."""
 
     because: _Because
 
 
-class Clock(msgspec.Struct, frozen=True):
+class ClientClock(msgspec.Struct, frozen=True):
     """A client's clock at the moment of sending."""
 
     clock_ns: _Clock
 
 
-Word = Hello | Welcome | Refused | Clock
-_ROUTES: Final[dict[type, str]] = {Hello: HELLO, Welcome: WELCOME, Refused: REFUSED, Clock: CLOCK}
-_WORDS: Final[dict[str, type[Word]]] = {HELLO: Hello, WELCOME: Welcome, REFUSED: Refused, CLOCK: Clock}
+Word = ClientHello | Welcome | ClientRefused | ClientClock
+_ROUTES: Final[dict[type, str]] = {ClientHello: HELLO, Welcome: WELCOME, ClientRefused: REFUSED, ClientClock: CLOCK}
+_WORDS: Final[dict[str, type[Word]]] = {
+    HELLO: ClientHello,
+    WELCOME: Welcome,
+    REFUSED: ClientRefused,
+    CLOCK: ClientClock,
+}
 
 
 def said(word: Word) -> Envelope:
@@ -86,19 +91,19 @@ def heard(envelope: Envelope) -> Word | None:
     return word
 
 
-def hello(node: str, clock_ns: int) -> Hello:
+def hello(node: str, clock_ns: int) -> ClientHello:
     """The hello of a client of this version."""
-    return Hello(PROTOCOL, PROTOCOL_OLDEST, node, clock_ns)
+    return ClientHello(PROTOCOL, PROTOCOL_OLDEST, node, clock_ns)
 
 
-def answer(hello: Hello) -> Welcome | Refused:
+def answer(hello: ClientHello) -> Welcome | ClientRefused:
     """The answer of a node of this version."""
     if hello.protocol < PROTOCOL_OLDEST:
-        return Refused(
+        return ClientRefused(
             f"it speaks protocol {PROTOCOL_OLDEST} and later, this client {hello.protocol}: bring the client up to date"
         )
     if hello.oldest > PROTOCOL:
-        return Refused(
+        return ClientRefused(
             f"it speaks protocol {PROTOCOL}, this client {hello.oldest} and later: bring the node up to date"
         )
     return Welcome(PROTOCOL)

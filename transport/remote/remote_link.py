@@ -27,7 +27,7 @@ from ..link import HIGH_WATER_MARK, LARGE_BYTES, LINGER_MS
 from ..security import links
 from ..security.keyring import Keyring
 from ..security.keys import PublicKey
-from .greeting import CLOCK_EVERY_NS, SILENCE_MS, Clock, Refused, Welcome, heard, hello, said
+from .greeting import CLOCK_EVERY_NS, SILENCE_MS, ClientClock, ClientRefused, Welcome, heard, hello, said
 from .target import Target
 
 #: An attempt without an answered greeting by then is given up; a connection and a handshake need a few round trips.
@@ -122,7 +122,7 @@ class RemoteLink:
         try:
             if now_ns - self._clock_ns >= CLOCK_EVERY_NS:
                 self._clock_ns = now_ns
-                socket.send(batch([self._encoder.encode(said(Clock(now_ns)))]), zmq.NOBLOCK)
+                socket.send(batch([self._encoder.encode(said(ClientClock(now_ns)))]), zmq.NOBLOCK)
             socket.send(frame, zmq.NOBLOCK, copy=len(frame) < LARGE_BYTES)
         except zmq.Again:
             return Sent.FULL
@@ -237,7 +237,7 @@ class RemoteLink:
             for word in [] if frame is None else map(heard, decode(frame)):
                 if isinstance(word, Welcome):
                     self._state, self._failures_count = _State.STANDING, 0
-                elif isinstance(word, Refused):
+                elif isinstance(word, ClientRefused):
                     self._end(f"it refuses this client: {word.because}", is_lasting=True)
         except MalformedFrame as error:
             self._end(f"its greeting is malformed: {error.message}", is_lasting=True)
@@ -300,7 +300,7 @@ class _Line:
     def dial(self, address: str, keyring: Keyring, key: PublicKey) -> None:
         """Connect, without waiting for it. Raises errors of keys and files."""
         socket = self.socket = self._context.socket(zmq.DEALER)
-        links.client(socket, keyring, key, links.Limits(silence_ms=SILENCE_MS))
+        links.client(socket, keyring, key, links.LinkLimits(silence_ms=SILENCE_MS))
         socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
         # No receive limit: frames here answer calls of this client, which bounds these (exchange.py). A socket that stopped
         # reading at a limit receives no heartbeats, and its next heartbeat to a killed peer aborts the process (links.py).

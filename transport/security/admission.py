@@ -23,7 +23,7 @@ _ADDRESS_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedConnection:
     """A connection that was not let in, and why; for the log."""
 
     address: str
@@ -38,20 +38,20 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ZapReply:
     """The answer to a question of ZeroMQ."""
 
     request: bytes
     status: bytes
     user_id: bytes = b""
-    refusal: Refusal | None = None
+    refusal: RefusedConnection | None = None
 
     def frames(self) -> list[bytes]:
         """ZAP's frames, without a reason: the text would be for the peer, which is owed none."""
         return [VERSION, self.request, self.status, b"", self.user_id, b""]
 
 
-def answer(question: Sequence[bytes], domain: str, ring: Ring | None) -> Answer:
+def answer(question: Sequence[bytes], domain: str, ring: Ring | None) -> ZapReply:
     """Decide on a question. `ring`: None if it cannot be read now; nobody comes in until it can."""
     request = question[1] if len(question) > 1 else b""
     if len(question) < _HEAD or question[0] != VERSION:
@@ -72,7 +72,7 @@ def answer(question: Sequence[bytes], domain: str, ring: Ring | None) -> Answer:
         return _refused(request, address, key, "the key is unknown here")
     if holder.is_revoked:
         return _refused(request, address, key, f"the key of {holder.name!r} was revoked")
-    return Answer(request, OK, holder.user_id.encode())
+    return ZapReply(request, OK, holder.user_id.encode())
 
 
 def plain(address: str) -> str:
@@ -80,5 +80,7 @@ def plain(address: str) -> str:
     return address.removeprefix("::ffff:") if "." in address else address
 
 
-def _refused(request: bytes, address: str, key: bytes | None, reason: str, status: bytes = REFUSED) -> Answer:
-    return Answer(request, status, refusal=Refusal(address, None if key is None else fingerprint(key), reason))
+def _refused(request: bytes, address: str, key: bytes | None, reason: str, status: bytes = REFUSED) -> ZapReply:
+    return ZapReply(
+        request, status, refusal=RefusedConnection(address, None if key is None else fingerprint(key), reason)
+    )

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import zmq
 
-from .admission import Refusal, plain
+from .admission import RefusedConnection, plain
 from .gatekeeper import Gatekeeper
 from .headroom import Headroom
 from .roll import ends_of, held
@@ -135,7 +135,7 @@ class Doorstep:
 
     def _end(self, address: str, now_ns: int) -> None:
         if self._reason is not None:
-            self._gatekeeper.refuse(Refusal(address, None, self._reason), now_ns)
+            self._gatekeeper.refuse(RefusedConnection(address, None, self._reason), now_ns)
             self._reason = None
 
 

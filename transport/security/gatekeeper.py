@@ -16,7 +16,7 @@ from typing import Any, Final
 import zmq
 
 from ..errors import FailedPrecondition
-from .admission import Refusal, answer
+from .admission import RefusedConnection, answer
 from .keyring import Keyring
 from .links import DOMAIN
 from .refusals import Refusals
@@ -84,7 +84,7 @@ class Gatekeeper:
                 self.refuse(told.refusal, now_ns)
         return True
 
-    def refuse(self, refusal: Refusal, now_ns: int) -> None:
+    def refuse(self, refusal: RefusedConnection, now_ns: int) -> None:
         """Count a refusal, and log it if that is due; also one of the doorstep's."""
         self.say(self.refusals.note(refusal, now_ns))
 

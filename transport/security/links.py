@@ -34,7 +34,7 @@ LIBZMQ_MIN: Final = (4, 3, 5)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LinkLimits:
     """Limits of one link."""
 
     #: Time to show a key. A silent connection has a descriptor for so long: 2,000 a second are 2,000, and no more.
@@ -52,10 +52,10 @@ class Limits:
     connect_ms: int = 2_000
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = LinkLimits()
 
 
-def server(socket: zmq.Socket[Any], keyring: Keyring, limits: Limits = LIMITS) -> None:
+def server(socket: zmq.Socket[Any], keyring: Keyring, limits: LinkLimits = LIMITS) -> None:
     """Configure a socket to bind: only keys that the gatekeeper of its context admits get through. Before `bind`."""
     own = keyring.own()
     _common(socket, limits)
@@ -74,7 +74,7 @@ def server(socket: zmq.Socket[Any], keyring: Keyring, limits: Limits = LIMITS) -
     socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
 
 
-def client(socket: zmq.Socket[Any], keyring: Keyring, server_key: PublicKey, limits: Limits = LIMITS) -> None:
+def client(socket: zmq.Socket[Any], keyring: Keyring, server_key: PublicKey, limits: LinkLimits = LIMITS) -> None:
     """Configure a DEALER to connect to the holder of the secret of `server_key`, and to nobody else. Before `connect`.
 
     Sending is refused (`zmq.Again`) while there is no connection. For another, close it, and make another socket: after a
@@ -146,7 +146,7 @@ def _is_secured(socket: zmq.Socket[Any]) -> bool:
     return int(socket.getsockopt(zmq.MECHANISM)) == zmq.CURVE
 
 
-def _common(socket: zmq.Socket[Any], limits: Limits) -> None:
+def _common(socket: zmq.Socket[Any], limits: LinkLimits) -> None:
     if zmq.zmq_version_info() < LIBZMQ_MIN or not zmq.has("curve"):
         raise FailedPrecondition(
             f"libzmq {zmq.zmq_version()} {'has' if zmq.has('curve') else 'has no'} CURVE: links between hosts need "

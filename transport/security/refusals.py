@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from .admission import Refusal
+from .admission import RefusedConnection
 
 INTERVAL_NS = 60_000_000_000
 #: Lines in an interval. One line a second is enough to see what goes on, and can still be read by a person.
@@ -26,7 +26,7 @@ class Refusals:
         self._left_out: dict[str, int] = {}
         self._others = 0
 
-    def note(self, refusal: Refusal, now_ns: int) -> list[str]:
+    def note(self, refusal: RefusedConnection, now_ns: int) -> list[str]:
         """Count a refusal. Returns the lines to log now: none, or this one, after the summary of the last interval."""
         self.count += 1
         lines = self.due(now_ns)

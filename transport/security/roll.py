@@ -35,7 +35,7 @@ _BYTES_RECEIVED: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class AdmittedConnection:
     """The User-Id of a connection, the count of that key's admissions then, and its two ends."""
 
     user_id: str
@@ -58,7 +58,7 @@ class Roll:
             )
         self._gatekeeper, self._keyring = gatekeeper, gatekeeper.keyring
         self._port = int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
-        self._connections: dict[int, Connection] = {}  # by descriptor, so that its size is bounded
+        self._connections: dict[int, AdmittedConnection] = {}  # by descriptor, so that its size is bounded
         self._swept: Ring | None = None
         self._endless = Endless()
         self._looked_ns = 0
@@ -115,7 +115,7 @@ class Roll:
             ends = ends_of(connection)
         if before is None or before.ends != ends:
             self._endless.begins(fd, ends)
-        self._connections[fd] = Connection(user_id, admission, ends)
+        self._connections[fd] = AdmittedConnection(user_id, admission, ends)
 
     def _is_one_too_many(self, user_id: str) -> bool:
         """Whether this key has too many connections; those that have ended are forgotten first."""
@@ -133,7 +133,7 @@ class Roll:
         with held(fd) as connection:
             ends, known = ends_of(connection), self._connections.get(fd)
         if ends is not None and (known is None or known.ends != ends):
-            self._connections[fd] = Connection("", 0, ends)
+            self._connections[fd] = AdmittedConnection("", 0, ends)
             self._cut(fd)
 
     def _end_endless(self, waiting: Iterable[int], elapsed_ns: int) -> None:

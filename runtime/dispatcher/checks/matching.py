@@ -25,7 +25,7 @@ from .kinds import NoKind, an, fits, is_made, plain, text_of
 from .signature import Signature, Wanted
 
 
-class Parameter(NamedTuple):
+class HandlerParameter(NamedTuple):
     """One further parameter of a handler, and its argument."""
 
     name: str
@@ -45,7 +45,7 @@ class Parameter(NamedTuple):
         return f"{self.name}: {what}{' (read)' if self.is_shared else ''}"
 
 
-def matched(signature: Signature, arguments: Sequence[Any], owner: object) -> list[Parameter]:
+def matched(signature: Signature, arguments: Sequence[Any], owner: object) -> list[HandlerParameter]:
     """The parameters with their arguments; `owner` now owns the protectors. Raises `RegistrationError`."""
     name, wanted = signature.name, signature.wanted
     missing = [each.name for each in wanted[len(arguments) :] if not each.has_default]
@@ -59,7 +59,7 @@ def matched(signature: Signature, arguments: Sequence[Any], owner: object) -> li
     problem = _first_problem(signature, arguments)
     if problem is not None:
         raise RegistrationError(problem + _other_order(signature, arguments))
-    parameters = [Parameter(w.name, w.is_shared, given) for w, given in zip(wanted, arguments, strict=False)]
+    parameters = [HandlerParameter(w.name, w.is_shared, given) for w, given in zip(wanted, arguments, strict=False)]
     _check_owner(name, parameters, owner)
     _check_twice(signature, parameters)
     for each, parameter in zip(wanted, parameters, strict=False):
@@ -205,7 +205,7 @@ def _text(argument: Any) -> str:
     return type(argument).__name__ if protector is None else protector.name
 
 
-def _check_twice(signature: Signature, parameters: Sequence[Parameter]) -> None:
+def _check_twice(signature: Signature, parameters: Sequence[HandlerParameter]) -> None:
     seen: dict[tuple[int, Any], str] = {}
     for each in parameters:
         argument, by = each.argument, None
@@ -220,7 +220,7 @@ def _check_twice(signature: Signature, parameters: Sequence[Parameter]) -> None:
             )
 
 
-def _check_owner(name: str, parameters: Sequence[Parameter], owner: object) -> None:
+def _check_owner(name: str, parameters: Sequence[HandlerParameter], owner: object) -> None:
     for each in parameters:
         protector = each.protector
         if protector is not None and protector._owner not in (None, owner):

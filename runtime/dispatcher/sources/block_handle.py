@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..handles import Handle, Ready
+from ..handles import Handle, ReadyHandle
 from ..message import Message
 from .block import Block, blocks_in
 from .block_memory import MAPPINGS, say_done
@@ -17,7 +17,7 @@ class BlockHandle(Handle):
     __slots__ = ("_blocks", "_inner")
 
     def __init__(self, message: Message | Handle) -> None:
-        inner = message if isinstance(message, Handle) else Ready(message)
+        inner = message if isinstance(message, Handle) else ReadyHandle(message)
         self._inner = inner
         self.spec, self.lane, self.lock = inner.spec, inner.lane, inner.lock
         #: Blocks mapped so far.

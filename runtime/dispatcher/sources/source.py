@@ -15,7 +15,7 @@ import msgspec
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 from ..argument import ActiveObject
-from ..handles import Ready
+from ..handles import ReadyHandle
 from ..locking import Lock
 from ..message import Message, spec_of
 from ..protectors import DataProtector, SelectiveProtector, shortened
@@ -62,7 +62,7 @@ class Source(ActiveObject):
             self.emitted.append(message)
             return
         self._check_open()
-        dispatcher.dispatch(message if self._lock is None else Ready(message, lock=self._lock), priority=priority)
+        dispatcher.dispatch(message if self._lock is None else ReadyHandle(message, lock=self._lock), priority=priority)
 
     def begin_emitting(self) -> None:
         """Its component begins to serve. Override it; be quick. Raising keeps the component from serving."""

@@ -16,7 +16,7 @@ from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.request import is_number
 
 from ...objects.app_object import WorkHandle
-from ..handles import Handle, Ready
+from ..handles import Handle, ReadyHandle
 from ..message import Message
 from ..protectors import shortened
 from .source import Source, next_transaction, with_transaction
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SECONDS_MAX = 100 * 366 * 86_400
 
 
-class Begun(NamedTuple):
+class BegunTimer(NamedTuple):
     """Arguments of a begun timer; times in seconds."""
 
     seconds: float
@@ -67,7 +67,7 @@ class TimerSource(Source):
         self._check_heard(type(message))
         self._check_open()
         id = next_transaction()
-        timer = _Timer(self, id, Begun(seconds, with_transaction(message, id), every))
+        timer = _Timer(self, id, BegunTimer(seconds, with_transaction(message, id), every))
         with self._mutex:
             self._check_open()  # again, with the mutex: stopping ends the timers found in this table
             self._timers[id] = timer
@@ -86,7 +86,7 @@ class TimerSource(Source):
         return timer is not None and timer.cancel()
 
     @property
-    def begun(self) -> dict[int, Begun]:
+    def begun(self) -> dict[int, BegunTimer]:
         """Timers neither handled nor cancelled yet, by transaction id."""
         with self._mutex:
             return {id: timer.begun for id, timer in self._timers.items()}
@@ -129,7 +129,7 @@ class _Timer:
 
     __slots__ = ("begun", "handle", "id", "is_handled_early", "is_over", "is_set", "scheduled", "source")
 
-    def __init__(self, source: TimerSource, id: int, begun: Begun) -> None:
+    def __init__(self, source: TimerSource, id: int, begun: BegunTimer) -> None:
         self.source, self.id, self.begun = source, id, begun
         self.scheduled: WorkHandle | None = None
         #: Its fired message; a repeating timer clears it when that has been handled.
@@ -203,7 +203,7 @@ class _Timer:
         return handle
 
 
-class _Fired(Ready):
+class _Fired(ReadyHandle):
     __slots__ = ("timer",)
 
     def __init__(self, timer: _Timer) -> None:

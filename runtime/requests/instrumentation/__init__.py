@@ -7,6 +7,6 @@ the statistics. This package decides nothing. Read `interval.py` first, then `in
 """
 
 from .instrumentation import Instrumentation
-from .interval import Change, IntervalRecord, WorkerInterval
+from .interval import IntervalRecord, SettingsChange, WorkerInterval
 
-__all__ = ["Change", "Instrumentation", "IntervalRecord", "WorkerInterval"]
+__all__ = ["Instrumentation", "IntervalRecord", "SettingsChange", "WorkerInterval"]

@@ -19,7 +19,7 @@ from ...observation.segments import RECORDS
 from ..figures import Figures
 from ..policy import KernelPolicy
 from .described import described
-from .interval import Change, IntervalRecord, between
+from .interval import IntervalRecord, SettingsChange, between
 from .record_files import RecordFiles
 from .writer import RecordWriter
 
@@ -44,7 +44,7 @@ class Instrumentation:
         self._kernel, self._backplane, self._run_dir = kernel, backplane, run_dir
         self._look, self._unix_ns, self._publish = look, unix_ns, publish
         self._before = look()
-        self._changes: deque[Change] = deque(maxlen=CHANGES_MAX)
+        self._changes: deque[SettingsChange] = deque(maxlen=CHANGES_MAX)
         #: Guards the writer: settings change in any thread.
         self._mutex = threading.Lock()
         self._writer: RecordWriter | None = None
@@ -77,7 +77,7 @@ class Instrumentation:
             if getattr(before, name) != getattr(after, name)
         }
         if settings:
-            self._changes.append(Change(at_ns=self._unix_ns(), settings=settings, reason=reason))
+            self._changes.append(SettingsChange(at_ns=self._unix_ns(), settings=settings, reason=reason))
         self.follow(after)
 
     def follow(self, policy: KernelPolicy) -> None:

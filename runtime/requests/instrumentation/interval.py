@@ -15,7 +15,7 @@ import msgspec
 from ..figures import Figures
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class SettingsChange(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the kernel that were changed, and why."""
 
     #: Unix time.
@@ -73,7 +73,7 @@ class IntervalRecord(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: float
     by_worker: dict[str, WorkerInterval]
     #: Changes of settings in this interval, the first one first.
-    changes: tuple[Change, ...] = ()
+    changes: tuple[SettingsChange, ...] = ()
 
     @property
     def is_idle(self) -> bool:
@@ -83,7 +83,7 @@ class IntervalRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def between(
-    before: Figures, after: Figures, kernel: str, backplane: str, at_ns: int, changes: Iterable[Change] = ()
+    before: Figures, after: Figures, kernel: str, backplane: str, at_ns: int, changes: Iterable[SettingsChange] = ()
 ) -> IntervalRecord:
     """The record from one reading to a later one, which was at the Unix time `at_ns`."""
     interval_ns = max(1, after.at_ns - before.at_ns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from .sample import Sample
+from .sample import KernelSample
 
 #: Idle intervals before the first worker goes, and between two steps.
 IDLE_MIN, STEP_EVERY = 30, 10
@@ -39,7 +39,7 @@ class Idle:
         """There was enough work in this interval: count anew."""
         self.count, self._busy_most = 0, 0.0
 
-    def rest(self, sample: Sample, workers: int, least: int) -> int | None:
+    def rest(self, sample: KernelSample, workers: int, least: int) -> int | None:
         """Count an idle interval. Returns a lower worker count to go on with, or None."""
         self.count += 1
         self._busy_most = max(self._busy_most, sample.busy_workers, sample.executing_count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from .sample import Sample
+from .sample import KernelSample
 
 #: A measurement takes so many ended requests, or `SPAN_MAX` intervals: fewer vary by more than a quarter by chance.
 ENOUGH, SPAN_MAX = 16, 4
@@ -32,12 +32,12 @@ class Measure:
         self._unsettled_ns = unsettled_ns
         self._ended_count = self._span = self._span_ns = 0
 
-    def is_telling(self, sample: Sample) -> bool:
+    def is_telling(self, sample: KernelSample) -> bool:
         """Whether there was enough to do all through this interval, as far as its two ends and the busy time show."""
         was_pressed, self._was_pressed = self._was_pressed, sample.is_pressed
         return (was_pressed and sample.is_pressed) or sample.busy_workers >= BUSY * sample.workers
 
-    def level(self, sample: Sample) -> float | None:
+    def level(self, sample: KernelSample) -> float | None:
         """The level, once there was enough to measure since the last one."""
         if self._unsettled_ns > UNSETTLED * sample.interval_ns:
             self._unsettled_ns -= sample.interval_ns

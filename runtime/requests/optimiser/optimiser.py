@@ -16,7 +16,7 @@ from .hold import Hold, Noise
 from .idle import Idle
 from .measure import Measure
 from .policy import OptimiserPolicy
-from .sample import Move, Sample, Setting
+from .sample import KernelSample, Setting, SettingMove
 from .search import chosen, next_look, percent
 from .taking import Taking
 
@@ -60,13 +60,13 @@ class Optimiser:
         """Workers that are held, also during a probe, or after some were given back; in a search, the present ones."""
         return self._hold.workers if self._hold else self.setting.workers
 
-    def review(self, policy: OptimiserPolicy) -> Move | None:
+    def review(self, policy: OptimiserPolicy) -> SettingMove | None:
         """Apply other bounds, and search for the top again. Returns the move into the bounds, if one is needed."""
         self.policy = policy
         setting = policy.within(self.setting)
         is_moved, self.setting = setting != self.setting, setting
         self._search_again()
-        return Move(setting, "the bounds have changed") if is_moved else None
+        return SettingMove(setting, "the bounds have changed") if is_moved else None
 
     def adopt(self, setting: Setting) -> None:
         """Somebody else has changed the setting: go on from there, even beyond the bounds."""
@@ -80,7 +80,7 @@ class Optimiser:
         self._measure = Measure()
         self._taking.restart()
 
-    def observe(self, sample: Sample) -> Move | None:
+    def observe(self, sample: KernelSample) -> SettingMove | None:
         """Take one interval's sample. Returns the setting to apply now, and why; None: leave everything as it is."""
         is_telling = self._measure.is_telling(sample)
         self._blocked.append(sample.blocked_count)
@@ -106,17 +106,19 @@ class Optimiser:
         """Workers that there must be: one more than were blocked at a time, or a hierarchy of requests stops dead."""
         return min(max(self._least, max(self._blocked, default=0) + 1), self._most)
 
-    def _is_dry(self, sample: Sample) -> bool:
+    def _is_dry(self, sample: KernelSample) -> bool:
         """Whether the ready pool was the bottleneck, and can be larger: then this was not the workers' throughput."""
         return pools.is_dry(sample, self.setting) and self.setting.ready < self.policy.ready_max
 
-    def _freed(self, sample: Sample) -> Step:
+    def _freed(self, sample: KernelSample) -> Step:
         """All workers wait for requests that none is left to execute: double their number."""
         workers = min(2 * self.setting.workers, self._most)
         self._search_again()
         return workers, f"all {sample.workers} workers were blocked while {sample.ready_count} requests were ready"
 
-    def _moved(self, step: Step | None, sample: Sample, *, is_telling: bool, tries_rejoin: bool) -> Move | None:
+    def _moved(
+        self, step: Step | None, sample: KernelSample, *, is_telling: bool, tries_rejoin: bool
+    ) -> SettingMove | None:
         """The move of this step, with larger pools where they are needed."""
         workers, why = step or (self.setting.workers, "")
         setting = Setting(workers, self.setting.ready, self.setting.rejoin)
@@ -129,7 +131,7 @@ class Optimiser:
             why = f"workers {self.setting.workers} -> {workers}: {why}"
             self._measure.restart(sample.run_ns)
         self.setting = setting
-        return Move(setting, why)
+        return SettingMove(setting, why)
 
     def _searched(self, level: float) -> Step | None:
         """Take one measurement of the search. Returns the next step, which may be its end."""
@@ -169,7 +171,7 @@ class Optimiser:
         step_aside = hold.probe(self._fewest(), self._most)
         return (hold.workers + step_aside, "a look aside: has the top moved?") if step_aside else None
 
-    def _rest(self, sample: Sample) -> Step | None:
+    def _rest(self, sample: KernelSample) -> Step | None:
         """Take an interval without backlog."""
         hold = self._hold
         if hold is None and self._idle.is_long and self._curve.look_count:
@@ -188,7 +190,7 @@ class Optimiser:
         self._late_count = 0
         self._measure.restart(0)
 
-    def _is_late(self, sample: Sample) -> bool:
+    def _is_late(self, sample: KernelSample) -> bool:
         """Whether workers asked to come or go have not done so yet; after `LATE_MAX` intervals they never will."""
         if sample.workers == self.setting.workers:
             self._late_count = 0

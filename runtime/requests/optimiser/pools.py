@@ -9,7 +9,7 @@ shrinks: a larger pool costs memory alone, and a smaller one may stop a hierarch
 from __future__ import annotations
 
 from .policy import OptimiserPolicy
-from .sample import Sample, Setting
+from .sample import KernelSample, Setting
 from .taking import is_behind
 
 #: How long posters may take to fill a free place again: ten turns of a busy interpreter (the switch interval is 5 ms).
@@ -21,7 +21,7 @@ GROWTH = 1.5
 
 
 def grown(
-    sample: Sample, setting: Setting, policy: OptimiserPolicy, *, tries_rejoin: bool = False
+    sample: KernelSample, setting: Setting, policy: OptimiserPolicy, *, tries_rejoin: bool = False
 ) -> tuple[Setting, str] | None:
     """The setting with larger pools, and why; None when they are large enough or may not grow.
 
@@ -52,12 +52,12 @@ def grown(
     return (larger, why) if larger != setting else None
 
 
-def is_dry(sample: Sample, setting: Setting) -> bool:
+def is_dry(sample: KernelSample, setting: Setting) -> bool:
     """Whether workers were idle because the ready pool was too small: not for want of work, or of room for results."""
     is_idle = sample.posting_count > 0 and not sample.ready_count and sample.executing_count < sample.workers
     return is_idle and not is_behind(sample, setting)
 
 
-def per_s(sample: Sample) -> int:
+def per_s(sample: KernelSample) -> int:
     """Requests that ended a second."""
     return round(sample.ended_count * 1e9 / sample.interval_ns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class KernelSample(msgspec.Struct, frozen=True, kw_only=True):
     """One interval of a kernel. Depths and counts are those at its end."""
 
     interval_ns: int
@@ -47,7 +47,7 @@ class Setting(msgspec.Struct, frozen=True):
     rejoin: int
 
 
-class Move(msgspec.Struct, frozen=True):
+class SettingMove(msgspec.Struct, frozen=True):
     """A new setting, to be applied now, and why: one sentence for the log."""
 
     setting: Setting

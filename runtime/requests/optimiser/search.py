@@ -23,7 +23,7 @@ DOUBT = math.log(1.25)
 SURE = 3
 
 
-class Look(NamedTuple):
+class WorkerCountTrial(NamedTuple):
     """A worker count to measure, and why."""
 
     workers: int
@@ -36,43 +36,45 @@ def chosen(points: Sequence[Point], tolerance: float) -> Point:
     return next(point for point in points if point.level >= top - tolerance)
 
 
-def next_look(points: Sequence[Point], least: int, most: int, tolerance: float) -> Look | None:
+def next_look(points: Sequence[Point], least: int, most: int, tolerance: float) -> WorkerCountTrial | None:
     """The next measurement; None: the top is known well enough. `points`: a fitted curve, not empty."""
     return (
         more(points, most, tolerance) or fewer(points, least, tolerance) or between(points, tolerance) or again(points)
     )
 
 
-def more(points: Sequence[Point], most: int, tolerance: float) -> Look | None:
+def more(points: Sequence[Point], most: int, tolerance: float) -> WorkerCountTrial | None:
     """Twice the highest count measured, as long as the throughput still rises there."""
     last, top = points[-1], max(point.level for point in points)
     if last.workers >= most:
         return None
     if len(points) == 1:
-        return Look(min(most, 2 * last.workers), "do more workers raise the throughput?")
+        return WorkerCountTrial(min(most, 2 * last.workers), "do more workers raise the throughput?")
     rise = last.level - points[-2].level
     if rise > tolerance and last.level >= top - tolerance:
-        return Look(min(most, 2 * last.workers), f"throughput still rises ({percent(rise)}) with the last step up")
+        return WorkerCountTrial(
+            min(most, 2 * last.workers), f"throughput still rises ({percent(rise)}) with the last step up"
+        )
     if last.look_count == 1 and last.level >= top - DOUBT:
-        return Look(last.workers, "a second look: the last step up gained nothing")
+        return WorkerCountTrial(last.workers, "a second look: the last step up gained nothing")
     return None
 
 
-def fewer(points: Sequence[Point], least: int, tolerance: float) -> Look | None:
+def fewer(points: Sequence[Point], least: int, tolerance: float) -> WorkerCountTrial | None:
     """Half the lowest count measured, as long as nothing is lost by it."""
     first, top = points[0], max(point.level for point in points)
     if first.workers <= least:
         return None
     if first.level >= top - tolerance:
-        return Look(max(least, first.workers // 2), "do fewer workers keep the throughput?")
+        return WorkerCountTrial(max(least, first.workers // 2), "do fewer workers keep the throughput?")
     if first.look_count == 1 and first.level >= top - DOUBT:
-        return Look(first.workers, "a second look: the last step down lost a little")
+        return WorkerCountTrial(first.workers, "a second look: the last step down lost a little")
     if first.level >= top - DOUBT / 2:
-        return Look(max(least, first.workers // 2), "the last step down lost too little to tell")
+        return WorkerCountTrial(max(least, first.workers // 2), "the last step down lost too little to tell")
     return None
 
 
-def between(points: Sequence[Point], tolerance: float) -> Look | None:
+def between(points: Sequence[Point], tolerance: float) -> WorkerCountTrial | None:
     """The middle of the widest gap beside the top, if more than the tolerance could hide in it."""
     top = max(point.level for point in points)
     widest, found = NEAR, None
@@ -86,7 +88,10 @@ def between(points: Sequence[Point], tolerance: float) -> Look | None:
         # A worker does at most as much as it does among fewer of them: that bounds the throughput that could hide in the gap.
         if low.level + math.log(ratio) <= top + tolerance or is_flat(points, index, top - tolerance):
             continue
-        widest, found = ratio, Look(middle, f"the top may be between {low.workers} and {high.workers} workers")
+        widest, found = (
+            ratio,
+            WorkerCountTrial(middle, f"the top may be between {low.workers} and {high.workers} workers"),
+        )
     return found
 
 
@@ -97,14 +102,14 @@ def is_flat(points: Sequence[Point], index: int, level: float) -> bool:
     return any(runs)
 
 
-def again(points: Sequence[Point]) -> Look | None:
+def again(points: Sequence[Point]) -> WorkerCountTrial | None:
     """The top, or a point as good but for noise, until each was measured `SURE` times: the best of many is a lucky one."""
     top = max(point.level for point in points)
     near = [point for point in points if point.level >= top - DOUBT / 2 and point.look_count < SURE]
     if not near:
         return None
     least = min(near, key=lambda point: (point.look_count, -point.level))
-    return Look(least.workers, "one of the best so far: was it luck?")
+    return WorkerCountTrial(least.workers, "one of the best so far: was it luck?")
 
 
 def percent(step: float) -> str:

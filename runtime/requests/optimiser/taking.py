@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from .sample import Sample, Setting
+from .sample import KernelSample, Setting
 
 #: Share of its places from which a rejoin pool counts as full: the last places go within one interval.
 FULL = 0.9
@@ -37,7 +37,7 @@ class Taking:
         """Forget the last sample: the next interval does not follow on it."""
         self._rejoinable_count, self._was_behind = None, False
 
-    def observe(self, sample: Sample, setting: Setting, *, is_telling: bool) -> bool:
+    def observe(self, sample: KernelSample, setting: Setting, *, is_telling: bool) -> bool:
         """Take one interval's sample. Returns whether to try a larger rejoin pool."""
         is_behind_now = is_behind(sample, setting)
         self.is_bound = is_behind_now or self._was_behind
@@ -55,6 +55,6 @@ class Taking:
         return not self._is_known
 
 
-def is_behind(sample: Sample, setting: Setting) -> bool:
+def is_behind(sample: KernelSample, setting: Setting) -> bool:
     """Whether posters wait, with nothing ready, because the rejoin pool is full."""
     return sample.posting_count > 0 and not sample.ready_count and sample.rejoinable_count >= FULL * setting.rejoin

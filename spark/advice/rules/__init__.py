@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 from ..facts import Facts
 from .cpu_limit import too_low_a_limit
-from .finding import Finding
+from .finding import AdviceFinding
 from .lanes import too_narrow_a_lane
 from .quotas import starved_priority
 from .threads import too_few_threads
 
-RULES: tuple[Callable[[Facts], Finding | None], ...] = (
+RULES: tuple[Callable[[Facts], AdviceFinding | None], ...] = (
     too_low_a_limit,
     too_few_threads,
     too_narrow_a_lane,
     starved_priority,
 )
 
-__all__ = ["RULES", "Finding", "starved_priority", "too_few_threads", "too_low_a_limit", "too_narrow_a_lane"]
+__all__ = ["RULES", "AdviceFinding", "starved_priority", "too_few_threads", "too_low_a_limit", "too_narrow_a_lane"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..facts import Facts
-from .finding import Finding
+from .finding import AdviceFinding
 
 #: Share of the limit from which usage counts as "at the limit": measured usage is a few percent below the kernel's figure,
 #: because it lacks the runtime's own work.
@@ -16,7 +16,7 @@ _WORTH: Final = 0.8
 _STEP: Final = 5
 
 
-def too_low_a_limit(facts: Facts) -> Finding | None:
+def too_low_a_limit(facts: Facts) -> AdviceFinding | None:
     """Propose a higher CPU limit if work waited while the backplane used up its limit."""
     limit = facts.setting.cpu_limit
     if limit is None or limit >= 100 or not facts.harmed or not facts.queued_ns:
@@ -31,7 +31,7 @@ def too_low_a_limit(facts: Facts) -> Finding | None:
             min(100, -(-int(limit * factor) // _STEP) * _STEP) for factor in (1.25, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 12)
         )
     )
-    return Finding(
+    return AdviceFinding(
         "cpu_limit",
         "cpu_limit",
         tuple(each for each in candidates if each > limit),

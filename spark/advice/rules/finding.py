@@ -9,7 +9,7 @@ from ..facts import Key
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AdviceFinding:
     """One kind of trouble of one backplane, with candidate remedies."""
 
     rule: str

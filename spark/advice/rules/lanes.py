@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 
 from ..facts import Facts
-from .finding import Finding
+from .finding import AdviceFinding
 
 #: Share of the workers' time while work was queued; above it the workers are the shortage, not the lane.
 _BUSY: Final = 0.75
 
 
-def too_narrow_a_lane(facts: Facts) -> Finding | None:
+def too_narrow_a_lane(facts: Facts) -> AdviceFinding | None:
     """Propose a wider lane if its work waited although workers were free."""
     lanes, lane = facts.setting.lanes, np.asarray(facts.gathered.load.lane)
     if not lanes or not len(lane) or not facts.harmed or not facts.queued_ns:
@@ -26,7 +26,7 @@ def too_narrow_a_lane(facts: Facts) -> Finding | None:
         limit = lanes.get(number)
         if limit is None or limit >= facts.setting.threads:
             continue
-        return Finding(
+        return AdviceFinding(
             "lanes",
             "lanes",
             tuple({**lanes, number: wider} for wider in range(limit + 1, facts.setting.threads + 1)),

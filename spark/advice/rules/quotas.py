@@ -12,21 +12,21 @@ from typing import Final
 import numpy as np
 
 from ..facts import COUNT_MIN, Facts, Key
-from .finding import Finding
+from .finding import AdviceFinding
 
 #: Share of the workers' time that more urgent work must have taken while the starved priority waited.
 _TAKEN: Final = 0.9
 _FIRSTS: Final = (100, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 
 
-def starved_priority(facts: Facts) -> Finding | None:
+def starved_priority(facts: Facts) -> AdviceFinding | None:
     """Propose smaller quotas for urgent priorities if others wait longer than a tick only because of urgent work."""
     tick_ns = facts.setting.tick_ns
     for key, waits in facts.harmed.items():
         nothing_ns, taken, culprits = _starved(facts, key)
         if nothing_ns < tick_ns or taken < _TAKEN or not culprits:
             continue
-        return Finding(
+        return AdviceFinding(
             "quotas",
             "quotas",
             _candidates(facts, key[1], is_first_culprit=0 in culprits),

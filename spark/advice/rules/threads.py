@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..facts import Facts
-from .finding import Finding
+from .finding import AdviceFinding
 
 #: Share of all workers' time while work was queued.
 _BUSY: Final = 0.75
@@ -21,7 +21,7 @@ _THREADS_MAX: Final = 64
 _STEPS: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
-def too_few_threads(facts: Facts) -> Finding | None:
+def too_few_threads(facts: Facts) -> AdviceFinding | None:
     """Propose more threads if work waited while all workers were blocked."""
     threads = facts.setting.threads
     is_alone = threads == 1 and not facts.setting.preempt
@@ -31,7 +31,7 @@ def too_few_threads(facts: Facts) -> Finding | None:
     if busy < _BUSY or facts.blocked_share < _BLOCKED:
         return None
     key, waits = next(iter(facts.harmed.items()))
-    return Finding(
+    return AdviceFinding(
         "threads",
         "threads",
         tuple(each for each in _STEPS if each > threads),

@@ -13,7 +13,7 @@ import pytest
 
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.dispatcher import Dispatcher, Message, message
-from appbackplane.runtime.dispatcher.handles import Handle, Ready
+from appbackplane.runtime.dispatcher.handles import Handle, ReadyHandle
 from appbackplane.runtime.dispatcher.sources import TimerSource
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.testing import VirtualBackplane
@@ -70,7 +70,7 @@ Running = Callable[..., Backplane]
 def test_a_handle_is_either_cancelled_or_begun() -> None:
     """By whoever is first. Was it both, a timer's owner would believe that nobody is called; and somebody is."""
     for is_first_to_begin in (True, False):
-        handle: Handle = Ready(Parcel())
+        handle: Handle = ReadyHandle(Parcel())
         begun = handle.begin() if is_first_to_begin else None
         assert handle.cancel() is not is_first_to_begin
         if begun is None:
@@ -82,7 +82,7 @@ def test_a_handle_is_cancelled_or_begun_by_two_threads() -> None:
     """The same, as it happens."""
     both: list[tuple[bool, bool]] = []
     for _ in range(2000):
-        handle: Handle = Ready(Parcel())
+        handle: Handle = ReadyHandle(Parcel())
         results: list[bool] = []
         thread = threading.Thread(target=lambda h=handle, r=results: r.append(h.begin()))
         thread.start()
@@ -146,7 +146,7 @@ def test_the_next_message_of_a_timer_can_be_cancelled_as_well(monkeypatch: pytes
     backplane.advance(1.0)
     assert post.order == ["tick"]
     action = timer.fire()  # the second
-    first, second = Ready(Tick()), timer.handle
+    first, second = ReadyHandle(Tick()), timer.handle
 
     class Scheduled:
         """The third is made as soon as it may be."""

@@ -39,7 +39,7 @@ from appbackplane.runtime.dispatcher import (
     registration,
 )
 from appbackplane.runtime.dispatcher.delivery import Delivery
-from appbackplane.runtime.dispatcher.locking import Claim
+from appbackplane.runtime.dispatcher.locking import LockClaim
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.process_config import ProcessConfig
@@ -268,7 +268,7 @@ def run(plan: Plan) -> tuple[Made, int]:
     made = Made(plan, news)
     take = locking.take
 
-    def watched(holder: locking.Holder, wanted: Sequence[locking.Claim]) -> bool:
+    def watched(holder: locking.LockHolder, wanted: Sequence[locking.LockClaim]) -> bool:
         if take(holder, wanted):
             return True
         if is_in_a_circle(holder):
@@ -314,12 +314,12 @@ def let_out(made: Made, stuck: Delivery) -> None:
         made._host.resume(stuck)
 
 
-def unordered(claims: Sequence[Claim]) -> list[Claim]:
+def unordered(claims: Sequence[LockClaim]) -> list[LockClaim]:
     """As they come, each lock once."""
     found: dict[Any, bool] = {}
     for lock, is_shared in claims:
         found[lock] = found.get(lock, True) and is_shared
-    return list(itertools.starmap(Claim, found.items()))
+    return list(itertools.starmap(LockClaim, found.items()))
 
 
 MANY = settings(

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from appbackplane.runtime.dispatcher import Dispatcher
-from appbackplane.runtime.dispatcher.lanes import Lanes
+from appbackplane.runtime.dispatcher.lanes import MessageLanes
 from appbackplane.runtime.testing import VirtualBackplane
 
 
 @pytest.fixture
-def lanes() -> Lanes:
+def lanes() -> MessageLanes:
     hub = Dispatcher()
     _ = VirtualBackplane(hub).backplane
-    return Lanes(hub)
+    return MessageLanes(hub)
 
 
-def test_a_lane_is_shared_until_the_last_has_gone(lanes: Lanes) -> None:
+def test_a_lane_is_shared_until_the_last_has_gone(lanes: MessageLanes) -> None:
     """Law 1. Two messages of one key on two lanes would run side by side, or in any order."""
     first, second, other = lanes.take("key"), lanes.take("key"), lanes.take("another key")
     assert first is second and first is not other
@@ -30,7 +30,7 @@ def test_a_lane_is_shared_until_the_last_has_gone(lanes: Lanes) -> None:
 
 
 @pytest.mark.parametrize("shared_by", [None, "key"])
-def test_lanes_are_used_again(lanes: Lanes, shared_by: str | None) -> None:
+def test_lanes_are_used_again(lanes: MessageLanes, shared_by: str | None) -> None:
     """A million messages, one after the other, need one object."""
     lane = lanes.take(shared_by)
     lanes.give_back(lane)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from appbackplane.runtime.dispatcher import locking
-from appbackplane.runtime.dispatcher.locking import MANY, Claim, Lock
+from appbackplane.runtime.dispatcher.locking import MANY, Lock, LockClaim
 from tests.models.locking_model import LockingModel, Twin, Want, is_in_a_circle
 from tests.profiles import examples
 
@@ -24,8 +24,8 @@ class User:
 
     def __init__(self, number: int, priority: int) -> None:
         self.number, self.priority = number, priority
-        self.held: list[Claim] = []
-        self.wanted: Sequence[Claim] = ()
+        self.held: list[LockClaim] = []
+        self.wanted: Sequence[LockClaim] = ()
         self.waits_on: Lock | None = None
 
     def __repr__(self) -> str:
@@ -36,14 +36,15 @@ def locks(count: int) -> list[Lock]:
     return [Lock((rank, rank, 0), f"lock {rank}") for rank in range(count)]
 
 
-def claims(of: list[Lock], *wants: int, shared: Sequence[int] = ()) -> list[Claim]:
-    return [Claim(of[number], number in shared) for number in wants]
+def claims(of: list[Lock], *wants: int, shared: Sequence[int] = ()) -> list[LockClaim]:
+    return [LockClaim(of[number], number in shared) for number in wants]
 
 
 def test_claims_are_taken_in_the_order_of_rank_each_lock_once() -> None:
     """Two handlers that name the same data in another order would wait for each other; who writes as well as looks, writes."""
     of = locks(3)
-    wanted = [Claim(of[2], True), Claim(of[0], False), Claim(of[2], False), Claim(of[1], True), Claim(of[0], True)]
+    asked = [(2, True), (0, False), (2, False), (1, True), (0, True)]
+    wanted = [LockClaim(of[number], is_shared) for number, is_shared in asked]
     assert locking.ordered(wanted) == claims(of, 0, 1, 2, shared=[1])
 
 
@@ -85,7 +86,7 @@ class LockingMachine(RuleBasedStateMachine):
         user = data.draw(st.sampled_from([user for user in self.users if user.waits_on is None]))
         numbers = st.integers(0, len(self.locks) - 1)
         wants: list[Want] = sorted(data.draw(st.dictionaries(numbers, st.booleans(), max_size=5)).items())
-        is_free, others = locking.change(user, [Claim(self.locks[n], shared) for n, shared in wants])
+        is_free, others = locking.change(user, [LockClaim(self.locks[n], shared) for n, shared in wants])
         assert is_free == self.model.change(self.model.everybody[user.number], wants)
         assert is_free == (user.waits_on is None)
         self.note(others)

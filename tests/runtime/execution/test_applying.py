@@ -24,7 +24,7 @@ from appbackplane.runtime.execution.recording import Recording
 from appbackplane.runtime.execution.segment_files import SegmentFiles
 from appbackplane.runtime.loading import DeclarationFault
 from appbackplane.runtime.observation import segments
-from appbackplane.runtime.observation.applied import GROUPS_MAX, IDLE_NS, Applied, Entry, pack, unpack
+from appbackplane.runtime.observation.applied import GROUPS_MAX, IDLE_NS, Applied, LedgerEntry, pack, unpack
 from appbackplane.runtime.observation.message_log import MessageLog
 from appbackplane.runtime.observation.segments import SegmentHeader
 from appbackplane.runtime.process import record
@@ -181,8 +181,8 @@ def test_half_an_entry_at_the_end_is_left_out() -> None:
     assert unpack(told + bytes(200)) == whole
 
 
-def _entry(group: str, time_ns: int) -> Entry:
-    return Entry(TOPIC, group, 1, 0, 0, 1, 1, 0, time_ns)
+def _entry(group: str, time_ns: int) -> LedgerEntry:
+    return LedgerEntry(TOPIC, group, 1, 0, 0, 1, 1, 0, time_ns)
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -6,7 +6,7 @@ import pytest
 
 from appbackplane.runtime import Action, AppObject, Component, Outcome
 from appbackplane.runtime.observation import segments
-from appbackplane.runtime.observation.recorder import Part, Recorder, Room
+from appbackplane.runtime.observation.recorder import RecordedPart, Recorder, SegmentRoom
 from appbackplane.runtime.observation.segments import FIELDS, NAMES_END, RECORD, RECORD_BYTES
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.transport.errors import Busy
@@ -21,22 +21,22 @@ class Memory:
 
     def __init__(self, capacity: int = 10) -> None:
         self.capacity = capacity
-        self.rooms: list[Room] = []
+        self.rooms: list[SegmentRoom] = []
         self.counts: list[int] = []
         self.prepared_count = 0
         self.is_full = False
 
-    def take(self, least: int = 0) -> Room | None:
+    def take(self, least: int = 0) -> SegmentRoom | None:
         if self.is_full:
             return None
         size = NAMES_END + self.capacity * RECORD_BYTES
-        self.rooms.append(Room(bytearray(size), size, len(self.rooms) + 1, UNIX_NS))
+        self.rooms.append(SegmentRoom(bytearray(size), size, len(self.rooms) + 1, UNIX_NS))
         return self.rooms[-1]
 
     def prepare(self) -> None:
         self.prepared_count += 1
 
-    def finished(self, room: Room, count: int, end: int) -> None:
+    def finished(self, room: SegmentRoom, count: int, end: int) -> None:
         assert room is self.rooms[-1]
         self.counts.append(count)
 
@@ -58,7 +58,7 @@ def records_of(data: bytes) -> list[dict[str, int]]:
     return found
 
 
-def names_of(room: Room) -> list[tuple[str, str]]:
+def names_of(room: SegmentRoom) -> list[tuple[str, str]]:
     return segments.unpack_names(bytes(room.buffer[segments.HEADER_BYTES : NAMES_END]))
 
 
@@ -120,8 +120,8 @@ def test_parts_of_an_action_are_records_and_what_is_left_is_its_own(store: Store
     )  # fmt: skip
     first, second = OperationStatistics("store.Count"), OperationStatistics("store.Sort")
     action.parts = [
-        Part(first, 1_100, 700, 200, 150, 2, None),
-        Part(second, 1_300, 30, 5_000, 5_000, 3, Busy("no")),  # it awaited something: it ran for less
+        RecordedPart(first, 1_100, 700, 200, 150, 2, None),
+        RecordedPart(second, 1_300, 30, 5_000, 5_000, 3, Busy("no")),  # it awaited something: it ran for less
     ]
     recorder(memory).record_parts(action, account, 7_000)
     count, sort, rest = memory.records()

@@ -8,11 +8,11 @@ import pytest
 
 from appbackplane.runtime.observation.waiting import (
     RUNNING_SHOWN,
+    ActionFacts,
     Awaited,
     Because,
-    Facts,
+    QueuePlace,
     Running,
-    Standing,
     Throttled,
     Where,
     explain,
@@ -20,13 +20,13 @@ from appbackplane.runtime.observation.waiting import (
 
 SECOND_NS = 1_000_000_000
 RUN = Running("index.build", "bp/index.a", 5, 2, 1_500_000_000)
-FREE = Standing(priority=3, ahead_count=0, higher_count=0, quota_left=1, quota=25)
-READY = Facts("bp/index.b", "index.find", Where.QUEUED, standing=FREE, workers_count=2)
+FREE = QueuePlace(priority=3, ahead_count=0, higher_count=0, quota_left=1, quota=25)
+READY = ActionFacts("bp/index.b", "index.find", Where.QUEUED, standing=FREE, workers_count=2)
 REPLY = Awaited("index.find", 2 * SECOND_NS, "disk.read", "other", "other:bp-1:7")
 PAUSE = Awaited("index.find", 250_000_000)
 
 
-def because(facts: Facts) -> list[Because]:
+def because(facts: ActionFacts) -> list[Because]:
     """The kinds, in order."""
     return [reason.because for reason in explain(facts)]
 
@@ -34,8 +34,8 @@ def because(facts: Facts) -> list[Because]:
 @pytest.mark.parametrize(
     ("facts", "kinds", "words"),
     [
-        (Facts("bp:c:1", is_known=False), [Because.NOT_HERE], "no call bp:c:1 here"),
-        (Facts("bp/index"), [Because.IDLE], "bp/index has nothing to do"),
+        (ActionFacts("bp:c:1", is_known=False), [Because.NOT_HERE], "no call bp:c:1 here"),
+        (ActionFacts("bp/index"), [Because.IDLE], "bp/index has nothing to do"),
         (replace(READY, where=Where.RUNNING, running=RUN), [Because.RUNNING], "it runs on worker 2 for 1.5 s"),
         (
             replace(READY, where=Where.RUNNING, running=replace(RUN, worker=-1)),
@@ -111,12 +111,12 @@ def because(facts: Facts) -> list[Because]:
         ),
         (replace(READY, unserved_state="down"), [Because.NEXT, Because.STATE], "it is the next to run"),
         (
-            Facts("bp/index", throttled=Throttled("bp/index", 50, 50)), [Because.IDLE, Because.THROTTLED],
+            ActionFacts("bp/index", throttled=Throttled("bp/index", 50, 50)), [Because.IDLE, Because.THROTTLED],
             "bp/index has nothing to do",
         ),
     ],
 )  # fmt: skip
-def test_each_fact_is_the_reason_it_is(facts: Facts, kinds: list[Because], words: str) -> None:
+def test_each_fact_is_the_reason_it_is(facts: ActionFacts, kinds: list[Because], words: str) -> None:
     """A reason that is left out sends the reader to the wrong place; one too many does as well."""
     reasons = explain(facts)
     assert [reason.because for reason in reasons] == kinds
@@ -137,7 +137,7 @@ def test_a_component_with_room_is_not_called_full() -> None:
 def test_all_that_holds_at_a_time_is_said_in_the_order_in_which_it_is_in_the_way() -> None:
     """Spent budgets and quotas are often together; each needs another remedy."""
     facts = replace(
-        READY, standing=Standing(3, 2, 1, 0, 25), until_tick_ns=1, cpu_limit=10, busy=(RUN, RUN), ahead_count=2
+        READY, standing=QueuePlace(3, 2, 1, 0, 25), until_tick_ns=1, cpu_limit=10, busy=(RUN, RUN), ahead_count=2
     )
     assert because(facts) == [
         Because.BEHIND, Because.CPU_BUDGET, Because.QUOTA, Because.MORE_URGENT, Because.QUEUE, Because.WORKERS,

@@ -9,7 +9,16 @@ from appbackplane.runtime.peers.allowance import ASKING, BURST, ITEMS_OF_ONE, RE
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import CAST, Envelope
 from appbackplane.transport.errors import MalformedFrame
-from appbackplane.transport.peers.messages import ROUTES_MAX, Change, Heartbeat, Message, Record, Routes, Sync, body_of
+from appbackplane.transport.peers.messages import (
+    ROUTES_MAX,
+    Heartbeat,
+    ListChange,
+    NodeRecord,
+    PeerMessage,
+    Routes,
+    Sync,
+    body_of,
+)
 from appbackplane.transport.peers.offer import ROUTE_LENGTH_MAX
 
 SECOND_NS = 1_000_000_000
@@ -17,7 +26,7 @@ BEAT = {"kind": "heartbeat"}
 FROM = {"name": "b", "incarnation": 1, "to": 1, "beat": 1, "sent_ns": 1, "echo_ns": 0}
 
 
-def wired(message: Message) -> dict[str, object]:
+def wired(message: PeerMessage) -> dict[str, object]:
     """As it comes in."""
     body: dict[str, object] = msgpack.unpackb(msgpack.packb(body_of(message)))
     return body
@@ -25,7 +34,7 @@ def wired(message: Message) -> dict[str, object]:
 
 def view(count: int, *, is_answer: bool = False) -> Sync:
     """Of so many nodes."""
-    record = Record("b" * 20, 1, "tcp://127.0.0.1:7400", "curve:" + "k" * 40, "living", 1, 1)
+    record = NodeRecord("b" * 20, 1, "tcp://127.0.0.1:7400", "curve:" + "k" * 40, "living", 1, 1)
     return Sync(**FROM, records=(record,) * count, is_answer=is_answer)  # type: ignore[arg-type]
 
 
@@ -70,7 +79,7 @@ def test_what_costs_more_weighs_more() -> None:
 def test_the_largest_that_a_node_may_say_is_heard_and_nothing_larger() -> None:
     """All routes and topics at their longest, and as many that have gone."""
     names = tuple(f"{number:0{ROUTE_LENGTH_MAX}}" for number in range(ROUTES_MAX))
-    routes = Routes(**FROM, since=1, version=2, operations=Change(names, names), topics=Change(names, names))  # type: ignore[arg-type]
+    routes = Routes(**FROM, since=1, version=2, operations=ListChange(names, names), topics=ListChange(names, names))  # type: ignore[arg-type]
     body = wired(routes)
     size = len(codec.batch([codec.Encoder().encode(Envelope(CAST, 0, 0, "peers.say", body=body))]))
     assert size > 0.9 * SAY_BYTES_MAX

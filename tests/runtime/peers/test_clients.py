@@ -14,7 +14,16 @@ from appbackplane.runtime.peers.topics import Topics
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope
 from appbackplane.transport.errors import MalformedFrame
-from appbackplane.transport.remote.greeting import PROTOCOL, WELCOME, Clock, Hello, Welcome, heard, hello, said
+from appbackplane.transport.remote.greeting import (
+    PROTOCOL,
+    WELCOME,
+    ClientClock,
+    ClientHello,
+    Welcome,
+    heard,
+    hello,
+    said,
+)
 from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
@@ -112,13 +121,13 @@ def test_nothing_is_done_for_who_has_not_greeted(node: Node) -> None:
     assert (answer.kind, answer.id, answer.is_refused) == (STATUS, 5, True)
     assert answer.body[0] == Status.FAILED_PRECONDITION
     assert node.hear(Envelope(CAST, 0, route="calc.add", body={})) == []
-    assert node.hear(said(Clock(1))) == []
+    assert node.hear(said(ClientClock(1))) == []
     assert (node.taken, len(node.clients)) == ([], 0)
 
 
 def test_who_speaks_another_version_is_told_so_and_not_known(node: Node) -> None:
     """And may greet again."""
-    (answer,) = node.hear(said(Hello(PROTOCOL + 2, PROTOCOL + 1, "b", 0)))
+    (answer,) = node.hear(said(ClientHello(PROTOCOL + 2, PROTOCOL + 1, "b", 0)))
     assert answer.route != WELCOME
     assert len(node.clients) == 0
     node.greet()
@@ -246,7 +255,7 @@ def test_clocks_that_drift_are_compared_again(node: Node) -> None:
     node.greet(clock_ns=40 * S)
     node.hear(Envelope(CALL, 5, route="calc.add", deadline=-60 * S, body={}), now_ns=110 * S)
     assert node.taken[-1][1].deadline == 10 * S
-    node.hear(said(Clock(51 * S)), now_ns=110 * S)
+    node.hear(said(ClientClock(51 * S)), now_ns=110 * S)
     node.hear(Envelope(CALL, 6, route="calc.add", deadline=-60 * S, body={}), now_ns=110 * S)
     assert node.taken[-1][1].deadline == 9 * S
 

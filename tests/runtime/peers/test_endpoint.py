@@ -16,15 +16,15 @@ import pytest
 
 from appbackplane.runtime.peers.allowance import SAY_BYTES_MAX
 from appbackplane.runtime.peers.answers import Packed
-from appbackplane.runtime.peers.endpoint import ASKED_MAX, CORES, SAY, TURN_MAX_NS, Endpoint
+from appbackplane.runtime.peers.endpoint import ASKED_MAX, CORES, SAY, TURN_MAX_NS, NodeEndpoint
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, STATUS, Envelope, reply
 from appbackplane.transport.errors import Busy
 from appbackplane.transport.foreign_frames import CONTAINERS_MAX, UNCOUNTED_BYTES
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
-from appbackplane.transport.peers.lines import SWEEP_NS, Came, Connected, Lines
-from appbackplane.transport.peers.messages import Heartbeat, Message, Sync, body_of, message_from
+from appbackplane.transport.peers.lines import SWEEP_NS, Came, Lines, PeerConnected
+from appbackplane.transport.peers.messages import Heartbeat, PeerMessage, Sync, body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.view import Identity
@@ -52,7 +52,7 @@ class Peer:
         )
         self.heard: list[Envelope] = []
         #: What the other says of itself.
-        self.messages: list[Message] = []
+        self.messages: list[PeerMessage] = []
         self.other = ""
         self._encoder = codec.Encoder()
 
@@ -77,7 +77,7 @@ class Peer:
                         self._carry_out(self.node.received(str(event.holder.key), message, now_ns))
                     else:
                         self.heard.append(envelope)
-            elif isinstance(event, Connected):
+            elif isinstance(event, PeerConnected):
                 self.other = event.address
                 self._carry_out(self.node.connected(event.address, now_ns))
             else:
@@ -126,7 +126,7 @@ class Here:
             me, lambda: seeds, time.monotonic_ns(), random=random.Random(2).random, unix_ns=time.time_ns, policy=PATIENT,
             is_allowed=self._is_trusted,
         )  # fmt: skip
-        self.endpoint = Endpoint(
+        self.endpoint = NodeEndpoint(
             node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=self._deliver, look_for=self._look_for,
             patterns=frozenset,
         )  # fmt: skip
@@ -252,7 +252,7 @@ def test_a_peer_that_comes_and_goes_does_not_fill_the_log(here: Here, caplog: py
         here.endpoint._carry_out(
             [
                 fx.PeerUp("b", number + 1, "tcp://b", ""),
-                fx.PeerDown("b", number + 1, fx.Down.DIED, f"because {number}"),
+                fx.NodeUnreachable("b", number + 1, fx.Down.DIED, f"because {number}"),
                 fx.NameTaken("a", "tcp://c", "the node name 'a' belongs to another"),
             ]
         )

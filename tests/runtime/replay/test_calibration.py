@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.replay import Costs, Load, Setting, calibrate, simulate
+from appbackplane.runtime.replay import Costs, Load, ReplaySetting, calibrate, simulate
 from appbackplane.runtime.replay.calibration import gap_ns_of
 from appbackplane.runtime.replay.load import NEVER
-from appbackplane.runtime.replay.prediction import Waits
+from appbackplane.runtime.replay.prediction import PredictedWaits
 from tests.runtime.replay.loads import MS, load
 
 #: A worker between two actions.
 COSTS = Costs(between_ns=30_000)
 
 
-def recorded_under(load: Load, setting: Setting, costs: Costs = COSTS) -> Load:
+def recorded_under(load: Load, setting: ReplaySetting, costs: Costs = COSTS) -> Load:
     """What would be recorded of it: waits, and runs with what they were held up."""
     replayed = simulate(load, setting, costs)
     later = replayed.wait_later
@@ -48,15 +48,15 @@ def mixed(**more: Any) -> Load:
 @pytest.mark.parametrize(
     "setting",
     [
-        Setting(),
-        Setting(threads=4),
-        Setting(threads=2, preempt=False),
-        Setting(cpu_limit=45),
-        Setting(threads=3, cpu_limit=60),
+        ReplaySetting(),
+        ReplaySetting(threads=4),
+        ReplaySetting(threads=2, preempt=False),
+        ReplaySetting(cpu_limit=45),
+        ReplaySetting(threads=3, cpu_limit=60),
     ],
     ids=["one", "four", "two without relief", "the kernel's limit", "both"],
 )
-def test_recorded_waits_are_reproduced_and_other_settings_foretold(setting: Setting) -> None:
+def test_recorded_waits_are_reproduced_and_other_settings_foretold(setting: ReplaySetting) -> None:
     """What a run was held up by is not taken for being blocked: or more threads would help those that compute."""
     truth = mixed()
     found = calibrate(recorded_under(truth, setting), setting)
@@ -70,7 +70,7 @@ def test_recorded_waits_are_reproduced_and_other_settings_foretold(setting: Sett
 def test_who_holds_a_limit_is_found_out() -> None:
     """The account stops everything until the tick; the kernel slows it down. Nobody has written down which it was."""
     truth = load(*[{"at": 700 * (n // 20), "run": 5, "cpu": 5, "object": n % 20} for n in range(200)])
-    limited = Setting(cpu_limit=20, tick_ns=250 * MS)
+    limited = ReplaySetting(cpu_limit=20, tick_ns=250 * MS)
     of_kernel = calibrate(recorded_under(truth, limited), limited)
     assert of_kernel.setting.is_limited_by_kernel
     account = limited.with_(is_limited_by_kernel=False)
@@ -92,7 +92,7 @@ def test_what_the_kernel_holds_up_is_not_taken_for_blocked() -> None:
         arrival=arrival, operation=operation, object=object, priority=priority, run=run, cpu=cpu, awaited=none,
         deadline=[NEVER] * len(rows), wait=wait,
     )  # fmt: skip
-    found = calibrate(recorded, Setting(cpu_limit=10, cpu_limit_by="os"))
+    found = calibrate(recorded, ReplaySetting(cpu_limit=10, cpu_limit_by="os"))
     counted = {number for number, kind in enumerate(operation) if kind == 3}
     believed = sum(found.load.run[number] - cpu[number] for number in counted) / len(counted)
     assert believed < 2 * MS
@@ -103,15 +103,15 @@ def test_what_the_kernel_holds_up_is_not_taken_for_blocked() -> None:
 def test_what_a_worker_does_between_two_actions_is_read_from_the_gaps() -> None:
     """Where others were queued: a pause is no work."""
     queued = load(*[{"run": 1} for _ in range(50)], *[{"run": 1, "at": 1000 + 10 * n} for n in range(50)])
-    setting = Setting(preempt=False)
+    setting = ReplaySetting(preempt=False)
     assert gap_ns_of(recorded_under(queued, setting, Costs(70_000)), 1) == pytest.approx(70_000, abs=10)
 
 
 def test_an_idle_backplane_tells_nothing_of_its_costs() -> None:
     """Then what is usual is taken, and it does not matter."""
     idle = load(*[{"run": 1, "at": 10 * n} for n in range(50)])
-    assert gap_ns_of(recorded_under(idle, Setting()), 1) is None
-    assert 0 < calibrate(idle, Setting()).costs.between_ns < 100_000
+    assert gap_ns_of(recorded_under(idle, ReplaySetting()), 1) is None
+    assert 0 < calibrate(idle, ReplaySetting()).costs.between_ns < 100_000
 
 
 def test_what_awaited_something_is_put_where_it_arrived() -> None:
@@ -119,23 +119,23 @@ def test_what_awaited_something_is_put_where_it_arrived() -> None:
     rows = [{"at": 4 * n, "run": 2, "awaited": 5, "object": n % 7} for n in range(200)]
     rows += [{"at": 4 * n + 1, "run": 1.5, "operation": 1, "object": 100 + n} for n in range(200)]
     truth = load(*rows)
-    found = calibrate(recorded_under(truth, Setting(preempt=False)), Setting(preempt=False))
+    found = calibrate(recorded_under(truth, ReplaySetting(preempt=False)), ReplaySetting(preempt=False))
     assert found.error < 0.25
 
 
 def test_the_error_is_told_and_of_one_figure_too() -> None:
     """A prediction without it is a guess that looks like one no more."""
     truth = mixed()
-    apart = recorded_under(truth, Setting())
+    apart = recorded_under(truth, ReplaySetting())
     apart = apart.changed(wait=[wait + 40 * MS for wait in apart.wait])
-    found = calibrate(apart, Setting())
+    found = calibrate(apart, ReplaySetting())
     assert found.error > 0.5
     assert found.error_of((0, 1), "mean") < -0.5
 
 
 def test_percentiles_are_those_of_the_sorted_list() -> None:
     """No bucket is between the figure and the truth."""
-    waits = Waits.of([5, 1, 4, 2, 3], late=2)
+    waits = PredictedWaits.of([5, 1, 4, 2, 3], late=2)
     assert (waits.count, waits.mean, waits.p50, waits.p99, waits.max, waits.late) == (5, 3.0, 3, 5, 5, 2)
-    assert Waits.of(range(1, 101)).p99 == 99
-    assert Waits.of([]).count == 0
+    assert PredictedWaits.of(range(1, 101)).p99 == 99
+    assert PredictedWaits.of([]).count == 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appbackplane.runtime.replay import NEVER, Costs, Load, Setting, simulate
+from appbackplane.runtime.replay import NEVER, Costs, Load, ReplaySetting, simulate
 from appbackplane.runtime.scheduling.quotas import quotas_from
 from tests.models.replay_model import ReplayModel, Task
 from tests.models.scheduler_model import SchedulerModel
@@ -50,7 +50,7 @@ tasks_that_compute = st.lists(
 quotas = st.lists(st.integers(0, 3), min_size=1, max_size=PRIORITIES)
 
 
-def assert_same(tasks: list[Task], setting: Setting) -> None:
+def assert_same(tasks: list[Task], setting: ReplaySetting) -> None:
     """Each waited as long, and ended at the same moment."""
     period = setting.tick_ns // UNIT_NS
     model = SchedulerModel(quotas_from(setting.quotas, PRIORITIES), period, setting.cpu_limit, setting.cpu_exempt, 0)
@@ -82,7 +82,9 @@ def assert_same(tasks: list[Task], setting: Setting) -> None:
 @given(tasks_of_blocked, st.integers(1, 3), quotas)
 def test_blocked_work_on_several_workers(tasks: list[Task], threads: int, quotas: list[int]) -> None:
     """Order within objects, priorities, quotas, deadlines and replies: a twin that has none of the shortcuts."""
-    setting = Setting(threads=threads, priorities=PRIORITIES, quotas=tuple(quotas), preempt=False, tick_ns=10 * UNIT_NS)
+    setting = ReplaySetting(
+        threads=threads, priorities=PRIORITIES, quotas=tuple(quotas), preempt=False, tick_ns=10 * UNIT_NS
+    )
     assert_same(tasks, setting)
 
 
@@ -90,7 +92,7 @@ def test_blocked_work_on_several_workers(tasks: list[Task], threads: int, quotas
 @given(tasks_that_compute, quotas, st.sampled_from([None, 20, 50, 90]), st.integers(0, 2))
 def test_work_that_computes_under_a_limit(tasks: list[Task], quotas: list[int], limit: int | None, exempt: int) -> None:
     """The account stops all but what is exempt until the tick that has paid its debt."""
-    setting = Setting(
+    setting = ReplaySetting(
         priorities=PRIORITIES, quotas=tuple(quotas), preempt=False, tick_ns=10 * UNIT_NS,
         cpu_limit=limit, cpu_exempt=exempt, is_limited_by_kernel=False,
     )  # fmt: skip

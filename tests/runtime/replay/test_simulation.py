@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from appbackplane.runtime.replay import Costs, Load, Replayed, Setting, simulate
+from appbackplane.runtime.replay import Costs, Load, Replayed, ReplaySetting, simulate
 from tests.runtime.replay.loads import MS, in_ms, load
 
-ALONE = Setting(preempt=False)
+ALONE = ReplaySetting(preempt=False)
 
 
-def waits(load: Load, setting: Setting = ALONE, costs: Costs | None = None) -> list[float]:
+def waits(load: Load, setting: ReplaySetting = ALONE, costs: Costs | None = None) -> list[float]:
     """ms."""
     return in_ms(simulate(load, setting, costs).wait)
 
@@ -60,7 +60,12 @@ def test_a_relief_runs_what_is_more_urgent_beside_long_work() -> None:
     """execution/watch.py: without it every prediction for urgent work would be the length of what is in its way."""
     long = load({"run": 100}, {"at": 20, "priority": 1}, {"at": 20, "priority": 4}, {"at": 20, "priority": 0})
     assert waits(long, ALONE) == [0, 90, 100, 80]
-    assert waits(long, Setting()) == [0, 10, 80, 0]  # one after the other: the second relief is for what is above 0
+    assert waits(long, ReplaySetting()) == [
+        0,
+        10,
+        80,
+        0,
+    ]  # one after the other: the second relief is for what is above 0
 
 
 def test_a_second_relief_is_let_in_for_what_is_more_urgent_still() -> None:
@@ -68,14 +73,14 @@ def test_a_second_relief_is_let_in_for_what_is_more_urgent_still() -> None:
     long = load(
         {"run": 100}, {"at": 20, "priority": 2, "run": 50}, {"at": 30, "priority": 1}, {"at": 30, "priority": 0}
     )
-    assert waits(long, Setting()) == [0, 0, 10, 0]
+    assert waits(long, ReplaySetting()) == [0, 0, 10, 0]
 
 
 def test_an_overrun_that_nobody_expected_is_seen_after_the_quantum() -> None:
     """The sentinel looks: 0.5 ms, and half of its pause."""
     short = [{"at": -100 + number / 4, "run": 0.1} for number in range(300)]
     long = load(*short, {"run": 100}, {"at": 0.25, "priority": 0, "operation": 1})
-    assert waits(long, Setting())[-1] == 0.5
+    assert waits(long, ReplaySetting())[-1] == 0.5
     assert waits(long, ALONE)[-1] == 99.75
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from appbackplane.runtime import operation
 from appbackplane.runtime.requests import Context, Element, Figures, KernelPolicy, RequestKernel, Runnable, State
-from appbackplane.runtime.requests.owners import Part
+from appbackplane.runtime.requests.owners import ScopedOwner
 from appbackplane.runtime.requests.wire import window_key
 from appbackplane.runtime.testing import OutsideCall, VirtualBackplane, VirtualCall
 from appbackplane.transport.directory import Directory, Place
@@ -174,7 +174,7 @@ class Outside:
             if isinstance(owner, Element):
                 is_over = owner.state not in (State.READY, State.EXECUTING)
             else:
-                is_over = isinstance(owner, Part) and owner.is_over
+                is_over = isinstance(owner, ScopedOwner) and owner.is_over
             assert not (is_over and account.done), f"requests of {owner!r} wait to rejoin, and nobody will ask for them"
         return now
 

@@ -9,11 +9,11 @@ import pytest
 from appbackplane.runtime.requests import KernelPolicy, Rejoin
 from appbackplane.runtime.requests.desk import Desk
 from appbackplane.runtime.requests.element import Done, Element, State
-from appbackplane.runtime.requests.waiting import Waiter
+from appbackplane.runtime.requests.waiting import AnswerWaiter
 from appbackplane.transport.errors import Busy, FailedPrecondition
 
 
-class Noted(Waiter):
+class Noted(AnswerWaiter):
     """A waiter that is never in time: its limit has passed when it is told to go on."""
 
     def __init__(self) -> None:

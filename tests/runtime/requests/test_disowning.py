@@ -5,7 +5,7 @@ from __future__ import annotations
 from appbackplane.runtime.requests import Element, Failure, KernelPolicy, Rejoin, State
 from appbackplane.runtime.requests.figures import figures_of
 from appbackplane.runtime.requests.ledger import Ledger
-from appbackplane.runtime.requests.owners import Part
+from appbackplane.runtime.requests.owners import ScopedOwner
 from tests.steps import steps_of
 
 
@@ -31,8 +31,8 @@ class Case:
         assert self.ledger.end(worker, element, None, None, 0, 0)
         return element
 
-    def part(self) -> Part:
-        part = Part(self.parent, 0)
+    def part(self) -> ScopedOwner:
+        part = ScopedOwner(self.parent, 0)
         self.parent.parts[0], self.parent.parts_count = part, 1
         return part
 
@@ -91,7 +91,7 @@ def test_with_a_request_end_the_iterations_that_it_has_left() -> None:
 def test_an_iteration_from_outside_can_be_left_too() -> None:
     """And who still waits there is told that nothing exists."""
     case = Case()
-    part = Part(None, 0)
+    part = ScopedOwner(None, 0)
     case.post(part)
     (executing,) = case.ledger.take("worker-2", 1, 0)
     ready = case.post(part)

@@ -14,7 +14,7 @@ from appbackplane.runtime import operation
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.requests import Context, KernelPolicy, Rejoin, RequestFailed, RequestKernel, Runnable
 from appbackplane.runtime.requests import kernel as kernel_module
-from appbackplane.runtime.requests.executor import Port
+from appbackplane.runtime.requests.executor import KernelPort
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Busy, DeadlineExceeded, FailedPrecondition, InvalidArgument
 
@@ -117,7 +117,7 @@ class Elsewhere:
         self.is_kicked, self.is_over = threading.Event(), threading.Event()
         self.has_ended = False
 
-    def start(self, kernel: RequestKernel, desk: Port) -> None:
+    def start(self, kernel: RequestKernel, desk: KernelPort) -> None:
         self.desk = desk
         self.thread = threading.Thread(target=self.work, daemon=True)
         self.thread.start()

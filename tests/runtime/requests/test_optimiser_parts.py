@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appbackplane.runtime.requests.optimiser import OptimiserPolicy, Sample, Setting
+from appbackplane.runtime.requests.optimiser import KernelSample, OptimiserPolicy, Setting
 from appbackplane.runtime.requests.optimiser import curve as curve_module
 from appbackplane.runtime.requests.optimiser.curve import Curve, fitted
 from appbackplane.runtime.requests.optimiser.pools import grown
@@ -20,7 +20,7 @@ from appbackplane.runtime.requests.optimiser.pools import grown
 SECOND = 1_000_000_000
 POLICY = OptimiserPolicy()
 #: 4 workers, all at work, plenty of both pools.
-BUSY = Sample(
+BUSY = KernelSample(
     interval_ns=SECOND, ended_count=100, ready_count=50, posting_count=1, rejoinable_count=10, workers=4, executing_count=4,
     blocked_count=0, run_ns=40_000_000, wait_ns=0,
 )  # fmt: skip

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from appbackplane.runtime.requests.optimiser import Optimiser, OptimiserPolicy, Sample, Setting
+from appbackplane.runtime.requests.optimiser import KernelSample, Optimiser, OptimiserPolicy, Setting
 
 SECOND = 1_000_000_000
 SLICES = 100
@@ -31,7 +31,7 @@ class Taken:
             if move := self.optimiser.observe(self.sample(self.optimiser.setting)):
                 self.settings.append(move.setting)
 
-    def sample(self, setting: Setting) -> Sample:
+    def sample(self, setting: Setting) -> KernelSample:
         """One interval under a setting, a hundredth at a time."""
         ended = 0
         noise = self.random.uniform(0.9, 1.1)
@@ -47,7 +47,7 @@ class Taken:
             self.rejoinable -= min(self.rejoinable, taken)
         self.ended.append(ended)
         is_full = setting.rejoin - self.rejoinable < WORK_PER_S // SLICES
-        return Sample(
+        return KernelSample(
             interval_ns=SECOND, ended_count=ended, ready_count=0 if is_full else setting.ready, posting_count=1,
             rejoinable_count=self.rejoinable, workers=setting.workers,
             executing_count=0 if is_full else setting.workers,

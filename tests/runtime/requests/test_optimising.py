@@ -15,7 +15,7 @@ from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.requests import Context, Figures, KernelPolicy, RequestKernel, Runnable, optimising
-from appbackplane.runtime.requests.optimiser import OptimiserPolicy, Sample
+from appbackplane.runtime.requests.optimiser import KernelSample, OptimiserPolicy
 from appbackplane.runtime.requests.optimising import possible, sample_of
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.link import Link
@@ -166,7 +166,7 @@ def test_time_in_which_nothing_was_begun_is_no_look(monkeypatch: pytest.MonkeyPa
     """A minute of it would be taken for a throughput of nothing, and the workers looked for anew."""
     intervals: list[int] = []
 
-    def looked(before: Figures, after: Figures, workers: int) -> Sample:
+    def looked(before: Figures, after: Figures, workers: int) -> KernelSample:
         intervals.append(after.at_ns - before.at_ns)
         return sample_of(before, after, workers)
 

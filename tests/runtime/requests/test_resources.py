@@ -18,7 +18,7 @@ import pytest
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.requests import resource as resource_module
 from appbackplane.runtime.requests import thread_resources as thread_resources_module
-from appbackplane.runtime.requests.held import ASK_EVERY, Held
+from appbackplane.runtime.requests.held import ASK_EVERY, ThreadHandles
 from appbackplane.runtime.requests.resource import Resource, ResourceNotOpened, UnknownResource
 from appbackplane.runtime.requests.thread_resources import ThreadResources
 from appbackplane.transport.errors import InvalidArgument
@@ -100,9 +100,9 @@ def work() -> Iterator[Callable[[ThreadResources, str], Worker]]:
 Start = Callable[[ThreadResources, str], Worker]
 
 
-def held_of(resources: dict[str, Resource[Any]]) -> Held:
+def held_of(resources: dict[str, Resource[Any]]) -> ThreadHandles:
     """What the test's own thread holds of these."""
-    return Held("one", resources, lambda *_: None)
+    return ThreadHandles("one", resources, lambda *_: None)
 
 
 def open_files(folder: Path) -> list[str]:

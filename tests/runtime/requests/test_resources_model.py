@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from appbackplane.runtime.requests.held import ASK_EVERY, Held
+from appbackplane.runtime.requests.held import ASK_EVERY, ThreadHandles
 from appbackplane.runtime.requests.resource import Resource, ResourceNotOpened
 from tests.models.resources_model import Item, ResourcesModel
 from tests.profiles import examples
@@ -42,7 +42,7 @@ class ResourcesMachine(RuleBasedStateMachine):
             )
 
         self.declared = {name: opens(name) for name in bounds}
-        self.threads: dict[str, Held] = {}
+        self.threads: dict[str, ThreadHandles] = {}
 
     def open_handle(self, item: Item) -> int:
         if item in self.model.broken:
@@ -55,9 +55,9 @@ class ResourcesMachine(RuleBasedStateMachine):
         self.done.append(("ask", number))
         return number in self.model.stale
 
-    def held(self, worker: str) -> Held:
+    def held(self, worker: str) -> ThreadHandles:
         if worker not in self.threads:
-            self.threads[worker] = Held(worker, self.declared, lambda *_: None)
+            self.threads[worker] = ThreadHandles(worker, self.declared, lambda *_: None)
         return self.threads[worker]
 
     @rule(worker=WORKERS, item=ITEMS)

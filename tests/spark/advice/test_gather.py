@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from appbackplane.runtime.observation.segments import NAMES_END, RECORD_BYTES
-from appbackplane.runtime.replay import NEVER, Setting
+from appbackplane.runtime.replay import NEVER, ReplaySetting
 from appbackplane.spark.advice import advise
-from appbackplane.spark.advice.gather import Gathered, gather
+from appbackplane.spark.advice.gather import GatheredWindow, gather
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import pieces
 from tests.spark.made import EPOCH_NS, names_of, words_of, write_actions
@@ -26,7 +26,7 @@ def recorded(run_dir: Path, columns: dict[str, Any], *, number: int = 1, names: 
     return write_actions(run_dir, "desk", number, words, names, **header)
 
 
-def gathered(run_dir: Path, found: Found | None = None, **options: Any) -> Gathered:
+def gathered(run_dir: Path, found: Found | None = None, **options: Any) -> GatheredWindow:
     """Of the only backplane."""
     [only] = gather(pieces(run_dir), found or Found(), **options)
     return only
@@ -94,16 +94,16 @@ def test_only_what_was_done_under_the_latest_limits_counts(tmp_path: Path) -> No
     recorded(tmp_path, columns, number=2, limits={"threads": 4}, created_ns=EPOCH_NS + 1)
     recorded(tmp_path, columns, number=3, limits={"threads": 4}, created_ns=EPOCH_NS + 2)
     found = gathered(tmp_path)
-    assert found.setting == Setting(threads=4)
+    assert found.setting == ReplaySetting(threads=4)
     assert (len(found.load), found.recorded_count) == (2, 2)
 
 
 def test_what_the_header_does_not_say_is_the_default() -> None:
     """Older records; and a limit of nothing is none."""
-    assert Setting.of({}) == Setting()
+    assert ReplaySetting.of({}) == ReplaySetting()
     told = {"threads": 2, "quotas": [0, 5], "cpu_limit": None, "nice": [], "slow_action_ns": 5, "order": "deadline"}
-    assert Setting.of(told) == Setting(threads=2, quotas=(0, 5), order="deadline")
-    assert not Setting.of({"cpu_limit": 30, "cpu_exempt": 1}).is_limited_by_kernel
+    assert ReplaySetting.of(told) == ReplaySetting(threads=2, quotas=(0, 5), order="deadline")
+    assert not ReplaySetting.of({"cpu_limit": 30, "cpu_exempt": 1}).is_limited_by_kernel
 
 
 def test_of_much_the_part_is_taken_in_which_was_waited_most(tmp_path: Path) -> None:

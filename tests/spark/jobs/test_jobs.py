@@ -129,9 +129,9 @@ def check_statistics(rows: list[dict[str, Any]]) -> None:
 
 def test_operation_statistics_are_what_numpy_says(run_dir: Path) -> None:
     """The question that everybody asks first."""
-    whole = statistics.Statistics()
+    whole = statistics.GroupStatistics()
     for several in tasks(run_dir, statistics.FIELDS):
-        part = statistics.Statistics()
+        part = statistics.GroupStatistics()
         for actions in several:
             part.add(actions)
         whole.add_partial(part.partial())

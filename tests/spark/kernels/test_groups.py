@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from appbackplane.spark.kernels.groups import Groups
+from appbackplane.spark.kernels.groups import RouteGroups
 
 
 def test_a_group_is_the_same_under_other_numbers() -> None:
     """Each segment numbers its names anew; an operation that is counted twice apart has wrong percentiles."""
-    groups = Groups()
+    groups = RouteGroups()
     seen = []
     for routes in ([("a", "x"), ("b", "x"), ("a", "y")], [("a", "y"), ("a", "x"), ("b", "x"), ("c", "z")]):
         random = np.random.default_rng(len(routes))
@@ -24,7 +24,7 @@ def test_a_group_is_the_same_under_other_numbers() -> None:
 
 def test_no_records_are_no_groups() -> None:
     """A piece in which nothing is left is none of the job's business."""
-    groups = Groups()
+    groups = RouteGroups()
     groups.naming([("a", "x")])
     assert len(groups.of(np.zeros(0, np.int32), np.zeros(0, np.int32))) == 0
     assert groups.keys == []

@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 
 from appbackplane.spark.report.contents import (
-    Advice,
     Contents,
     Culprit,
     Inversion,
     Miss,
-    Operation,
+    OperationSummary,
     Path,
+    ProposedChange,
     Slow,
     Step,
 )
@@ -34,7 +34,7 @@ def empty(since_ns: int | None = None) -> Contents:
     return contents(File("/run/shop"), Overview(), {}, made_ns=MADE_NS, by="Spark 4", since_ns=since_ns)
 
 
-def of(total: Overview, operations: list[Operation], **more: object) -> Contents:
+def of(total: Overview, operations: list[OperationSummary], **more: object) -> Contents:
     """With rows made by hand."""
     made = contents(File("/run/shop"), total, {"utilisation": busy_of(total)}, made_ns=MADE_NS, by="Spark 4")
     return msgspec.structs.replace(made, operations=operations, **more)
@@ -59,11 +59,11 @@ def one() -> Contents:
     return of(total, [operation("shop.buy", 1, seed=1)])
 
 
-def operation(name: str, count: int, *, seed: int, priority: int = 2) -> Operation:
+def operation(name: str, count: int, *, seed: int, priority: int = 2) -> OperationSummary:
     """Figures as of a busy one."""
     rng = random.Random(seed)
     wait, run = 10 ** rng.uniform(4, 7), 10 ** rng.uniform(4, 7.5)
-    return Operation(
+    return OperationSummary(
         component=name.partition(".")[0], operation=name, priority=priority, count=count,
         errors=count // 100 if seed % 3 == 0 else 0, cpu_ns=int(run * count * 0.7),
         wait_mean_ns=wait * 1.3, wait_p50_ns=wait, wait_p90_ns=wait * 4, wait_p99_ns=wait * 20, wait_max_ns=wait * 90,
@@ -137,7 +137,7 @@ def million(evil: str = "shop.buy") -> Contents:
         slow=[slow(number) for number in range(12)],
         paths=[path()],
         advice=[
-            Advice(target="backplane.front", key="threads", old=1, new=4, now_ms=120.4, predicted_ms=8.1, error=-0.031,
+            ProposedChange(target="backplane.front", key="threads", old=1, new=4, now_ms=120.4, predicted_ms=8.1, error=-0.031,
                    evidence="shop.buy (priority 0) waited 120 ms on average, while its 1 thread was blocked 83 % of the time.",
                    figure="mean wait of shop.buy (priority 0)"),
         ],

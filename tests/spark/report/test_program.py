@@ -199,7 +199,7 @@ def is_among(processes: list[psutil.Process], word: str) -> bool:
 
 def test_all_questions_speak_of_the_same_records(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A system goes on while it is asked: figures that do not add up would be taken for an error of the reader's."""
-    from appbackplane.spark.progress import Progress
+    from appbackplane.spark.progress import StepProgress
     from appbackplane.spark.report import gathering
 
     words = words_of(COUNT, traffic(COUNT))
@@ -213,7 +213,7 @@ def test_all_questions_speak_of_the_same_records(spark: Any, tmp_path: Path, mon
         return asked(*arguments)
 
     monkeypatch.setattr(gathering, "questions", meanwhile)
-    progress = Progress(None, gathering.STEPS + 1)
+    progress = StepProgress(None, gathering.STEPS + 1)
     contents = gathering.gathered(spark, tmp_path, progress, since_ns=None, made_ns=1, by="test")
     assert contents.records == 2_000 == sum(one.count for one in contents.operations)
     assert contents.skipped == []
@@ -241,12 +241,12 @@ def test_a_record_that_nobody_will_finish_is_counted(tmp_path: Path) -> None:
 
 def test_made_by_the_program_as_by_the_page(spark: Any, run_dir: Path) -> None:
     """All questions are asked, and each answer is shown; without a terminal, nothing tells of progress."""
-    from appbackplane.spark.progress import Progress
+    from appbackplane.spark.progress import StepProgress
     from appbackplane.spark.report.gathering import STEPS, gathered, questions
     from appbackplane.spark.report.overview import Overview
 
     steps: list[str] = []
-    progress = Progress(None, STEPS + 1)
+    progress = StepProgress(None, STEPS + 1)
     progress.step = steps.append  # type: ignore[method-assign]
     contents = gathered(spark, run_dir, progress, since_ns=None, made_ns=1, by="test")
     assert len(steps) == STEPS
@@ -255,7 +255,7 @@ def test_made_by_the_program_as_by_the_page(spark: Any, run_dir: Path) -> None:
     assert contents.operations and contents.slow and contents.inversions and contents.misses and contents.culprits
     assert all(sum(line.busy) > 0 for line in contents.timeline)
     since_ns = contents.first_ns + (contents.last_ns - contents.first_ns) // 2
-    later = gathered(spark, run_dir, Progress(None, STEPS + 1), since_ns=since_ns, made_ns=1, by="test")
+    later = gathered(spark, run_dir, StepProgress(None, STEPS + 1), since_ns=since_ns, made_ns=1, by="test")
     assert 0 < later.records < contents.records
     assert later.records == sum(one.count for one in later.operations)
     assert "Critical paths" in page(later)

@@ -24,7 +24,7 @@ from appbackplane.spark.requests.arriving import Arriving
 from appbackplane.spark.requests.job import RETRIES_MAX, Batches, why_of
 from appbackplane.spark.requests.settings import SparkSettings
 from appbackplane.spark.requests.sizing import Sizing
-from appbackplane.spark.requests.task import Place, Slice, _decoder
+from appbackplane.spark.requests.task import ImportPlace, Slice, _decoder
 
 from .made import OWNER, Deadly, Opaque
 
@@ -102,7 +102,7 @@ class Run:
             assert self.desk.post(element, None)
         gathered: Any = Gathered(arriving)
         context: Any = spark
-        place = Place({name: spec.where for name, spec in specs.items()}, "", ())
+        place = ImportPlace({name: spec.where for name, spec in specs.items()}, "", ())
         sizing = Sizing(SparkSettings(slices=tasks), lambda: 1)
         self.batches = Batches(context, arriving, gathered, self.desk, "one", sizing, place, lambda: is_over)
         self.batches.run(self.desk.take("one", len(requests)), 1)

@@ -9,7 +9,16 @@ pytest.importorskip("pyspark", reason="the extra is not installed: pip install '
 import msgspec
 
 from appbackplane.runtime.requests.wire import ITEM_BYTES_MAX
-from appbackplane.spark.requests.task import TASK_BYTES_MAX, Answers, Asked, InTask, Place, Slice, bytes_of, execute
+from appbackplane.spark.requests.task import (
+    TASK_BYTES_MAX,
+    ImportPlace,
+    InTask,
+    PackedRequest,
+    Slice,
+    TaskAnswers,
+    bytes_of,
+    execute,
+)
 from appbackplane.transport.errors import FailedPrecondition
 
 from .made import Large
@@ -35,7 +44,7 @@ def test_what_there_is_not_can_be_asked_for_and_says_why() -> None:
         kernel.post(1, "Add", owner="a")
 
 
-def executed(*sizes: int) -> Answers:
+def executed(*sizes: int) -> TaskAnswers:
     """What a task gathers of requests whose results are so large."""
     terms: list[bytes] = []
 
@@ -43,11 +52,11 @@ def executed(*sizes: int) -> Answers:
         def add(self, term: list[bytes]) -> None:
             terms.extend(term)
 
-    place = Place({"Large": f"{Large.__module__}:Large"}, "", ())
-    asked = [Asked(number, "Large", msgspec.msgpack.encode(size)) for number, size in enumerate(sizes, 1)]
+    place = ImportPlace({"Large": f"{Large.__module__}:Large"}, "", ())
+    asked = [PackedRequest(number, "Large", msgspec.msgpack.encode(size)) for number, size in enumerate(sizes, 1)]
     assert list(execute(Gathered(), [msgspec.msgpack.encode(Slice(7, place, asked))])) == []
     (packed,) = terms
-    return msgspec.msgpack.decode(packed, type=Answers)
+    return msgspec.msgpack.decode(packed, type=TaskAnswers)
 
 
 def test_a_task_that_has_gathered_enough_leaves_the_rest() -> None:

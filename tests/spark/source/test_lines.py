@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from appbackplane.spark.offsets import Position
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import read_all
-from appbackplane.spark.source.lines import Line, lines_of, missing, ranges, walk
+from appbackplane.spark.source.lines import BackplaneActions, lines_of, missing, ranges, walk
 from tests.spark.made import names_of, traffic, words_of, write_actions
 
 #: What a recorder does next: so many records more, begin the next segment (sealing this one or being killed), or nothing.
@@ -30,7 +30,7 @@ STEPS = st.lists(
 )
 
 
-def positions_read(line: Line, start: Position, end: Position) -> list[tuple[int, int]]:
+def positions_read(line: BackplaneActions, start: Position, end: Position) -> list[tuple[int, int]]:
     """What tasks would read."""
     found = Found()
     read = []

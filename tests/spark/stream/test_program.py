@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructType
 
-from appbackplane.runtime.observation.applied import Applied, Entry
+from appbackplane.runtime.observation.applied import Applied, LedgerEntry
 from appbackplane.spark.source.stream import DataLoss, StreamOptions, StreamReader
 from appbackplane.spark.stream import decisions as deciding
 from appbackplane.spark.stream.alerts import BadRules, read_rules
 from appbackplane.spark.stream.decisions import BadCheckpoint, Decisions
-from appbackplane.spark.stream.ledger import Ledger
+from appbackplane.spark.stream.ledger import CheckpointLedger
 from appbackplane.spark.stream.program import in_our_words, ns_of, stream
-from appbackplane.spark.stream.telling import TOPIC, TOPIC_OPEN, Telling
+from appbackplane.spark.stream.telling import TOPIC, TOPIC_OPEN, AlertPublisher
 from appbackplane.transport.errors import InvalidArgument, NotFound, Unavailable
 from tests.spark import made
 
@@ -59,7 +59,7 @@ class World:
         """As the receiver does it, row by row."""
         while rows and (done := self.receiver.done(topic, "g", batch)) < len(rows):
             self.at_a_write()
-            entry = Entry(topic, "g", batch, done, 1, 1, 0, 0, 1)
+            entry = LedgerEntry(topic, "g", batch, done, 1, 1, 0, 0, 1)
             self.receiver.begin(entry)
             self.rows[topic].append(rows[done])
             self.receiver.end(entry, 1)
@@ -78,12 +78,12 @@ class World:
 
     def drive(self, batches: int, size_ns: int = 2 * SECOND) -> None:
         """Until so many more batches are committed, or it is killed."""
-        ledger = Ledger(self.folder, size_ns, lambda: "main")
+        ledger = CheckpointLedger(self.folder, size_ns, lambda: "main")
         try:
             keep = ledger.keep
             ledger.keep = lambda decision: (self.at_a_write(), keep(decision), self.at_a_write())  # type: ignore[assignment,func-returns-value,method-assign]
             decisions = Decisions(ledger.last, self.lateness_ns, read_rules(RULES))
-            telling = Telling(decisions, ledger, self, lambda rows: None, lambda: self.now_ns)  # type: ignore[arg-type]
+            telling = AlertPublisher(decisions, ledger, self, lambda rows: None, lambda: self.now_ns)  # type: ignore[arg-type]
             telling.again()
             for _ in range(batches):
                 self.now_ns += SECOND
@@ -206,15 +206,15 @@ def test_alerts_that_are_given_up_are_told_of(
 
 def test_a_checkpoint_is_used_by_one_and_for_what_it_was_begun(tmp_path: Path) -> None:
     """Two drivers would decide the same batch twice; other windows would not add up."""
-    ledger = Ledger(tmp_path, SECOND, lambda: "main")
+    ledger = CheckpointLedger(tmp_path, SECOND, lambda: "main")
     with pytest.raises(BadCheckpoint, match="another 'pipeline stream' is using it"):
-        Ledger(tmp_path, SECOND, lambda: "main")
+        CheckpointLedger(tmp_path, SECOND, lambda: "main")
     ledger.close()
     with pytest.raises(BadCheckpoint, match="begun with windows of 1 s"):
-        Ledger(tmp_path, 2 * SECOND, lambda: "main")
+        CheckpointLedger(tmp_path, 2 * SECOND, lambda: "main")
     (tmp_path / "windows.msgpack").write_bytes(b"\x00")
     with pytest.raises(BadCheckpoint, match="remove the folder to begin anew"):
-        Ledger(tmp_path, SECOND, lambda: "main")
+        CheckpointLedger(tmp_path, SECOND, lambda: "main")
 
 
 def test_checkpoints_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:

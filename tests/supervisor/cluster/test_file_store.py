@@ -17,8 +17,8 @@ import pytest
 
 from appbackplane.supervisor.cluster.file_store import FileStore
 from appbackplane.supervisor.cluster.keeper import Keeper
-from appbackplane.supervisor.cluster.lease import Conflict, Look, Swap, Trouble
-from appbackplane.supervisor.cluster.record import Record, Snapshot
+from appbackplane.supervisor.cluster.lease import Conflict, ReadRecord, Swap, Trouble
+from appbackplane.supervisor.cluster.record import LeaseRecord, Snapshot
 from appbackplane.supervisor.cluster.stores import StoreError
 from appbackplane.transport.errors import FailedPrecondition
 
@@ -26,9 +26,9 @@ LIMIT_S = 30.0
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def record(beat: int = 0, holder: str = "a") -> Record:
+def record(beat: int = 0, holder: str = "a") -> LeaseRecord:
     """One that tells how often it was swapped."""
-    return Record(epoch=1, holder=holder, beat=beat, ttl_ns=1)
+    return LeaseRecord(epoch=1, holder=holder, beat=beat, ttl_ns=1)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_who_is_stopped_with_the_lock_keeps_others_from_swapping_and_not_from_lo
     keeper.ask(Swap(first.version, record(9)))
     assert isinstance(keeper.wait(LIMIT_S), Conflict)
     (folder / "c.lease").write_text("{")
-    keeper.ask(Look())
+    keeper.ask(ReadRecord())
     told = keeper.wait(LIMIT_S)
     assert isinstance(told, Trouble) and "c.lease is not a lease record" in told.because
     keeper.close(LIMIT_S)

@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 
 from appbackplane.supervisor.cluster.lease import (
     Answer,
+    BecomePrimary,
+    ClusterRole,
     Conflict,
     Fuse,
-    Grant,
     Lease,
-    Look,
-    Phase,
-    Say,
+    LogMessage,
+    ReadRecord,
     Swap,
     Trouble,
     Withdraw,
 )
-from appbackplane.supervisor.cluster.record import FUSE, TAKEN_OVER, Record, Snapshot, tenths
+from appbackplane.supervisor.cluster.record import FUSE, TAKEN_OVER, LeaseRecord, Snapshot, tenths
 from tests.profiles import examples
 
 TTL_NS = 1_000_000_000
@@ -43,7 +43,7 @@ class Store:
 
     snapshot: Snapshot = field(default_factory=lambda: Snapshot("0"))
 
-    def serve(self, asked: Look | Swap) -> Answer:
+    def serve(self, asked: ReadRecord | Swap) -> Answer:
         """As a good one does."""
         if isinstance(asked, Swap):
             if asked.version != self.snapshot.version:
@@ -100,13 +100,13 @@ class Node:
     def do(self, effects: list[object]) -> None:
         """What was decided."""
         for effect in effects:
-            if isinstance(effect, Look | Swap):
+            if isinstance(effect, ReadRecord | Swap):
                 self.world.ask(self, effect, self.lives_count)
             elif isinstance(effect, Fuse):
                 self.fuse_ns = effect.at_ns
                 if effect.at_ns is not None:
                     self.world.at(self.real(effect.at_ns), self.check_fuse)
-            elif isinstance(effect, Grant):
+            elif isinstance(effect, BecomePrimary):
                 assert self.fuse_ns is not None, "the kernel knows first"
                 self.is_primary, self.gone_by_ns = True, None
                 self.world.granted(self, effect.epoch)
@@ -118,11 +118,11 @@ class Node:
                 if effect.gone_by_ns is not None:
                     self.world.at(self.real(effect.gone_by_ns), self.turn)
             else:
-                assert isinstance(effect, Say)
+                assert isinstance(effect, LogMessage)
 
     def gone_of(self, lives: int) -> None:
         """Its components have let go by themselves."""
-        if self.is_running and lives == self.lives_count and self.lease.phase is Phase.LEAVING:
+        if self.is_running and lives == self.lives_count and self.lease.phase is ClusterRole.LEAVING:
             self.gone()
             self.turn()
 
@@ -166,7 +166,7 @@ class World:
         self._count += 1
         heapq.heappush(self._queue, (max(ns, self.now_ns), self._count, do))
 
-    def ask(self, node: Node, asked: Look | Swap, lives: int) -> None:
+    def ask(self, node: Node, asked: ReadRecord | Swap, lives: int) -> None:
         """It takes its time on the way, there, and back; or it is lost on one of the ways, and that is noticed."""
         there_ns = self.now_ns + self.random.randrange(self.delay_ns_max + 1)
 
@@ -304,18 +304,18 @@ def test_who_cannot_reach_the_store_is_secondary_before_another_is_primary(seed:
     world.run(world.now_ns + ms * MS)
     world.cut.clear()
     world.run(world.now_ns + TTL_NS)
-    assert world.primary() is second and first.lease.phase is Phase.SECONDARY
+    assert world.primary() is second and first.lease.phase is ClusterRole.SECONDARY
 
 
 def test_a_renewal_counts_from_when_it_was_asked_for() -> None:
     """Others count from when the store was told. An answer that is late must not make this node primary for longer."""
     lease, store, now_ns = Lease("c", "a", "a1", TTL_NS, 0), Store(), 0
 
-    def ask() -> Look | Swap | None:
+    def ask() -> ReadRecord | Swap | None:
         effects = lease.turn(now_ns, is_candidate=True, is_clear=True)
-        return next((each for each in effects if isinstance(each, Look | Swap)), None)
+        return next((each for each in effects if isinstance(each, ReadRecord | Swap)), None)
 
-    while lease.phase is not Phase.PRIMARY:
+    while lease.phase is not ClusterRole.PRIMARY:
         if (asked := ask()) is not None:
             lease.heard(store.serve(asked), now_ns)
         now_ns = max(now_ns, lease.next_ns() or 0)
@@ -328,10 +328,12 @@ def test_a_renewal_counts_from_when_it_was_asked_for() -> None:
 def test_who_has_a_shorter_lease_waits_for_the_longest_that_was_there() -> None:
     """A record that was removed does not say how long its holder may go on; it was told another `ttl`, and is not restarted."""
     lease, now_ns = Lease("c", "b", "b1", TTL_NS, 0), 0
-    held = Snapshot("1", Record(epoch=1, holder="a", instance="a1", ttl_ns=10 * TTL_NS))
+    held = Snapshot("1", LeaseRecord(epoch=1, holder="a", instance="a1", ttl_ns=10 * TTL_NS))
     found = [held, Snapshot("0")]
     while True:
-        asked = [each for each in lease.turn(now_ns, is_candidate=True, is_clear=True) if isinstance(each, Look | Swap)]
+        asked = [
+            each for each in lease.turn(now_ns, is_candidate=True, is_clear=True) if isinstance(each, ReadRecord | Swap)
+        ]
         if any(isinstance(each, Swap) for each in asked):
             break
         if asked:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from appbackplane.supervisor.cluster.postgres_store import TABLE, PostgresStore
-from appbackplane.supervisor.cluster.record import Record, Snapshot
+from appbackplane.supervisor.cluster.record import LeaseRecord, Snapshot
 from appbackplane.supervisor.cluster.stores import StoreError
 from tests.waiting import EVERY_S, Limit
 
@@ -91,9 +91,9 @@ def store(server: Server) -> Iterator[PostgresStore]:
     made.close()
 
 
-def record(beat: int) -> Record:
+def record(beat: int) -> LeaseRecord:
     """One that tells how often it was swapped."""
-    return Record(epoch=1, holder="a", beat=beat, ttl_ns=1)
+    return LeaseRecord(epoch=1, holder="a", beat=beat, ttl_ns=1)
 
 
 def test_a_record_is_kept_and_swapped_by_version(store: PostgresStore) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.supervisor.cluster.file_store import FileStore
-from appbackplane.supervisor.cluster.record import Record
+from appbackplane.supervisor.cluster.record import LeaseRecord
 from appbackplane.supervisor.cluster.settings import ClusterSettings
 from appbackplane.supervisor.cluster.tenure import Tenure
 from appbackplane.supervisor.config import Duration
@@ -32,7 +32,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o700)
         store = FileStore(str(folder), "c")
-        store.swap("0", Record(epoch=3, holder="", ttl_ns=TTL_NS))
+        store.swap("0", LeaseRecord(epoch=3, holder="", ttl_ns=TTL_NS))
         store.close()
         self.fds = set(os.listdir("/proc/self/fd"))
         self.world: World = up_world({"first": {"base": ()}, "third": {"orders": ()}}, primary_only=("third",))

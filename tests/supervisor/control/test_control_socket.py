@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from appbackplane.supervisor.control import control_socket
-from appbackplane.supervisor.control.control_socket import Answered, Asked, ControlSocket, Crowded, Heard, Malformed
+from appbackplane.supervisor.control.control_socket import (
+    Answered,
+    ControlSocket,
+    Crowded,
+    Heard,
+    MalformedPeer,
+    SupervisorCall,
+)
 from appbackplane.transport.batching import Sent
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.directory import Directory
@@ -77,11 +84,11 @@ def heard_until(control: ControlSocket, is_it: Callable[[list[Heard]], bool]) ->
     return heard
 
 
-def introduce(control: ControlSocket, peer: Peer) -> Asked:
+def introduce(control: ControlSocket, peer: Peer) -> SupervisorCall:
     """Has a peer call, so that it is known."""
     peer.send(Envelope(CALL, 1, 0, "supervisor.directory", None, None, None, {}))
     (asked,) = heard_until(control, lambda heard: bool(heard))
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, SupervisorCall)
     assert asked.caller.peer == peer.identity
     return asked
 
@@ -107,8 +114,8 @@ def test_a_malformed_frame_is_reported_once_a_peer_and_the_next_call_is_heard(
     for _ in range(3):
         peer.link.send(peer.supervisor, frame)
     peer.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
-    heard = heard_until(control, lambda heard: any(isinstance(one, Asked) for one in heard))
-    assert [type(one) for one in heard] == [Malformed, Asked]
+    heard = heard_until(control, lambda heard: any(isinstance(one, SupervisorCall) for one in heard))
+    assert [type(one) for one in heard] == [MalformedPeer, SupervisorCall]
     assert control.malformed_count == 3
 
 
@@ -126,7 +133,7 @@ def test_a_call_ends_once_by_its_answer(control: ControlSocket, connect: Callabl
         calls = peer.received()
     stranger.send(reply(calls[0].id, "forged"))
     stranger.send(Envelope(CALL, 2, 0, "x", None, None, None, {}))
-    heard_until(control, lambda heard: any(isinstance(one, Asked) for one in heard))
+    heard_until(control, lambda heard: any(isinstance(one, SupervisorCall) for one in heard))
     peer.send(reply(calls[0].id, "well"), reply(calls[0].id, "again"))
     assert heard_until(control, lambda heard: bool(heard)) == [Answered("token", "well", None)]
 
@@ -169,7 +176,7 @@ def test_only_the_generation_that_was_told_its_token_is_taken_for_it(control: Co
         call = Envelope(CALL, 1, 0, "supervisor.limit", None, None, None, {})
         link.send(peer, batch([Encoder().encode(call)]))
         (asked,) = heard_until(control, lambda heard: bool(heard))
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, SupervisorCall)
         senders.append(asked.sender)
         if asked.sender is not None:
             assert asked.caller.peer == control.identities.peer_of(*asked.sender)
@@ -193,7 +200,7 @@ def test_while_few_descriptors_are_left_who_comes_waits_and_who_is_there_is_serv
         for _ in range(100):
             introduce(control, first)
     (asked,) = heard_until(control, lambda heard: bool(heard))
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, SupervisorCall)
     assert asked.caller.peer == third.identity
     assert [path.name for path in tmp_path.iterdir() if path.is_socket()] == ["s.sock"]
 
@@ -347,8 +354,8 @@ def test_what_nobody_waits_for_and_is_too_large_is_malformed(
     for _ in range(2):
         peer.send(Envelope(CAST, 0, 0, "supervisor.status", None, None, None, FILLING))
     peer.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
-    heard = heard_until(control, lambda heard: any(isinstance(one, Asked) for one in heard))
-    assert [type(one) for one in heard] == [Malformed, Asked]
+    heard = heard_until(control, lambda heard: any(isinstance(one, SupervisorCall) for one in heard))
+    assert [type(one) for one in heard] == [MalformedPeer, SupervisorCall]
     assert control.malformed_count == 2
 
 
@@ -365,7 +372,7 @@ def test_a_call_that_comes_after_its_deadline_is_not_obeyed(
         Envelope(CALL, 4, 0, "supervisor.status", None, CALL_LIMIT_NS, None, {}),
     )
     heard = heard_until(control, lambda heard: len(heard) >= 2)
-    assert [one.caller.id for one in heard if isinstance(one, Asked)] == [3, 4]
+    assert [one.caller.id for one in heard if isinstance(one, SupervisorCall)] == [3, 4]
     said: list[Envelope] = []
     limit = Limit()
     while len(said) < 2:

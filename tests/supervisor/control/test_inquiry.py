@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appbackplane.supervisor.config import RestartPolicy
-from appbackplane.supervisor.control.inquiry import HOP_LIMIT_NS, HOPS_MAX, LIMIT_NS, Inquiry, is_down, places_of
+from appbackplane.supervisor.control.inquiry import HOP_LIMIT_NS, HOPS_MAX, LIMIT_NS, WhyInquiry, is_down, places_of
 from appbackplane.supervisor.direction.child import Child, Phase
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
 from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument, NotFound
@@ -21,14 +21,14 @@ def told(step: str, backplane: str | None = None, call: str = "") -> dict[str, A
     return {"steps": [{"asked": step, "reasons": []}], "next": following}
 
 
-def asked(inquiry: Inquiry) -> list[str]:
+def asked(inquiry: WhyInquiry) -> list[str]:
     """What was asked, or could not be, in order."""
     return [step["asked"] for step in inquiry.answer["steps"]]
 
 
 def test_it_goes_on_where_the_call_is() -> None:
     """Each backplane knows its part."""
-    inquiry = Inquiry("a", "a/x", NOW_NS, with_stack=True)
+    inquiry = WhyInquiry("a", "a/x", NOW_NS, with_stack=True)
     assert (inquiry.backplane, inquiry.body) == ("a", {"asked": "a/x", "stack": True})
     assert inquiry.take(told("a/x", "b", "b:a-1:3"), NOW_NS)
     assert (inquiry.backplane, inquiry.body) == ("b", {"asked": "b:a-1:3", "stack": True})
@@ -38,14 +38,14 @@ def test_it_goes_on_where_the_call_is() -> None:
 
 def test_no_call_is_asked_about_twice() -> None:
     """A picture taken while things move may be a ring."""
-    inquiry = Inquiry("a", "a:b-1:1", NOW_NS, with_stack=False)
+    inquiry = WhyInquiry("a", "a:b-1:1", NOW_NS, with_stack=False)
     assert inquiry.take(told("a:b-1:1", "b", "b:a-1:1"), NOW_NS)
     assert not inquiry.take(told("b:a-1:1", "a", "a:b-1:1"), NOW_NS)
 
 
 def test_it_has_a_bound_in_backplanes_and_says_so() -> None:
     """Everything has one."""
-    inquiry = Inquiry("b0", "b0:c:1", NOW_NS, with_stack=False)
+    inquiry = WhyInquiry("b0", "b0:c:1", NOW_NS, with_stack=False)
     hops = 0
     while inquiry.take(told(inquiry.asked, f"b{hops + 1}", f"b{hops + 1}:c:1"), NOW_NS):
         hops += 1
@@ -55,7 +55,7 @@ def test_it_has_a_bound_in_backplanes_and_says_so() -> None:
 
 def test_it_has_a_bound_in_time() -> None:
     """Whoever asked has not given up by then."""
-    inquiry = Inquiry("a", "a/x", NOW_NS, with_stack=False)
+    inquiry = WhyInquiry("a", "a/x", NOW_NS, with_stack=False)
     assert inquiry.limit_ns(NOW_NS) == HOP_LIMIT_NS
     assert inquiry.limit_ns(NOW_NS + LIMIT_NS - 5) == 5
     assert not inquiry.take(told("a/x", "b", "b:a-1:3"), NOW_NS + LIMIT_NS)
@@ -64,7 +64,7 @@ def test_it_has_a_bound_in_time() -> None:
 
 def test_who_does_not_answer_ends_the_chain_and_is_named() -> None:
     """What was found so far is worth having."""
-    inquiry = Inquiry("a", "a/x", NOW_NS, with_stack=False)
+    inquiry = WhyInquiry("a", "a/x", NOW_NS, with_stack=False)
     inquiry.take(told("a/x", "b", "b:a-1:3"), NOW_NS)
     inquiry.fail(DeadlineExceeded("control.why: no answer within 2 s"), "unknown")
     assert inquiry.answer["steps"][-1]["reasons"][0]["text"] == (
@@ -75,7 +75,7 @@ def test_who_does_not_answer_ends_the_chain_and_is_named() -> None:
 @pytest.mark.parametrize("error", [NotFound("no such object"), InvalidArgument("no name")])
 def test_a_question_that_is_wrong_is_refused(error: Exception) -> None:
     """By an error, and not by an answer in which it is hidden."""
-    inquiry = Inquiry("a", "a/x", NOW_NS, with_stack=False)
+    inquiry = WhyInquiry("a", "a/x", NOW_NS, with_stack=False)
     with pytest.raises(type(error)):
         inquiry.fail(error, "idle")  # type: ignore[arg-type]
 
@@ -87,7 +87,7 @@ def about(name: str, because: str) -> dict[str, Any]:
 
 def test_of_replicas_each_is_asked_and_who_has_nothing_to_do_is_left_out() -> None:
     """The call that hangs is in any of them: the first, which is idle, would say that all is well."""
-    inquiry = Inquiry("a-1", "a-1/x", NOW_NS, with_stack=False, others=[("a-2", "a-2/x"), ("a-3", "a-3/x")])
+    inquiry = WhyInquiry("a-1", "a-1/x", NOW_NS, with_stack=False, others=[("a-2", "a-2/x"), ("a-3", "a-3/x")])
     assert inquiry.take(about("a-1/x", "idle"), NOW_NS)
     assert (inquiry.backplane, inquiry.asked) == ("a-2", "a-2/x")
     assert inquiry.take(about("a-2/x", "running"), NOW_NS)
@@ -98,7 +98,7 @@ def test_of_replicas_each_is_asked_and_who_has_nothing_to_do_is_left_out() -> No
 
 def test_of_replicas_that_have_nothing_to_do_each_says_so() -> None:
     """An empty answer would be none."""
-    inquiry = Inquiry("a-1", "a-1/x", NOW_NS, with_stack=False, others=[("a-2", "a-2/x")])
+    inquiry = WhyInquiry("a-1", "a-1/x", NOW_NS, with_stack=False, others=[("a-2", "a-2/x")])
     assert inquiry.take(about("a-1/x", "idle"), NOW_NS)
     assert not inquiry.take(about("a-2/x", "idle"), NOW_NS)
     assert asked(inquiry) == ["a-1/x", "a-2/x"]

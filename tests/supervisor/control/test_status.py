@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from appbackplane.runtime.execution.board import OwnSlot
-from appbackplane.supervisor.control.status import Gathering
+from appbackplane.supervisor.control.status import StatisticsGathering
 from appbackplane.supervisor.processes.board_file import BoardFile
 
 
 def test_a_gathering_is_complete_with_its_last_answer() -> None:
     """One that does not answer counts by its limit, as None."""
-    gathering = Gathering({"a", "b"})
+    gathering = StatisticsGathering({"a", "b"})
     assert not gathering.take("a", {"x": 1})
     assert gathering.take("b", None)
     assert gathering.answers == {"a": {"x": 1}, "b": None}

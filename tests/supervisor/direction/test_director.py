@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events, standing_by
-from appbackplane.supervisor.direction.child import Drain, Phase
+from appbackplane.supervisor.direction.child import DrainPhase, Phase
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.transport.directory import Registration
 from tests.profiles import examples
@@ -222,7 +222,7 @@ class AnyOrder(RuleBasedStateMachine):
             assert child.is_living == (name in self.world.processes)
             if child.phase in (Phase.STARTING, Phase.STOPPING):
                 assert child.deadline_ns is not None, "every wait has an end"
-            if child.drain is Drain.RUNNING:
+            if child.drain is DrainPhase.RUNNING:
                 assert child.phase in (Phase.DRAINING, Phase.KILLED)
                 assert child.deadline_ns is not None or child.phase is Phase.KILLED, "every wait has an end"
 

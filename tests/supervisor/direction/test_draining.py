@@ -6,7 +6,7 @@ import pytest
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import draining, effects, events
-from appbackplane.supervisor.direction.child import Drain, Phase
+from appbackplane.supervisor.direction.child import DrainPhase, Phase
 
 from ..world import SECOND_NS, STOP_LIMIT_NS, World, make_director, policy, up_world
 
@@ -102,7 +102,7 @@ def test_whom_a_dead_one_waits_for_is_not_drained_any_further() -> None:
     assert world.drains == ["third"], "nor is the one whose turn it would have been"
     assert {process.generation for process in world.processes.values()} == {2}
     told = world.answers[caller]
-    assert isinstance(told, effects.Answer), told
+    assert isinstance(told, effects.ReplyToCaller), told
 
 
 def test_nor_is_whom_a_crash_pulls_along_that_had_been_ordered_to_go() -> None:
@@ -111,7 +111,7 @@ def test_nor_is_whom_a_crash_pulls_along_that_had_been_ordered_to_go() -> None:
     world.order_restart("third")
     assert world.drains == ["third"]
     world.die("first", -9)
-    assert world.director.children["third"].drain is Drain.DONE
+    assert world.director.children["third"].drain is DrainPhase.DONE
     world.do_what_is_asked()
     assert {process.generation for process in world.processes.values()} == {2}
 
@@ -133,7 +133,7 @@ def test_who_dies_and_is_back_at_once_cuts_nobody_short() -> None:
     world.order_restart("third")
     begun = len(world.moves)
     world.die("first", -9)
-    assert world.director.children["third"].drain is Drain.RUNNING
+    assert world.director.children["third"].drain is DrainPhase.RUNNING
     assert world.moves[begun:] == []
 
 
@@ -145,7 +145,7 @@ def test_who_has_gone_in_order_cuts_nobody_short() -> None:
     world.finish_draining("one")
     world.finish_hook("one", "a")
     world.die("one", 0)
-    assert world.director.children["two"].drain is Drain.RUNNING
+    assert world.director.children["two"].drain is DrainPhase.RUNNING
     world.do_what_is_asked()
     assert {process.generation for process in world.processes.values()} == {2}
 
@@ -210,7 +210,7 @@ def test_one_that_dies_while_it_drains_does_not_hold_up_the_others() -> None:
     world.order_down()
     world.die("third", -11)
     assert world.drains == ["third", "second"]
-    assert world.director.children["third"].drain is Drain.NONE
+    assert world.director.children["third"].drain is DrainPhase.NONE
 
 
 def test_each_backplane_has_a_limit_of_its_own() -> None:
@@ -246,14 +246,14 @@ def test_whoever_ordered_it_is_told_what_was_not_finished() -> None:
     world.finish_draining("third", refused_count=7, running=("top.dig",))
     world.do_what_is_asked()
     told = world.answers[caller]
-    assert isinstance(told, effects.Answer), told
+    assert isinstance(told, effects.ReplyToCaller), told
     assert told.result["unfinished"] == [
         "backplane 'third': 7 not begun within 10 s, and refused; not ended, and cut off: top.dig"
     ]
     caller = world.order_restart("first")
     world.do_what_is_asked()
     told = world.answers[caller]
-    assert isinstance(told, effects.Answer), told
+    assert isinstance(told, effects.ReplyToCaller), told
     assert told.result["unfinished"] == [], "this time nothing was"
 
 
@@ -267,7 +267,7 @@ def test_so_is_it_of_one_that_was_killed_at_its_limit() -> None:
         assert world.pass_time()
     world.do_what_is_asked()
     told = world.answers[caller]
-    assert isinstance(told, effects.Answer), told
+    assert isinstance(told, effects.ReplyToCaller), told
     assert told.result["unfinished"] == ["backplane 'third': did not stop within 10 s: killed"]
 
 

@@ -15,7 +15,7 @@ from ..world import SECOND_NS, STOP_LIMIT_NS, World, make_director, policy, up_w
 def answer(world: World, caller: effects.Caller) -> dict[str, int]:
     """What was answered to who ordered: the generations."""
     told = world.answers[caller]
-    assert isinstance(told, effects.Answer), told
+    assert isinstance(told, effects.ReplyToCaller), told
     generations: dict[str, int] = told.result["backplanes"]
     return generations
 
@@ -299,7 +299,7 @@ def test_an_order_to_move_what_is_restarted_waits_for_it() -> None:
     move = world.order_move(ModuleState.PRIMARY, "base")
     world.do_what_is_asked()
     assert answer(world, restart) == {"first": 2}
-    assert isinstance(world.answers[move], effects.Answer)
+    assert isinstance(world.answers[move], effects.ReplyToCaller)
 
 
 def test_it_is_told_that_it_is_being_restarted() -> None:

@@ -26,7 +26,7 @@ PRIMARY, SECONDARY, DOWN = ModuleState.PRIMARY, ModuleState.SECONDARY, ModuleSta
 def answer(world: World, caller: Caller) -> dict[str, str]:
     """That all went well."""
     found = world.answers[caller]
-    assert isinstance(found, effects.Answer), found
+    assert isinstance(found, effects.ReplyToCaller), found
     components: dict[str, str] = found.result["components"]
     return components
 

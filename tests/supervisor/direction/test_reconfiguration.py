@@ -15,7 +15,7 @@ from appbackplane.supervisor.direction.reconfiguration import (
     BACKPLANE_KEYS,
     LOG_KEYS,
     SYSTEM_KEYS,
-    Change,
+    KeyChange,
     Plan,
     Takes,
     needed,
@@ -264,7 +264,7 @@ def test_scaled_is_as_in_the_file() -> None:
     """One way for a value, however it comes."""
     old = config(index=one(), query=one())
     new = scaled(old, "index", 4)
-    assert plan(old, new).changes == (Change("index", "threads", 1, 4, Takes.BACKPLANE),)
+    assert plan(old, new).changes == (KeyChange("index", "threads", 1, 4, Takes.BACKPLANE),)
 
 
 @pytest.mark.parametrize(("threads", "problem"), [(0, ">= 1, got 0"), (257, "<= 256, got 257"), ("2", "got '2'")])

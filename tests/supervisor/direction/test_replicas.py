@@ -111,13 +111,13 @@ def test_an_order_to_move_is_for_all_replicas() -> None:
     world = up_world(REPLICATED)
     caller = world.order_move(DOWN, "side")
     world.do_what_is_asked()
-    assert world.answers[caller] == effects.Answer(
+    assert world.answers[caller] == effects.ReplyToCaller(
         caller, {"components": {"second-1/side": "down", "second-2/side": "down", "top": "down"}}
     )
     assert world.processes["second-1"].states["middle"] is PRIMARY
     caller = world.order_move(PRIMARY, "side")
     world.do_what_is_asked()
-    assert isinstance(world.answers[caller], effects.Answer)
+    assert isinstance(world.answers[caller], effects.ReplyToCaller)
     assert world.processes["second-2"].states["side"] is PRIMARY
 
 
@@ -129,7 +129,7 @@ def test_an_order_is_done_with_a_replica_that_was_given_up() -> None:
     for to in (SECONDARY, PRIMARY):
         caller = world.order_move(to, "middle")
         world.do_what_is_asked()
-        assert isinstance(world.answers[caller], effects.Answer)
+        assert isinstance(world.answers[caller], effects.ReplyToCaller)
         assert world.processes["second-2"].states["middle"] is to
 
 

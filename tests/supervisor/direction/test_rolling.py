@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import Child, Failure, Phase
+from appbackplane.supervisor.direction.child import Child, HookFailure, Phase
 from appbackplane.supervisor.direction.effects import Caller
-from appbackplane.supervisor.direction.rolling import SETTLE_NS, Begin, Done, Rolling, Stop, Wait
+from appbackplane.supervisor.direction.rolling import SETTLE_NS, Begin, Rolling, RollingDone, RollingStop, Wait
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..world import REPLICATED, World, policy, up_world
@@ -53,7 +53,7 @@ def test_one_after_the_other_each_when_the_last_has_stayed_up() -> None:
     """Two at a time are one too many; and what dies of its first calls would take all of them along."""
     children = replicas()
     rolling, now_ns, begun = Rolling(children, ["web-1", "web-2", "web-3"]), NOW_NS, []
-    while (step := rolling.step(now_ns)) != Done():
+    while (step := rolling.step(now_ns)) != RollingDone():
         assert isinstance(step, Begin)
         begun.append(step.backplane)
         child = children[step.backplane]
@@ -80,7 +80,7 @@ def test_it_stops_at_the_first_that_does_not_come_back() -> None:
         die(children["web-1"], phase)
         if phase is Phase.KILLED:
             spawn(children["web-1"])
-        assert rolling.step(NOW_NS) == Stop("web-1 did not come back: exited with 1")
+        assert rolling.step(NOW_NS) == RollingStop("web-1 did not come back: exited with 1")
         assert rolling.left() == ["web-2", "web-3"]
 
 
@@ -94,7 +94,7 @@ def test_one_that_dies_while_it_settles_did_not_come_back() -> None:
     come_up(children["web-1"], NOW_NS)
     assert rolling.step(NOW_NS) == Wait(NOW_NS + SETTLE_NS)
     die(children["web-1"])
-    assert isinstance(rolling.step(NOW_NS), Stop)
+    assert isinstance(rolling.step(NOW_NS), RollingStop)
 
 
 def test_a_hook_that_fails_stops_it() -> None:
@@ -105,8 +105,8 @@ def test_a_hook_that_fails_stops_it() -> None:
     die(children["web-1"])
     spawn(children["web-1"])
     children["web-1"].phase = Phase.UP
-    children["web-1"].failures["shop"] = Failure(ModuleState.PRIMARY, "KeyError: 'x'", NOW_NS)
-    assert rolling.step(NOW_NS) == Stop("web-1 did not come back: shop did not become primary: KeyError: 'x'")
+    children["web-1"].failures["shop"] = HookFailure(ModuleState.PRIMARY, "KeyError: 'x'", NOW_NS)
+    assert rolling.step(NOW_NS) == RollingStop("web-1 did not come back: shop did not become primary: KeyError: 'x'")
 
 
 def test_while_another_is_missing_nobody_goes() -> None:
@@ -133,7 +133,7 @@ def test_the_last_that_answers_does_not_go() -> None:
     """All others were given up: to restart it would be what rolling is there to avoid."""
     children = replicas(2)
     die(children["web-2"], Phase.FAILED)
-    assert Rolling(children, ["web-1"]).step(NOW_NS) == Stop("web-1 is the last replica that answers")
+    assert Rolling(children, ["web-1"]).step(NOW_NS) == RollingStop("web-1 is the last replica that answers")
 
 
 def test_one_without_replicas_is_refused_unless_forced() -> None:
@@ -183,8 +183,8 @@ def test_whatever_happens_it_takes_nobody_away_while_another_is_missing(count: i
             else:
                 child.phase = Phase.WAITING
         elif not isinstance(step, Wait):
-            assert step == Done() or (isinstance(step, Stop) and step.because)
-            if step == Done():
+            assert step == RollingDone() or (isinstance(step, RollingStop) and step.because)
+            if step == RollingDone():
                 assert not rolling.left()
             return
         child = family[number % count]
@@ -221,7 +221,7 @@ def test_ordered_for_the_name_in_common_all_replicas_are_restarted() -> None:
     world = up_world(REPLICATED, dict.fromkeys(REPLICATED, policy(strategy="one_for_all")))
     caller = world.order_restart("second", is_rolling=True)
     run_until_answered(world, caller)
-    assert world.answers[caller] == effects.Answer(
+    assert world.answers[caller] == effects.ReplyToCaller(
         caller, {"backplanes": {"second-1": 2, "second-2": 2}, "unfinished": []}
     )
     assert {name: process.generation for name, process in world.processes.items()} == {
@@ -273,7 +273,7 @@ def test_two_orders_for_one_family_go_one_after_the_other() -> None:
     assert second not in world.answers
     run_until_answered(world, second)
     assert world.drains == ["second-1", "second-2", "second-1"]
-    assert world.answers[second] == effects.Answer(
+    assert world.answers[second] == effects.ReplyToCaller(
         second, {"backplanes": {"second-1": 3, "second-2": 2}, "unfinished": []}
     )
 
@@ -287,7 +287,7 @@ def test_what_cannot_roll_is_refused_in_one_line() -> None:
     )
     forced = world.order_restart("third", is_rolling=True, is_forced=True)
     run_until_answered(world, forced)
-    assert isinstance(world.answers[forced], effects.Answer)
+    assert isinstance(world.answers[forced], effects.ReplyToCaller)
 
 
 def test_at_its_limit_it_says_how_far_it_is() -> None:

@@ -175,7 +175,9 @@ def test_who_moves_a_node_to_primary_waits_until_it_is() -> None:
     assert isinstance(late, effects.Refuse) and isinstance(late.error, DeadlineExceeded)
     world.tell(events.Granted(1))
     world.do_what_is_asked()
-    assert world.answers[first] == effects.Answer(first, {"components": {"base": "primary", "orders": "primary"}})
+    assert world.answers[first] == effects.ReplyToCaller(
+        first, {"components": {"base": "primary", "orders": "primary"}}
+    )
 
 
 def test_a_secondary_goes_down_in_order_and_starts_nothing() -> None:

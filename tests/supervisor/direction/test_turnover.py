@@ -140,7 +140,7 @@ def test_who_waits_for_what_has_gone_is_told(component: str | None) -> None:
     world.do_what_is_asked()
     answer = world.answers[caller]
     if component is None:
-        assert isinstance(answer, effects.Answer)
+        assert isinstance(answer, effects.ReplyToCaller)
     else:
         assert isinstance(answer, effects.Refuse)
         assert "removed" in answer.error.message
@@ -167,7 +167,7 @@ def test_a_restart_that_was_done_before_its_backplane_went_is_no_failure() -> No
     world.reconfigure(third=None)
     world.do_what_is_asked()
     answer = world.answers[caller]
-    assert isinstance(answer, effects.Answer)
+    assert isinstance(answer, effects.ReplyToCaller)
     assert answer.result == {"backplanes": {"first": 2}, "unfinished": []}
 
 

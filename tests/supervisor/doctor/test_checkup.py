@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.doctor import machine
-from appbackplane.supervisor.doctor.checkup import RULES, Finding, checkup, is_fit
+from appbackplane.supervisor.doctor.checkup import RULES, DoctorFinding, checkup, is_fit
 from appbackplane.supervisor.doctor.machine import Machine
 from appbackplane.transport.errors import FailedPrecondition
 from tests.docs.pages import DOCS, table
@@ -53,7 +53,7 @@ LACKS: dict[str, tuple[dict[str, Any], str, str, str]] = {
 REQUIRED = {"kernel", "Python", "open files", "memfd and seals", "pidfd", "run directory"}
 
 
-def named(findings: list[Finding], name: str) -> Finding:
+def named(findings: list[DoctorFinding], name: str) -> DoctorFinding:
     return next(finding for finding in findings if finding.name == name)
 
 

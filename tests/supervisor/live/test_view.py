@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from appbackplane.supervisor.direction.health import Health
 from appbackplane.supervisor.live import cells
 from appbackplane.supervisor.live.columns import BACKPLANES, OPERATIONS, SIGNS, SORTS, chosen, table
-from appbackplane.supervisor.live.figures import Figures, figures
+from appbackplane.supervisor.live.figures import SystemFigures, figures
 from appbackplane.supervisor.live.line import STYLES, Line, text
 from appbackplane.supervisor.live.navigation import Navigation
 from appbackplane.supervisor.live.view import HELP, names, report, screen
@@ -22,7 +22,7 @@ from .looks import account, backplane, board, look, statistics
 MS = 1_000_000
 
 
-def found() -> Figures:
+def found() -> SystemFigures:
     """Four backplanes: one that works hard, one that idles, one that does not answer, and one that is dead."""
     limit = {"percent": 150, "by": "os (cgroup v2)"}
     search = account(wait_ns=[40_000] * 98 + [3 * MS] * 2, run_ns=[12_000] * 100, cpu_ms=50, errors=2)

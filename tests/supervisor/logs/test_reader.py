@@ -16,7 +16,7 @@ from appbackplane.supervisor.logs import reader as log_reader
 from appbackplane.supervisor.logs.file import LogFile
 from appbackplane.supervisor.logs.filter import LogFilter
 from appbackplane.supervisor.logs.folder import name_of
-from appbackplane.supervisor.logs.reader import Found, LogReader, Place, end_of, last, start_of
+from appbackplane.supervisor.logs.reader import Found, LogPosition, LogReader, end_of, last, start_of
 
 BEGAN = datetime(2025, 7, 1, tzinfo=UTC)
 ALL = LogFilter()
@@ -93,7 +93,7 @@ def test_since_an_instant_reads_little_of_what_was_before(tmp_path: Path) -> Non
 
 def test_a_log_of_nothing_is_no_error(tmp_path: Path) -> None:
     """A system that has just come up."""
-    assert end_of(tmp_path) == Place(0, 0)
+    assert end_of(tmp_path) == LogPosition(0, 0)
     assert last(tmp_path, ALL, 10, end_of(tmp_path)) == []
     reader = LogReader(tmp_path, ALL, start_of(tmp_path, BEGAN))
     assert reader.read() == []
@@ -133,7 +133,7 @@ def test_what_was_written_just_before_the_next_file_began_is_read(
     """The follower has read to the end, the supervisor writes once more and turns, and only then the follower looks."""
     file = LogFile(tmp_path, 2 * len(raw(0)), 1_000)
     file.write(raw(0))
-    reader = LogReader(tmp_path, ALL, Place(1, 0))
+    reader = LogReader(tmp_path, ALL, LogPosition(1, 0))
     assert told(reader.read()) == [0]
     look = os.listdir
 

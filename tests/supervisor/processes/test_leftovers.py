@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from appbackplane.supervisor.processes import leftovers
-from appbackplane.supervisor.processes.leftovers import VARIABLE, Ended, end, find
+from appbackplane.supervisor.processes.leftovers import VARIABLE, EndedProcesses, end, find
 
 from ..conftest import is_alive
 
@@ -61,7 +61,7 @@ def test_those_with_the_mark_are_ended_and_no_others(spawn: Spawn, mark: str) ->
     nested = spawn(SLEEP, f"{secrets.token_hex(16)} {mark}")
     strangers = [spawn(SLEEP, None), spawn(SLEEP, secrets.token_hex(16)), spawn(SLEEP, mark[:-1]), spawn(SLEEP, "")]
     assert find([mark]) == sorted([ours, nested])
-    assert end([mark], 0) == Ended(by_force=2)
+    assert end([mark], 0) == EndedProcesses(by_force=2)
     assert not is_alive(ours)
     assert not is_alive(nested)
     assert all(is_alive(pid) for pid in strangers)
@@ -73,7 +73,7 @@ def test_relatives_are_found_without_a_mark(spawn: Spawn, mark: str, how: str) -
     """`env -i`, sudo and their like clear the environment."""
     child = spawn([sys.executable, "-c", PARENT, how], mark)
     assert child in find([mark])
-    assert end([mark], 0) == Ended(by_force=2)
+    assert end([mark], 0) == EndedProcesses(by_force=2)
     assert not is_alive(child)
 
 
@@ -81,7 +81,7 @@ def test_those_that_end_are_not_killed(spawn: Spawn, mark: str) -> None:
     """They get the time they are given, and no more than they need."""
     code = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); print(flush=True); signal.pause()"
     pid = spawn([sys.executable, "-c", code], mark)
-    assert end([mark], 30_000_000_000, lambda: os.kill(pid, signal.SIGTERM)) == Ended(alone=1)
+    assert end([mark], 30_000_000_000, lambda: os.kill(pid, signal.SIGTERM)) == EndedProcesses(alone=1)
 
 
 def test_the_stopped_are_killed(spawn: Spawn, mark: str) -> None:
@@ -94,9 +94,9 @@ def test_the_stopped_are_killed(spawn: Spawn, mark: str) -> None:
 def test_no_mark_is_nobody(spawn: Spawn) -> None:
     """A run directory without a claim says nothing of anybody."""
     pid = spawn(SLEEP, "")
-    assert end([], 0) == Ended()
+    assert end([], 0) == EndedProcesses()
     assert is_alive(pid)
-    assert str(Ended()) == "none of its processes left"
+    assert str(EndedProcesses()) == "none of its processes left"
 
 
 def test_a_backplane_stays_known_under_its_title() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.supervisor.processes.run_dir import Listener, RunDir, listener, running_pid
+from appbackplane.supervisor.processes.run_dir import RunDir, RunDirServer, listener, running_pid
 from appbackplane.transport.errors import FailedPrecondition
 
 HOLD = "import sys; from pathlib import Path; from appbackplane.supervisor.processes.run_dir import RunDir; r = RunDir(Path(sys.argv[1]), 'demo'); print('locked', flush=True); sys.stdin.read()"  # noqa: E501
@@ -179,5 +179,5 @@ def test_who_listens_is_known_by_its_claim_while_its_queue_is_full(tmp_path: Pat
         full.bind(str(path / "supervisor.sock"))
         full.listen(0)
         first.connect(str(path / "supervisor.sock"))
-        assert listener(path) == Listener(os.getpid(), os.getuid())
+        assert listener(path) == RunDirServer(os.getpid(), os.getuid())
     run_dir.close()

@@ -1,6 +1,6 @@
 """The nodes of a mesh, a process each, for tests of meshes with more nodes than a machine bears whole systems of.
 
-A node is here what a node is everywhere towards others: a process with an `Endpoint` and its thread, real sockets, keys and
+A node is here what a node is everywhere towards others: a process with an `NodeEndpoint` and its thread, real sockets, keys and
 membership; but its system is only told to it: what it offers is said by hand, and nobody calls. `python -m
 tests.system.peers.mesh FOLDER SEED NAME…` forks one for each name, so that what they import is there once, and takes words by
 lines: `start`, `stop`, `offer ROUTE`, `know COUNT LIMIT_S`, `look`, each after the name that it is for, or `*`. It answers each
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from appbackplane.runtime.peers.endpoint import Endpoint
+from appbackplane.runtime.peers.endpoint import NodeEndpoint
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers.lines import Lines
 from appbackplane.transport.peers.node import PeerNode
@@ -57,7 +57,7 @@ class Node:
         self.node.export([f"{name}.route"], [])
         link = Link(f"mesh-{name}")
         session = ClientSession(link, folder / f"{name}-none")
-        self.endpoint = Endpoint(
+        self.endpoint = NodeEndpoint(
             self.node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=lambda answers: None,
             look_for=lambda peers: None, patterns=frozenset,
         )  # fmt: skip

@@ -19,7 +19,7 @@ from appbackplane.transport import Client, codec
 from appbackplane.transport.batching import PEER_BYTES_MAX
 from appbackplane.transport.envelope import Envelope, Kind
 from appbackplane.transport.errors import InvalidArgument
-from appbackplane.transport.peers.lines import Came, Connected, Lines
+from appbackplane.transport.peers.lines import Came, Lines, PeerConnected
 from appbackplane.transport.peers.messages import KINDS, Hello, body_of
 from appbackplane.transport.security import links
 from appbackplane.transport.security.keyring import Keyring
@@ -57,7 +57,7 @@ def intruder(both: Nodes) -> Iterator[zmq.Socket[bytes]]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
         dealer = context.socket(zmq.DEALER)
-        links.client(dealer, own, house.own().public, links.Limits(heartbeat_ms=0, silence_ms=0))
+        links.client(dealer, own, house.own().public, links.LinkLimits(heartbeat_ms=0, silence_ms=0))
         links.connect(dealer, both.address("b"))
         assert dealer.poll(CONNECT_MS, zmq.POLLOUT), "it was not let in"
         yield dealer
@@ -219,7 +219,7 @@ def test_who_asks_for_much_and_reads_nothing_keeps_nobody_waiting(both: Nodes, c
         deaf = Lines(own, "tcp://127.0.0.1:0")
         try:
             deaf.dial(both.address("b"), str(house))
-            turn_until(deaf, Connected)
+            turn_until(deaf, PeerConnected)
             hello = Nonsense(3, both.address("b"))._hello | {"address": deaf.address}
             deaf.say(both.address("b"), pack(Envelope(Kind.CAST, 0, 0, "peers.say", body=hello)))
             turn_until(deaf, Came)  # it has dialled back, and is heard no more from here on
@@ -234,7 +234,7 @@ def test_who_asks_for_much_and_reads_nothing_keeps_nobody_waiting(both: Nodes, c
     assert_served(client, before_s)
 
 
-def turn_until(lines: Lines, kind: type[Connected] | type[Came]) -> None:
+def turn_until(lines: Lines, kind: type[PeerConnected] | type[Came]) -> None:
     """Until this has happened."""
     limit = Limit()
     while not any(isinstance(event, kind) for event in lines.turn(time.monotonic_ns())):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from appbackplane.transport.peers import effects as told
-from appbackplane.transport.peers.messages import Message, body_of, message_from
+from appbackplane.transport.peers.messages import PeerMessage, body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.route_table import everything
@@ -261,7 +261,7 @@ class Network:
                     self._send(process, effect.address, effect.message)
                 case told.PeerUp():
                     self._peer_up(process, effect)
-                case told.PeerDown():
+                case told.NodeUnreachable():
                     assert process.up.pop(effect.name, None) == effect.incarnation, (
                         f"a PeerDown without its PeerUp: {effect}"
                     )
@@ -312,7 +312,7 @@ class Network:
         if not self._is_cut(address, process.address):
             self._later(self.now_ns + self._delay(), lose)
 
-    def _send(self, process: Process, address: str, message: Message) -> None:
+    def _send(self, process: Process, address: str, message: PeerMessage) -> None:
         process.sent[type(message).__name__] += 1
         target = self.processes[self.aliases.get(address, address)]
         number = process.dialled[address]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from appbackplane.transport.peers.effects import Dial, PeerUp, Refused, RefusedBy, State
+from appbackplane.transport.peers.effects import Dial, PeerState, PeerUp, Refused, RefusedBy
 from appbackplane.transport.peers.messages import PROTOCOL, Hello
 from tests.transport.peers.network import MS, SECOND, Network, Process, at
 from tests.transport.peers.test_joining import HEAL_S, mesh
@@ -29,7 +29,7 @@ def claim(network: Network, victim: Process, address: str, *, incarnation: int =
     network._carry_out(victim, victim.node.received("key of thief", said, network.now_ns))
 
 
-def state(process: Process, name: str) -> State | None:
+def state(process: Process, name: str) -> PeerState | None:
     """What a node thinks of another; None: it does not know it."""
     peer = process.node.membership.view.get(name)
     return None if peer is None else peer.state
@@ -55,7 +55,7 @@ def test_the_address_of_a_seed_is_kept_for_the_key_that_the_configuration_names(
     n0, n1 = (network.start(name, [at("n0"), at("n1")]) for name in ("n0", "n1"))
     network.run_until(network.agrees, HEAL_S)
     network.kill(n1)
-    network.run_until(lambda: state(n0, "n1") is State.DEAD, 10)
+    network.run_until(lambda: state(n0, "n1") is PeerState.DEAD, 10)
     for _ in range(20):
         claim(network, n0, at("n1"))
         network.run(0.2)
@@ -106,7 +106,7 @@ def test_a_seed_that_gets_a_new_key_is_expected_under_that_one() -> None:
     network._carry_out(n0, n0.node.recheck(network.now_ns))
     network.run_until(network.agrees, HEAL_S)
     claim(network, n0, at("n1"))
-    assert state(n0, "n1") is State.UP and state(n0, "thief") is None
+    assert state(n0, "n1") is PeerState.UP and state(n0, "thief") is None
 
 
 # The address of a node that is no seed.
@@ -121,7 +121,7 @@ def test_nobody_is_up_by_an_echo_alone() -> None:
         claim(network, n0, "tcp://anywhere", incarnation=1)
         network.run(0.2)
         states.append(state(n0, "thief"))
-    assert set(states) == {State.MET, State.UNREACHABLE} and states[-1] is State.UNREACHABLE
+    assert set(states) == {PeerState.MET, PeerState.UNREACHABLE} and states[-1] is PeerState.UNREACHABLE
     assert network.seen(PeerUp, n0) == []
     network.start("thief", ["tcp://n0"], address="tcp://anywhere")
     network.run_until(network.agrees, HEAL_S)
@@ -137,10 +137,10 @@ def test_a_thief_cannot_keep_out_the_node_that_has_the_key_at_an_address(*, is_k
         n1 = network.start("n1", [at("n0")])
         network.run_until(network.agrees, HEAL_S)
         network.kill(n1)
-        network.run_until(lambda: state(n0, "n1") is State.DEAD, 10)
+        network.run_until(lambda: state(n0, "n1") is PeerState.DEAD, 10)
     claim(network, n0, at("n1"))
     network.run(1)
-    assert state(n0, "thief") is State.MET
+    assert state(n0, "thief") is PeerState.MET
     n1 = network.start("n1", [at("n0")])
     claims_until(network, n0, at("n1"), lambda: n0.node.membership.is_up("n1"), HEAL_S, every_s=every_s)
     claims_until(network, n0, at("n1"), lambda: n1.node.membership.is_up("n0"), HEAL_S, every_s=every_s)
@@ -154,9 +154,9 @@ def test_a_line_that_stands_outranks_a_claim() -> None:
     n1 = network.start("n1", [at("n0")])
     while at("n1") not in n0.connected:
         network.run(0.0001)
-    assert state(n0, "n1") is State.MET
+    assert state(n0, "n1") is PeerState.MET
     claim(network, n0, at("n1"))
-    assert (state(n0, "n1"), state(n0, "thief")) == (State.MET, None)
+    assert (state(n0, "n1"), state(n0, "thief")) == (PeerState.MET, None)
     (why,) = [e.reason for _, e in network.seen(Refused, n0) if isinstance(e, Refused)]
     assert why == "node 'n1' says that it listens at tcp://n1, too: correct [node] listen of one of the two"
     network.run_until(network.agrees, HEAL_S)
@@ -178,6 +178,6 @@ def test_an_address_goes_to_the_next_node_there() -> None:
     network = Network(seed=38)
     n0, n1 = mesh(network, 2)
     network.kill(n1)
-    network.run_until(lambda: state(n0, "n1") is State.DEAD, 10)
+    network.run_until(lambda: state(n0, "n1") is PeerState.DEAD, 10)
     network.start("next", [at("n0")], address=at("n1"))
     network.run_until(network.agrees, HEAL_S)

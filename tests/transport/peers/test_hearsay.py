@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from appbackplane.transport.peers.effects import Effect, NewIncarnation, PeerDown, RefusedBy, State
-from appbackplane.transport.peers.messages import Record, Refusal, Sync
+from appbackplane.transport.peers.effects import Effect, NewIncarnation, NodeUnreachable, PeerState, RefusedBy
+from appbackplane.transport.peers.messages import NodeRecord, Refusal, Sync
 from appbackplane.transport.peers.peer import Peer
 from appbackplane.transport.peers.policy import MembershipPolicy
 from tests.transport.peers.network import SECOND, Network, Process, at
@@ -34,7 +34,7 @@ def known(process: Process, name: str) -> Peer:
     return peer
 
 
-def lie(network: Network, liar: Process, victim: Process, *records: Record) -> list[Effect]:
+def lie(network: Network, liar: Process, victim: Process, *records: NodeRecord) -> list[Effect]:
     """A view, as the liar would send it to the victim now; what follows there."""
     me = liar.node.membership.me
     to = victim.node.membership.me.incarnation
@@ -47,15 +47,15 @@ def lie(network: Network, liar: Process, victim: Process, *records: Record) -> l
     return [effect for _, effect in victim.log[begin:]]
 
 
-def told_of(process: Process, fate: str, *, later: int = 0, beat: int = 1 << 40, address: str = "") -> Record:
+def told_of(process: Process, fate: str, *, later: int = 0, beat: int = 1 << 40, address: str = "") -> NodeRecord:
     """What a liar may say of a node."""
     me = process.node.membership.me
-    return Record(me.name, me.incarnation + later, address or me.address, me.key, fate, beat, 0)
+    return NodeRecord(me.name, me.incarnation + later, address or me.address, me.key, fate, beat, 0)
 
 
-def downs(process: Process, since: int) -> list[PeerDown]:
+def downs(process: Process, since: int) -> list[NodeUnreachable]:
     """Peers that were given up."""
-    return [effect for _, effect in process.log[since:] if isinstance(effect, PeerDown)]
+    return [effect for _, effect in process.log[since:] if isinstance(effect, NodeUnreachable)]
 
 
 def test_a_false_farewell_makes_a_suspect_until_it_is_heard(three: Three) -> None:
@@ -63,11 +63,11 @@ def test_a_false_farewell_makes_a_suspect_until_it_is_heard(three: Three) -> Non
     network, (n0, n1, n2) = three
     begin = len(n0.log)
     lie(network, n2, n0, told_of(n1, "left"))
-    assert known(n0, "n1").state is State.SUSPECT
+    assert known(n0, "n1").state is PeerState.SUSPECT
     network.run(2 * HEARTBEAT_S)
-    assert known(n0, "n1").state is State.UP
+    assert known(n0, "n1").state is PeerState.UP
     lie(network, n2, n0, told_of(n1, "left"))
-    assert known(n0, "n1").state is State.UP, "it has refuted that"
+    assert known(n0, "n1").state is PeerState.UP, "it has refuted that"
     network.run(5)
     assert downs(n0, begin) == [] and network.agrees()
 
@@ -116,7 +116,7 @@ def test_who_was_silent_is_heard_again_whatever_was_said_of_its_heartbeats(three
     lie(network, n2, n0, told_of(n1, "living"))
     network.kill(n2)
     network.run(10)
-    assert known(n0, "n1").state is State.DEAD
+    assert known(n0, "n1").state is PeerState.DEAD
     network.heal()
     network.run_until(lambda: n0.node.membership.is_up("n1"), 10)
 
@@ -126,7 +126,7 @@ def test_a_seed_is_expected_under_the_key_that_the_configuration_says(three: Thr
     network, (_, _, n2) = three
     n4 = network.start("n4", ["tcp://n5", at("n2")])
     network.run_until(lambda: n4.node.membership.is_up("n2"), 10)
-    lie(network, n2, n4, Record("ghost", 5, "tcp://n5", "key of ghost", "living", 1, 0))
+    lie(network, n2, n4, NodeRecord("ghost", 5, "tcp://n5", "key of ghost", "living", 1, 0))
     network.run(5)
     network.start("n5")
     network.run_until(lambda: n4.node.membership.is_up("n5"), 10)
@@ -136,9 +136,9 @@ def test_what_is_said_of_an_address_ends_no_line_that_stands_there(three: Three)
     """A node that hangs is given up, and its address could be given away; its sockets still prove its key there."""
     network, (n0, n1, n2) = three
     network.stop(n1)
-    network.run_until(lambda: known(n0, "n1").state is State.DEAD and n1.address in n0.connected, 10)
-    lie(network, n2, n0, Record("ghost", 5, n1.address, "key of ghost", "living", 1, 0))
-    assert known(n0, "n1").state is State.DEAD and n1.address in n0.connected
+    network.run_until(lambda: known(n0, "n1").state is PeerState.DEAD and n1.address in n0.connected, 10)
+    lie(network, n2, n0, NodeRecord("ghost", 5, n1.address, "key of ghost", "living", 1, 0))
+    assert known(n0, "n1").state is PeerState.DEAD and n1.address in n0.connected
     network.go_on(n1)
     network.run_until(network.agrees, 10)
 
@@ -205,7 +205,7 @@ def test_a_clock_that_was_set_back_is_got_over_where_others_have_accepted_it() -
     network = Network(seed=23)
     n0, n1, n2 = mesh(network, 3)
     network.kill(n2)
-    network.run_until(lambda: known(n0, "n2").state is State.DEAD and known(n1, "n2").state is State.DEAD, 10)
+    network.run_until(lambda: known(n0, "n2").state is PeerState.DEAD and known(n1, "n2").state is PeerState.DEAD, 10)
     network.kill(n1)
     n1 = network.start("n1", [at("n0")])
     network._highest.clear()  # here an incarnation does go back

@@ -12,11 +12,11 @@ from appbackplane.transport.peers.effects import (
     DialFailed,
     Down,
     Hangup,
+    NodeUnreachable,
     PeerChanged,
-    PeerDown,
+    PeerState,
     PeerUp,
     Send,
-    State,
 )
 from appbackplane.transport.peers.messages import Hello, Sync
 from appbackplane.transport.peers.policy import MembershipPolicy
@@ -107,10 +107,10 @@ def test_a_death_is_noticed_in_time() -> None:
     network.kill(nodes[3])
     assert network.run_until(network.agrees, 10) <= DEATH_S
     assert all(process.node.membership.view.digest() != digest for process in network.living())
-    downs = network.seen(PeerDown, since_ns=died_ns)
+    downs = network.seen(NodeUnreachable, since_ns=died_ns)
     assert len(downs) == 7
     for at_ns, down in downs:
-        assert isinstance(down, PeerDown)
+        assert isinstance(down, NodeUnreachable)
         assert (down.name, down.kind) == ("n3", Down.DIED)
         assert POLICY.dead_ns - POLICY.heartbeat_ns <= at_ns - died_ns <= POLICY.death_ns_max
 
@@ -127,9 +127,9 @@ def test_a_process_that_stands_still_is_given_up_and_taken_again() -> None:
     network.go_on(stopped)
     assert network.run_until(network.agrees, 10) <= HEAL_S
     network.run(2)
-    own = [down for _, down in network.seen(PeerDown, stopped, since_ns)]
-    assert {down.name for down in own if isinstance(down, PeerDown)} == {"n0", "n1", "n3", "n4"}
-    assert all("given this node up" in down.because for down in own if isinstance(down, PeerDown))
+    own = [down for _, down in network.seen(NodeUnreachable, stopped, since_ns)]
+    assert {down.name for down in own if isinstance(down, NodeUnreachable)} == {"n0", "n1", "n3", "n4"}
+    assert all("given this node up" in down.because for down in own if isinstance(down, NodeUnreachable))
     assert not network.seen(PeerChanged, stopped, since_ns), (
         "it took others for silent while it was not listening itself"
     )
@@ -145,9 +145,9 @@ def test_a_restarted_peer_is_somebody_else_at_once() -> None:
     network.start("n1", [at("n0")])
     assert network.run_until(network.agrees, 10) < POLICY.suspect_ns / SECOND
     for process in (nodes[0], nodes[2], nodes[3]):
-        (down,) = [e for _, e in network.seen(PeerDown, process, since_ns)]
+        (down,) = [e for _, e in network.seen(NodeUnreachable, process, since_ns)]
         (up,) = [e for _, e in network.seen(PeerUp, process, since_ns)]
-        assert isinstance(down, PeerDown) and isinstance(up, PeerUp)
+        assert isinstance(down, NodeUnreachable) and isinstance(up, PeerUp)
         assert (down.incarnation, down.kind) == (former, Down.RESTARTED)
         assert up.incarnation > former
 
@@ -168,7 +168,7 @@ def test_who_leaves_is_gone_at_once() -> None:
     nodes = mesh(network, 5)
     network.leave(nodes[4])
     assert network.run_until(network.agrees, 10) < 0.1
-    kinds = {down.kind for _, down in network.seen(PeerDown) if isinstance(down, PeerDown)}
+    kinds = {down.kind for _, down in network.seen(NodeUnreachable) if isinstance(down, NodeUnreachable)}
     assert kinds == {Down.LEFT}
     network.start("n4", [at("n1")], address="tcp://elsewhere")
     assert network.run_until(network.agrees, 10) < 2
@@ -183,10 +183,10 @@ def test_a_farewell_that_is_lost_is_passed_on() -> None:
     network.heal()
     peer = nodes[0].node.membership.view.get("n3")
     assert peer is not None
-    assert network.run_until(lambda: peer.state is State.SUSPECT, 10) < POLICY.suspect_ns / SECOND
+    assert network.run_until(lambda: peer.state is PeerState.SUSPECT, 10) < POLICY.suspect_ns / SECOND
     assert "it has left, according to" in str([e for _, e in network.seen(PeerChanged, nodes[0])][-1])
     assert network.run_until(network.agrees, 10) <= POLICY.death_ns_max / SECOND
-    assert peer.state is State.DEAD
+    assert peer.state is PeerState.DEAD
 
 
 def test_the_dead_are_forgotten() -> None:
@@ -314,4 +314,4 @@ def test_states_are_told_in_order() -> None:
     network.kill(nodes[1])
     network.run(3)
     states = [e.state for _, e in network.seen(PeerChanged, nodes[0]) if isinstance(e, PeerChanged) and e.name == "n1"]
-    assert states == [State.MET, State.UP, State.SUSPECT, State.DEAD]
+    assert states == [PeerState.MET, PeerState.UP, PeerState.SUSPECT, PeerState.DEAD]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appbackplane.transport.peers.effects import State
-from appbackplane.transport.peers.messages import Record
+from appbackplane.transport.peers.effects import PeerState
+from appbackplane.transport.peers.messages import NodeRecord
 from appbackplane.transport.peers.news import News, weigh
 from appbackplane.transport.peers.peer import LIVING, NEVER, Peer, because, judge
 from appbackplane.transport.peers.policy import MembershipPolicy
@@ -20,7 +20,9 @@ NOW = 1_000 * S
 SOME, MUCH, ALL = P.suspect_ns, P.suspect_ns + 1, P.dead_ns + 1
 
 
-def peer(state: State, heard: int, echoed: int | None = None, vouched: int | None = None, met: int = 100 * S) -> Peer:
+def peer(
+    state: PeerState, heard: int, echoed: int | None = None, vouched: int | None = None, met: int = 100 * S
+) -> Peer:
     """So long ago each; echoes may be older by what they travel."""
     echoed_ns = NOW - P.echo_ns - (heard if echoed is None else echoed)
     vouched_ns = NEVER if vouched is None else NOW - vouched
@@ -30,29 +32,29 @@ def peer(state: State, heard: int, echoed: int | None = None, vouched: int | Non
 @pytest.mark.parametrize(
     ("of", "expected"),
     [
-        (peer(State.UP, 0), State.UP),
-        (peer(State.UP, SOME), State.UP),
-        (peer(State.UP, MUCH), State.SUSPECT),
-        (peer(State.UP, 0, echoed=MUCH), State.SUSPECT),
-        (peer(State.SUSPECT, SOME), State.UP),
-        (peer(State.SUSPECT, P.dead_ns, vouched=0), State.SUSPECT),
-        (peer(State.SUSPECT, ALL), State.DEAD),
-        (peer(State.SUSPECT, ALL, vouched=P.dead_ns - P.suspect_ns), State.UNREACHABLE),
-        (peer(State.SUSPECT, ALL, vouched=P.dead_ns - P.suspect_ns + 1), State.DEAD),
-        (peer(State.SUSPECT, 0, echoed=ALL), State.UNREACHABLE),
-        (peer(State.UNREACHABLE, ALL, vouched=P.dead_ns), State.UNREACHABLE),
-        (peer(State.UNREACHABLE, ALL, vouched=P.dead_ns + 1), State.DEAD),
-        (peer(State.UNREACHABLE, SOME), State.UP),
-        (peer(State.MET, ALL, met=P.dead_ns), State.MET),
-        (peer(State.MET, ALL, met=ALL), State.DEAD),
-        (peer(State.MET, ALL, met=ALL, vouched=S), State.UNREACHABLE),
-        (peer(State.MET, 0, met=0), State.UP),
-        (peer(State.MET, 0, echoed=MUCH, met=0), State.MET),
-        (peer(State.DEAD, 0), State.DEAD),
-        (peer(State.LEFT, 0), State.LEFT),
+        (peer(PeerState.UP, 0), PeerState.UP),
+        (peer(PeerState.UP, SOME), PeerState.UP),
+        (peer(PeerState.UP, MUCH), PeerState.SUSPECT),
+        (peer(PeerState.UP, 0, echoed=MUCH), PeerState.SUSPECT),
+        (peer(PeerState.SUSPECT, SOME), PeerState.UP),
+        (peer(PeerState.SUSPECT, P.dead_ns, vouched=0), PeerState.SUSPECT),
+        (peer(PeerState.SUSPECT, ALL), PeerState.DEAD),
+        (peer(PeerState.SUSPECT, ALL, vouched=P.dead_ns - P.suspect_ns), PeerState.UNREACHABLE),
+        (peer(PeerState.SUSPECT, ALL, vouched=P.dead_ns - P.suspect_ns + 1), PeerState.DEAD),
+        (peer(PeerState.SUSPECT, 0, echoed=ALL), PeerState.UNREACHABLE),
+        (peer(PeerState.UNREACHABLE, ALL, vouched=P.dead_ns), PeerState.UNREACHABLE),
+        (peer(PeerState.UNREACHABLE, ALL, vouched=P.dead_ns + 1), PeerState.DEAD),
+        (peer(PeerState.UNREACHABLE, SOME), PeerState.UP),
+        (peer(PeerState.MET, ALL, met=P.dead_ns), PeerState.MET),
+        (peer(PeerState.MET, ALL, met=ALL), PeerState.DEAD),
+        (peer(PeerState.MET, ALL, met=ALL, vouched=S), PeerState.UNREACHABLE),
+        (peer(PeerState.MET, 0, met=0), PeerState.UP),
+        (peer(PeerState.MET, 0, echoed=MUCH, met=0), PeerState.MET),
+        (peer(PeerState.DEAD, 0), PeerState.DEAD),
+        (peer(PeerState.LEFT, 0), PeerState.LEFT),
     ],
 )
-def test_every_judgement(of: Peer, expected: State) -> None:
+def test_every_judgement(of: Peer, expected: PeerState) -> None:
     """On the edge of each time, and one nanosecond beyond."""
     assert judge(of, P, NOW) is expected
 
@@ -61,9 +63,9 @@ times = st.one_of(st.none(), st.integers(0, 6 * S))
 
 
 @settings(deadline=None)
-@given(st.sampled_from(State), times, times, times, st.integers(0, 6 * S))
+@given(st.sampled_from(PeerState), times, times, times, st.integers(0, 6 * S))
 def test_what_every_judgement_keeps(
-    state: State, heard: int | None, echoed: int | None, vouched: int | None, met: int
+    state: PeerState, heard: int | None, echoed: int | None, vouched: int | None, met: int
 ) -> None:
     """Nobody who is heard is dead; nobody is up who does not hear us; a second look at the same moment says the same."""
     of = Peer("b", 5, "tcp://b", "k", NOW - met, state)
@@ -73,25 +75,25 @@ def test_what_every_judgement_keeps(
     found = judge(of, P, NOW)
     if state in LIVING:
         proof = min(each for each in (heard, vouched, 6 * S) if each is not None)
-        assert found is not State.DEAD or proof > P.dead_ns - P.suspect_ns
-        assert (found is State.UP) == (
+        assert found is not PeerState.DEAD or proof > P.dead_ns - P.suspect_ns
+        assert (found is PeerState.UP) == (
             heard is not None and heard <= P.suspect_ns and echoed is not None and echoed <= P.suspect_ns + P.echo_ns
         )
-        assert found in LIVING or of.silence_ns(NOW, P) > P.dead_ns or state is State.MET
+        assert found in LIVING or of.silence_ns(NOW, P) > P.dead_ns or state is PeerState.MET
     else:
         assert found is state
     of.state = found
-    if found not in (State.DEAD, State.LEFT):
+    if found not in (PeerState.DEAD, PeerState.LEFT):
         again = judge(of, P, NOW)
-        assert again is found or {found, again} == {State.SUSPECT, State.UNREACHABLE}
+        assert again is found or {found, again} == {PeerState.SUSPECT, PeerState.UNREACHABLE}
     assert because(of, found, P, NOW)
 
 
 def record(
     fate: str = "living", beat: int = 10, age: int = 0, incarnation: int = 5, address: str = "tcp://b"
-) -> Record:
+) -> NodeRecord:
     """What somebody tells of b."""
-    return Record("b", incarnation, address, "k", fate, beat, age)
+    return NodeRecord("b", incarnation, address, "k", fate, beat, age)
 
 
 @pytest.mark.parametrize(
@@ -101,33 +103,33 @@ def record(
         (None, record(age=P.dead_ns + 1), News.NONE),
         (None, record("dead"), News.COMER),
         (None, record("dead", age=P.forget_ns + 1), News.NONE),
-        (State.UP, record(), News.PROOF),
-        (State.DEAD, record(), News.PROOF),
-        (State.UP, record(beat=9), News.NONE),
-        (State.DEAD, record(beat=9), News.NONE),
-        (State.DEAD, record(age=P.suspect_ns + 1), News.NONE),
-        (State.UP, record("dead", beat=99), News.NONE),
+        (PeerState.UP, record(), News.PROOF),
+        (PeerState.DEAD, record(), News.PROOF),
+        (PeerState.UP, record(beat=9), News.NONE),
+        (PeerState.DEAD, record(beat=9), News.NONE),
+        (PeerState.DEAD, record(age=P.suspect_ns + 1), News.NONE),
+        (PeerState.UP, record("dead", beat=99), News.NONE),
         (None, record("left"), News.NONE),
-        (State.UP, record("left"), News.RUMOUR),
-        (State.UP, record("left", incarnation=6), News.NONE),
-        (State.UP, record("left", address="tcp://c"), News.NONE),
-        (State.DEAD, record("left"), News.NONE),
-        (State.LEFT, record("left"), News.NONE),
-        (State.LEFT, record(beat=99), News.NONE),
-        (State.UP, record(incarnation=6), News.NONE),
-        (State.UP, record("dead", incarnation=6), News.NONE),
-        (State.DEAD, record(incarnation=6), News.COMER),
-        (State.DEAD, record("dead", incarnation=6), News.COMER),
-        (State.UP, record(incarnation=4, beat=99), News.NONE),
-        (State.UP, record(incarnation=6, address="tcp://c"), News.NONE),
-        (State.DEAD, record(incarnation=6, address="tcp://c"), News.COMER),
-        (State.LEFT, record(incarnation=6, address="tcp://c"), News.COMER),
-        (State.DEAD, record(incarnation=4, address="tcp://c"), News.NONE),
-        (State.DEAD, record("dead", incarnation=6, address="tcp://c"), News.NONE),
-        (State.DEAD, record(incarnation=6, address="tcp://c", age=P.suspect_ns + 1), News.NONE),
+        (PeerState.UP, record("left"), News.RUMOUR),
+        (PeerState.UP, record("left", incarnation=6), News.NONE),
+        (PeerState.UP, record("left", address="tcp://c"), News.NONE),
+        (PeerState.DEAD, record("left"), News.NONE),
+        (PeerState.LEFT, record("left"), News.NONE),
+        (PeerState.LEFT, record(beat=99), News.NONE),
+        (PeerState.UP, record(incarnation=6), News.NONE),
+        (PeerState.UP, record("dead", incarnation=6), News.NONE),
+        (PeerState.DEAD, record(incarnation=6), News.COMER),
+        (PeerState.DEAD, record("dead", incarnation=6), News.COMER),
+        (PeerState.UP, record(incarnation=4, beat=99), News.NONE),
+        (PeerState.UP, record(incarnation=6, address="tcp://c"), News.NONE),
+        (PeerState.DEAD, record(incarnation=6, address="tcp://c"), News.COMER),
+        (PeerState.LEFT, record(incarnation=6, address="tcp://c"), News.COMER),
+        (PeerState.DEAD, record(incarnation=4, address="tcp://c"), News.NONE),
+        (PeerState.DEAD, record("dead", incarnation=6, address="tcp://c"), News.NONE),
+        (PeerState.DEAD, record(incarnation=6, address="tcp://c", age=P.suspect_ns + 1), News.NONE),
     ],
 )
-def test_what_hearsay_is_worth(known: State | None, told: Record, expected: News) -> None:
+def test_what_hearsay_is_worth(known: PeerState | None, told: NodeRecord, expected: News) -> None:
     """The table of news.py: it introduces and proves, and overrules nobody's own ears."""
     assert weigh(peer(known, 0) if known else None, told, P) is expected
 
@@ -144,7 +146,7 @@ def test_views_that_agree_have_one_digest_and_others_have_not() -> None:
     assert len({view.digest() for view in views}) == 1
     there = views[0].get("c")
     assert there is not None
-    there.state = State.DEAD
+    there.state = PeerState.DEAD
     views[0].has_changed()
     assert views[0].digest() != views[1].digest()
 

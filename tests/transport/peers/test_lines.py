@@ -16,7 +16,7 @@ import zmq
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import CAST, Envelope
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
-from appbackplane.transport.peers.lines import Came, Connected, Lines, Lost
+from appbackplane.transport.peers.lines import Came, Lines, Lost, PeerConnected
 from appbackplane.transport.security import links
 from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
@@ -34,7 +34,7 @@ class End:
 
     keyring: Keyring
     lines: Lines
-    events: list[Connected | Lost | Came] = field(default_factory=list)
+    events: list[PeerConnected | Lost | Came] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     #: Of the events that `bodies` has looked at: frames are up to a megabyte, and there are many.
     numbers: list[int] = field(default_factory=list)
@@ -104,7 +104,7 @@ def pair(end: Callable[[str], End]) -> tuple[End, End]:
     trust(b, a, "a")
     a.lines.dial(b.address, b.key)
     b.lines.dial(a.address, a.key)
-    until(lambda: Connected(b.address) in a.events and Connected(a.address) in b.events, a, b)
+    until(lambda: PeerConnected(b.address) in a.events and PeerConnected(a.address) in b.events, a, b)
     return a, b
 
 
@@ -123,7 +123,7 @@ def test_nothing_can_be_said_before_the_line_stands(end: Callable[[str], End]) -
     a.lines.dial(b.address, b.key)
     assert not a.lines.say(b.address, packed(1))
     assert not a.lines.say("tcp://127.0.0.1:1", packed(1))
-    until(lambda: Connected(b.address) in a.events, a, b)
+    until(lambda: PeerConnected(b.address) in a.events, a, b)
     assert a.lines.say(b.address, packed(2))
 
 
@@ -159,19 +159,19 @@ def test_a_dial_without_descriptors_fails_and_is_repeated(pair: tuple[End, End])
     (*_, lost) = [event for event in a.events if isinstance(event, Lost)]
     assert "Too many open files (raise the limit: ulimit -Hn, or LimitNOFILE)" in lost.because
     a.lines.dial(b.address, b.key)
-    until(lambda: Connected(b.address) in a.events, a, b)
+    until(lambda: PeerConnected(b.address) in a.events, a, b)
 
 
 def test_an_end_is_told_once_and_a_hang_up_not_at_all(pair: tuple[End, End], end: Callable[[str], End]) -> None:
     a, b = pair
     a.lines.hang_up(b.address)
     a.lines.dial(b.address, b.key)
-    until(lambda: a.events.count(Connected(b.address)) == 2, a, b)
+    until(lambda: a.events.count(PeerConnected(b.address)) == 2, a, b)
     assert not [event for event in a.events if isinstance(event, Lost)]
     c = end("c")
     trust(c, a, "a")
     a.lines.dial(c.address, c.key)
-    until(lambda: Connected(c.address) in a.events, a, c)
+    until(lambda: PeerConnected(c.address) in a.events, a, c)
     b.keyring.change(lambda ring: ring.revoking("a"))
     a.lines.say(b.address, packed(1))
     until(lambda: [event for event in a.events if isinstance(event, Lost)], a, b, c)
@@ -228,7 +228,7 @@ def test_what_was_taken_in_is_told_when_it_can_be(end: Callable[[str], End]) -> 
     trust(a, b, "b")
     trust(b, a, "a")
     a.lines.dial(b.address, b.key)
-    until(lambda: Connected(b.address) in a.events, a, b)
+    until(lambda: PeerConnected(b.address) in a.events, a, b)
     assert a.lines.say(b.address, packed(1, 1 << 20))
     for _ in range(50):
         a.lines.flush()
@@ -345,7 +345,7 @@ def test_who_says_something_on_a_line_that_was_dialled_is_hung_up_on(end: Callab
     try:
         a.lines.dial(address, b.key)
         heard: list[list[bytes]] = []
-        until(lambda: said() is None and Connected(address) in a.events, a)
+        until(lambda: said() is None and PeerConnected(address) in a.events, a)
         assert a.lines.say(address, b"hello", is_control=True)
         until(lambda: heard.extend(filter(None, [said()])) or heard, a)
         door.send_multipart([heard[0][0], b"a word"])

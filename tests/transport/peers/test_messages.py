@@ -15,13 +15,13 @@ from appbackplane.transport.peers.effects import Send
 from appbackplane.transport.peers.messages import (
     KINDS,
     RECORDS_MAX,
-    Change,
     Heartbeat,
     Hello,
     Inquiry,
     Leave,
-    Message,
-    Record,
+    ListChange,
+    NodeRecord,
+    PeerMessage,
     Refusal,
     Routes,
     RoutesWanted,
@@ -35,8 +35,8 @@ from appbackplane.transport.peers.view import Identity
 
 HEAD = {"name": "b", "incarnation": 2_000, "to": 1_000, "beat": 7, "sent_ns": 5, "echo_ns": 6}
 BEAT = {"digest": (1 << 63) - 1, "session": 1, "is_up": True, "routes": 3, "load": 0.5}
-RECORD = Record("c", 3, "tcp://c", "key", "dead", 4, 5)
-MESSAGES: list[Message] = [
+RECORD = NodeRecord("c", 3, "tcp://c", "key", "dead", 4, 5)
+MESSAGES: list[PeerMessage] = [
     Heartbeat(**HEAD, **BEAT),
     Hello(
         **HEAD, **BEAT, protocol=1, protocol_oldest=0, address="tcp://b", dialled="tcp://a", reached_as="tcp://alias"
@@ -47,17 +47,17 @@ MESSAGES: list[Message] = [
     Vouch(**HEAD, records=(RECORD,)),
     Sync(**HEAD, records=(RECORD, RECORD), is_answer=True),
     RoutesWanted(**HEAD, since=3),
-    Routes(**HEAD, since=3, version=4, operations=Change(("a.b",), ("c.d",)), topics=Change()),
+    Routes(**HEAD, since=3, version=4, operations=ListChange(("a.b",), ("c.d",)), topics=ListChange()),
 ]
 
 
-def kind_of(message: Message) -> str:
+def kind_of(message: PeerMessage) -> str:
     """For the names of tests."""
     return type(message).__name__
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=kind_of)
-def test_a_message_comes_back_as_it_was_said(message: Message) -> None:
+def test_a_message_comes_back_as_it_was_said(message: PeerMessage) -> None:
     """Through the codec that all envelopes pass."""
     frame = codec.batch([codec.Encoder().encode(Envelope(Kind.CAST, 1, None, "peers.said", body=body_of(message)))])
     (envelope,) = codec.decode(frame)
@@ -111,7 +111,7 @@ anything = st.recursive(
 
 @settings(deadline=None)
 @given(st.sampled_from(MESSAGES), st.data())
-def test_whatever_comes_is_a_message_or_malformed(message: Message, data: st.DataObject) -> None:
+def test_whatever_comes_is_a_message_or_malformed(message: PeerMessage, data: st.DataObject) -> None:
     """And a message that passes, from a peer that is let in, is taken in without an error."""
     body = body_of(message)
     body[data.draw(st.sampled_from(sorted(body)))] = data.draw(anything)

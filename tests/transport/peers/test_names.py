@@ -18,15 +18,24 @@ from appbackplane.transport.peers.effects import (
     Hangup,
     NameTaken,
     NewIncarnation,
-    PeerDown,
+    NodeUnreachable,
+    PeerState,
     PeerUp,
     Refused,
     RefusedBy,
     Send,
-    State,
 )
-from appbackplane.transport.peers.messages import PROTOCOL, Heartbeat, Hello, Record, Refusal, Sync, Vouch, incompatible
-from appbackplane.transport.peers.naming import Claim, claim, keeps
+from appbackplane.transport.peers.messages import (
+    PROTOCOL,
+    Heartbeat,
+    Hello,
+    NodeRecord,
+    Refusal,
+    Sync,
+    Vouch,
+    incompatible,
+)
+from appbackplane.transport.peers.naming import NameClaim, claim, keeps
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.peer import Peer
 from appbackplane.transport.peers.policy import MembershipPolicy
@@ -70,7 +79,7 @@ def test_two_living_nodes_of_one_name_are_told_and_the_elder_keeps_it(order: int
     for process in network.living():
         if process.name != "twin":
             peer = process.node.membership.view.get("twin")
-            assert peer is not None and (peer.address, peer.state) == ("tcp://elder", State.UP)
+            assert peer is not None and (peer.address, peer.state) == ("tcp://elder", PeerState.UP)
     assert not younger.up and len(elder.up) == 3
     (taken,) = [e for _, e in network.seen(NameTaken, younger)]
     assert isinstance(taken, NameTaken)
@@ -112,7 +121,9 @@ def test_islands_that_each_had_one_come_to_the_same_answer() -> None:
     assert {process.node.membership.view.digest() for process in [*nodes, elder]} == {
         elder.node.membership.view.digest()
     }
-    downs = [e for _, e in network.seen(PeerDown, nodes[3]) if isinstance(e, PeerDown) and e.name == "twin"]
+    downs = [
+        e for _, e in network.seen(NodeUnreachable, nodes[3]) if isinstance(e, NodeUnreachable) and e.name == "twin"
+    ]
     assert [e.kind for e in downs] == [Down.NAME_TAKEN]
 
 
@@ -126,41 +137,41 @@ def test_of_two_there_is_always_one_that_keeps() -> None:
 @pytest.mark.parametrize(
     ("state", "incarnation", "address", "key", "expected"),
     [
-        (State.UP, 5, "tcp://b", "k", Claim.SAME),
-        (State.DEAD, 5, "tcp://b", "k", Claim.SAME),
-        (State.UP, 6, "tcp://b", "k", Claim.SUCCESSOR),
-        (State.UP, 6, "tcp://b", "new key", Claim.SUCCESSOR),
-        (State.LEFT, 6, "tcp://b", "k", Claim.SUCCESSOR),
-        (State.LEFT, 4, "tcp://b", "k", Claim.SUCCESSOR),
-        (State.LEFT, 5, "tcp://b", "k", Claim.SAME),
-        (State.UP, 4, "tcp://b", "k", Claim.FORMER),
-        (State.DEAD, 4, "tcp://b", "k", Claim.FORMER),
-        (State.UP, 6, "tcp://c", "k", Claim.YOUNGER),
-        (State.SUSPECT, 6, "tcp://c", "k", Claim.YOUNGER),
-        (State.UNREACHABLE, 6, "tcp://c", "k", Claim.YOUNGER),
-        (State.MET, 6, "tcp://c", "k", Claim.YOUNGER),
-        (State.UP, 4, "tcp://c", "k", Claim.ELDER),
-        (State.DEAD, 6, "tcp://c", "k", Claim.SUCCESSOR),
-        (State.LEFT, 4, "tcp://c", "k", Claim.SUCCESSOR),
-        (State.UP, 5, "tcp://b", "stolen name", Claim.YOUNGER),
+        (PeerState.UP, 5, "tcp://b", "k", NameClaim.SAME),
+        (PeerState.DEAD, 5, "tcp://b", "k", NameClaim.SAME),
+        (PeerState.UP, 6, "tcp://b", "k", NameClaim.SUCCESSOR),
+        (PeerState.UP, 6, "tcp://b", "new key", NameClaim.SUCCESSOR),
+        (PeerState.LEFT, 6, "tcp://b", "k", NameClaim.SUCCESSOR),
+        (PeerState.LEFT, 4, "tcp://b", "k", NameClaim.SUCCESSOR),
+        (PeerState.LEFT, 5, "tcp://b", "k", NameClaim.SAME),
+        (PeerState.UP, 4, "tcp://b", "k", NameClaim.FORMER),
+        (PeerState.DEAD, 4, "tcp://b", "k", NameClaim.FORMER),
+        (PeerState.UP, 6, "tcp://c", "k", NameClaim.YOUNGER),
+        (PeerState.SUSPECT, 6, "tcp://c", "k", NameClaim.YOUNGER),
+        (PeerState.UNREACHABLE, 6, "tcp://c", "k", NameClaim.YOUNGER),
+        (PeerState.MET, 6, "tcp://c", "k", NameClaim.YOUNGER),
+        (PeerState.UP, 4, "tcp://c", "k", NameClaim.ELDER),
+        (PeerState.DEAD, 6, "tcp://c", "k", NameClaim.SUCCESSOR),
+        (PeerState.LEFT, 4, "tcp://c", "k", NameClaim.SUCCESSOR),
+        (PeerState.UP, 5, "tcp://b", "stolen name", NameClaim.YOUNGER),
     ],
 )
-def test_every_claim(state: State, incarnation: int, address: str, key: str, expected: Claim) -> None:
+def test_every_claim(state: PeerState, incarnation: int, address: str, key: str, expected: NameClaim) -> None:
     """The table of naming.py."""
-    peer = Peer("b", 5, "tcp://b", "k", 0, state, has_spoken=True, is_told_up=state is State.UP)
+    peer = Peer("b", 5, "tcp://b", "k", 0, state, has_spoken=True, is_told_up=state is PeerState.UP)
     assert claim(peer, incarnation, address, key) is expected
 
 
 @pytest.mark.parametrize(
     ("incarnation", "address", "expected"),
     [
-        (4, "tcp://b", Claim.SUCCESSOR),
-        (5, "tcp://b", Claim.SAME),
-        (6, "tcp://c", Claim.SUCCESSOR),
-        (4, "tcp://c", Claim.SUCCESSOR),
+        (4, "tcp://b", NameClaim.SUCCESSOR),
+        (5, "tcp://b", NameClaim.SAME),
+        (6, "tcp://c", NameClaim.SUCCESSOR),
+        (4, "tcp://c", NameClaim.SUCCESSOR),
     ],
 )
-def test_who_was_only_told_of_yields_to_who_speaks(incarnation: int, address: str, expected: Claim) -> None:
+def test_who_was_only_told_of_yields_to_who_speaks(incarnation: int, address: str, expected: NameClaim) -> None:
     """Or a member could shut a node out by telling of a later incarnation, or of one at another address, before it comes."""
     assert claim(Peer("b", 5, "tcp://b", "k", 0), incarnation, address, "k") is expected
 
@@ -225,16 +236,16 @@ def test_words_that_were_long_on_their_way_prove_nothing() -> None:
         node.received("k", said, at_ns)
 
     beat(9, START + 2)
-    assert peer.state is State.UP
+    assert peer.state is PeerState.UP
     beat(5, START + 100)
     assert (peer.heard_ns, peer.clock_ns) == (START + 2, 9)
     now_ns = START
-    while peer.state is not State.DEAD:
+    while peer.state is not PeerState.DEAD:
         now_ns += POLICY.heartbeat_ns
         node.tick(now_ns)
     for late in (5, 8, 9):
         beat(late, now_ns)
-        assert peer.state is State.DEAD, late
+        assert peer.state is PeerState.DEAD, late
     beat(10, now_ns)
     assert peer.is_living
 
@@ -244,7 +255,7 @@ def test_who_has_left_is_not_dialled() -> None:
     node = alone()
     node.received("key of c", hello("c"), START)
     told = tuple(
-        Record(name, 5, f"tcp://{name}", "k", fate, 9, SECOND) for name, fate in (("d", "dead"), ("l", "left"))
+        NodeRecord(name, 5, f"tcp://{name}", "k", fate, 9, SECOND) for name, fate in (("d", "dead"), ("l", "left"))
     )
     node.received(
         "key of c", Sync(name="c", incarnation=2_000, to=1_000, beat=2, sent_ns=2, echo_ns=0, records=told), START
@@ -258,7 +269,7 @@ def test_a_proof_is_as_old_as_its_teller_says() -> None:
     node = alone()
     node.received("k", hello(), START)
     node.received("key of c", hello("c"), START)
-    told = Record("b", 2_000, "tcp://b", "k", "living", 50, POLICY.suspect_ns)
+    told = NodeRecord("b", 2_000, "tcp://b", "k", "living", 50, POLICY.suspect_ns)
     vouch = Vouch(name="c", incarnation=2_000, to=1_000, beat=2, sent_ns=2, echo_ns=0, records=(told,))
     node.received("key of c", vouch, START + SECOND)
     peer = node.membership.view.get("b")
@@ -302,7 +313,7 @@ def test_nobody_can_push_an_incarnation_over_the_edge() -> None:
     assert node.membership.me.incarnation == 1_000
 
 
-def told_by_c(node: PeerNode, *records: Record) -> list[Effect]:
+def told_by_c(node: PeerNode, *records: NodeRecord) -> list[Effect]:
     """What follows from these, of a peer that is known."""
     node.received("key of c", hello("c", incarnation=2_000), START)
     to = node.membership.me.incarnation
@@ -318,13 +329,13 @@ def test_nobody_is_told_into_the_far_future(ahead_ns: int) -> None:
     node = alone(EPOCH)
     node.received("k", hello(incarnation=EPOCH), START)
     later = EPOCH + ahead_ns
-    records = [Record(name, later, f"tcp://{name}", "k", "living", 9, 0) for name in ("me", "b", "d")]
+    records = [NodeRecord(name, later, f"tcp://{name}", "k", "living", 9, 0) for name in ("me", "b", "d")]
     assert told_by_c(node, *records) == []
     known = {peer.name: peer.incarnation for peer in node.membership.view}
     assert (known, node.membership.me.incarnation) == ({"b": EPOCH, "c": 2_000}, EPOCH)
     assert node.membership.counts["incredible"] == 2
     near = EPOCH + POLICY.ahead_ns_max - 1
-    told_by_c(node, *(Record(name, near, f"tcp://{name}", "k", "living", 9, 0) for name in ("me", "b", "d")))
+    told_by_c(node, *(NodeRecord(name, near, f"tcp://{name}", "k", "living", 9, 0) for name in ("me", "b", "d")))
     assert {peer.name: peer.incarnation for peer in node.membership.view} == {"b": EPOCH, "c": 2_000, "d": near}
     assert node.membership.me.incarnation == EPOCH
 
@@ -402,7 +413,9 @@ def test_who_is_up_stays_while_a_clock_is_wrong() -> None:
         nodes[1].ahead_ns = ahead_ns
         network.run(2 * POLICY.refused_ns / SECOND)
     assert network.agrees()
-    assert not [seen for kind in (PeerDown, NewIncarnation, Refused) for seen in network.seen(kind, since_ns=begin_ns)]
+    assert not [
+        seen for kind in (NodeUnreachable, NewIncarnation, Refused) for seen in network.seen(kind, since_ns=begin_ns)
+    ]
 
 
 def test_who_was_let_in_may_dial_anew_while_a_clock_is_wrong() -> None:
@@ -460,7 +473,7 @@ def test_a_superseded_line_is_closed_before_it_is_dialled_anew() -> None:
     network.start("n1", ["tcp://n0"])
     network.run(1)
     kinds = [type(e) for _, e in log[begin:] if getattr(e, "address", "tcp://n1") == "tcp://n1"]
-    assert kinds.index(Hangup) < kinds.index(PeerDown) < kinds.index(PeerUp)
+    assert kinds.index(Hangup) < kinds.index(NodeUnreachable) < kinds.index(PeerUp)
 
 
 # Keys.
@@ -511,8 +524,10 @@ def test_who_may_not_bear_his_name_any_more_is_down_and_back_when_he_may(network
     network._carry_out(nodes[0], nodes[0].node.recheck(network.now_ns))
     network.run(10)
     peer = nodes[0].node.membership.view.get("n1")
-    assert peer is not None and peer.state is State.REVOKED
-    (down,) = [e for _, e in network.seen(PeerDown, nodes[0]) if isinstance(e, PeerDown) and e.name == "n1"]
+    assert peer is not None and peer.state is PeerState.REVOKED
+    (down,) = [
+        e for _, e in network.seen(NodeUnreachable, nodes[0]) if isinstance(e, NodeUnreachable) and e.name == "n1"
+    ]
     assert down.kind is Down.REVOKED
     assert "tcp://n1" not in nodes[0].dialled or "tcp://n1" not in nodes[0].connected
     assert nodes[0].node.membership.is_up("n2") and nodes[2].node.membership.is_up("n1"), "it is nobody else's matter"

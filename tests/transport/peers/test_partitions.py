@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from appbackplane.transport.peers.effects import Down, PeerChanged, PeerDown, State
+from appbackplane.transport.peers.effects import Down, NodeUnreachable, PeerChanged, PeerState
 from appbackplane.transport.peers.policy import MembershipPolicy
 from tests.transport.peers.network import MS, SECOND, Network, Process, Weather
 from tests.transport.peers.test_joining import HEAL_S, mesh
@@ -16,7 +16,7 @@ POLICY = MembershipPolicy()
 SEEDS = int(os.environ.get("APPBACKPLANE_PEERS_SEEDS", "3"))
 
 
-def state(process: Process, of: Process) -> State:
+def state(process: Process, of: Process) -> PeerState:
     """What one thinks of another."""
     peer = process.node.membership.view.get(of.name)
     assert peer is not None
@@ -34,17 +34,17 @@ def test_a_cut_between_two_is_no_death(length_s: int, is_one_way: bool) -> None:
     network.cut(one, two, both=not is_one_way)
     network.run(length_s)
     if length_s * SECOND > POLICY.cut_ns_max:
-        assert state(one, two) is state(two, one) is State.UNREACHABLE
+        assert state(one, two) is state(two, one) is PeerState.UNREACHABLE
         assert "n2" not in one.up and "n1" not in two.up
-        downs = network.seen(PeerDown, since_ns=since_ns)
-        assert {(e.name, e.kind) for _, e in downs if isinstance(e, PeerDown)} == {
+        downs = network.seen(NodeUnreachable, since_ns=since_ns)
+        assert {(e.name, e.kind) for _, e in downs if isinstance(e, NodeUnreachable)} == {
             ("n1", Down.UNREACHABLE), ("n2", Down.UNREACHABLE)
         }  # fmt: skip
         assert all(at_ns - since_ns <= POLICY.cut_ns_max for at_ns, _ in downs)
     assert len(network.views()) == 1, "a cut between two changed somebody's view"
     network.heal()
     assert network.run_until(network.agrees, 30) <= HEAL_S
-    dead = [e for _, e in network.seen(PeerChanged) if isinstance(e, PeerChanged) and e.state is State.DEAD]
+    dead = [e for _, e in network.seen(PeerChanged) if isinstance(e, PeerChanged) and e.state is PeerState.DEAD]
     assert dead == []
 
 
@@ -120,12 +120,12 @@ def test_no_living_node_is_given_up(seed: int) -> None:
     mesh(network, 6)
     since_ns = network.now_ns
     network.run(60)
-    given_up = [e for _, e in network.seen(PeerDown, since_ns=since_ns)]
+    given_up = [e for _, e in network.seen(NodeUnreachable, since_ns=since_ns)]
     assert given_up == []
     changes = [e.state for _, e in network.seen(PeerChanged, since_ns=since_ns) if isinstance(e, PeerChanged)]
-    assert set(changes) <= {State.SUSPECT, State.UP}
+    assert set(changes) <= {PeerState.SUSPECT, PeerState.UP}
     pair_hours = 6 * 5 * 60 / 3600
-    assert changes.count(State.SUSPECT) <= 10 * pair_hours, "suspicions are to be rare, too"
+    assert changes.count(PeerState.SUSPECT) <= 10 * pair_hours, "suspicions are to be rare, too"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -13,8 +13,8 @@ from appbackplane.transport.errors import InvalidArgument, MalformedFrame, NotFo
 from appbackplane.transport.peers.effects import PeerUp, Send
 from appbackplane.transport.peers.messages import (
     ROUTES_MAX,
-    Change,
     Heartbeat,
+    ListChange,
     Routes,
     RoutesWanted,
     body_of,
@@ -150,7 +150,7 @@ def test_who_is_far_behind_gets_everything() -> None:
         offer.set([f"r{number}.x"], [])
     assert offer.since(1)[0] == 0
     assert offer.since(offer.version - VERSIONS_MAX + 1)[0] != 0
-    assert offer.since(offer.version + 9) == (0, Change((f"r{VERSIONS_MAX + 4}.x",)), Change(), Change())
+    assert offer.since(offer.version + 9) == (0, ListChange((f"r{VERSIONS_MAX + 4}.x",)), ListChange(), ListChange())
 
 
 def test_everything_leaves_nothing_of_before() -> None:
@@ -198,7 +198,7 @@ def test_more_than_a_node_may_offer_is_refused() -> None:
         known.heard("b", version, 0.0)
         routes = Routes(
             name="b", incarnation=2, to=1, beat=1, sent_ns=1, echo_ns=1, since=version - 1, version=version,
-            operations=Change(tuple(f"{part}.{n}" for n in range(ROUTES_MAX))), topics=Change(),
+            operations=ListChange(tuple(f"{part}.{n}" for n in range(ROUTES_MAX))), topics=ListChange(),
         )  # fmt: skip
         if version == 1:
             known.learn("b", routes)
@@ -497,7 +497,7 @@ def test_a_peer_that_offers_too_much_is_reported() -> None:
     for version in (1, 2):
         routes = Routes(
             **word, beat=peer.beat, sent_ns=1, echo_ns=0, since=version - 1, version=version,
-            operations=Change(tuple(f"{version}.{n}" for n in range(ROUTES_MAX))), topics=Change(),
+            operations=ListChange(tuple(f"{version}.{n}" for n in range(ROUTES_MAX))), topics=ListChange(),
         )  # fmt: skip
         effects = nodes[0].node.received("key of n1", routes, network.now_ns)
     assert "offers more than 4,096" in str(effects)

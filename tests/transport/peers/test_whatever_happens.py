@@ -12,7 +12,7 @@ from typing import Literal
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from appbackplane.transport.peers.effects import PeerDown, PeerUp
+from appbackplane.transport.peers.effects import NodeUnreachable, PeerUp
 from appbackplane.transport.peers.policy import MembershipPolicy
 from tests.profiles import examples
 from tests.transport.peers.network import MS, SECOND, Network, Process, Weather, at
@@ -56,7 +56,7 @@ def do(network: Network, act: str, which: int, other: int) -> None:
             network.go_on(one)
 
 
-def told(one: Process, kind: type[PeerUp] | type[PeerDown], two: Process) -> list[tuple[int, str]]:
+def told(one: Process, kind: type[PeerUp] | type[NodeUnreachable], two: Process) -> list[tuple[int, str]]:
     """When one was told so of the other as it is now, and why."""
     incarnation = two.node.membership.me.incarnation
     return [
@@ -68,9 +68,9 @@ def told(one: Process, kind: type[PeerUp] | type[PeerDown], two: Process) -> lis
 
 def is_still_taken_for_up(one: Process, two: Process) -> bool:
     """Whether one gave up the other by itself, which had it up, and has not given it up since."""
-    for given_up_ns, why in told(one, PeerDown, two):
+    for given_up_ns, why in told(one, NodeUnreachable, two):
         before = [up_ns for up_ns, _ in told(two, PeerUp, one) if up_ns <= given_up_ns]
-        after = [down_ns for down_ns, _ in told(two, PeerDown, one) if before and down_ns >= before[-1]]
+        after = [down_ns for down_ns, _ in told(two, NodeUnreachable, one) if before and down_ns >= before[-1]]
         if before and not after and "given this node up" not in why:
             return True
     return False

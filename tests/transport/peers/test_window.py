@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from appbackplane.transport.peers.window import QUEUE_NS, WINDOW_BYTES_FIRST, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN, Window
+from appbackplane.transport.peers.window import (
+    QUEUE_NS,
+    WINDOW_BYTES_FIRST,
+    WINDOW_BYTES_MAX,
+    WINDOW_BYTES_MIN,
+    FlowWindow,
+)
 
 SECOND_NS = 1_000_000_000
 HEAD_BYTES = 10
@@ -22,7 +28,7 @@ class Link:
 
     rate: int
     delay_ns: int
-    window: Window = field(default_factory=Window)
+    window: FlowWindow = field(default_factory=FlowWindow)
     now_ns: int = 0
     taken: int = 0
     #: What the last byte of each part waited for and took on the wire, and when that was.
@@ -103,7 +109,7 @@ def test_a_link_that_has_become_slower_is_not_stuffed() -> None:
 
 def test_who_is_told_of_nothing_stops_at_the_first_window() -> None:
     """A peer that never reads: so much is lost on it and no more."""
-    window = Window()
+    window = FlowWindow()
     while window.is_open:
         size = window.part_bytes
         window.send(size, 0, is_asked=window.is_to_tell(size))
@@ -112,7 +118,7 @@ def test_who_is_told_of_nothing_stops_at_the_first_window() -> None:
 
 def test_nothing_that_cannot_be_is_believed() -> None:
     """More than was sent; less than before; nothing."""
-    window = Window()
+    window = FlowWindow()
     window.send(100, 1, is_asked=True)
     window.send(100, 1, is_asked=False)
     assert not window.took(201, 2) and not window.took(-1, 2)
@@ -124,7 +130,7 @@ def test_nothing_that_cannot_be_is_believed() -> None:
 def test_it_never_shuts_for_good(seed: int) -> None:
     """Whatever is sent and whenever it is told of: as long as each question is answered at last it opens again."""
     chance = random.Random(seed)
-    window, now_ns = Window(), 1
+    window, now_ns = FlowWindow(), 1
     asked: list[int] = []
     for _ in range(3_000):
         now_ns += chance.choice((1_000, 1_000_000, 50_000_000, 3 * SECOND_NS if chance.random() < 0.01 else 1))

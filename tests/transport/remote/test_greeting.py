@@ -17,9 +17,9 @@ from appbackplane.transport.remote.greeting import (
     PROTOCOL_OLDEST,
     REFUSED,
     WELCOME,
-    Clock,
-    Hello,
-    Refused,
+    ClientClock,
+    ClientHello,
+    ClientRefused,
     Welcome,
     Word,
     answer,
@@ -29,7 +29,7 @@ from appbackplane.transport.remote.greeting import (
 )
 
 
-@pytest.mark.parametrize("word", [hello("b", 5), Clock(7), Welcome(PROTOCOL), Refused("no")], ids=str)
+@pytest.mark.parametrize("word", [hello("b", 5), ClientClock(7), Welcome(PROTOCOL), ClientRefused("no")], ids=str)
 def test_a_word_comes_out_as_what_it_was(word: Word) -> None:
     """Through the wire."""
     (envelope,) = codec.decode(codec.batch([codec.Encoder().encode(said(word))]))
@@ -47,11 +47,11 @@ def test_a_word_comes_out_as_what_it_was(word: Word) -> None:
 )
 def test_versions_that_overlap_understand_each_other(protocol: int, oldest: int, because: str | None) -> None:
     """Who is to be brought up to date is said, by whichever is asked."""
-    told = answer(Hello(protocol, oldest, "b", 0))
+    told = answer(ClientHello(protocol, oldest, "b", 0))
     if because is None:
         assert told == Welcome(PROTOCOL)
     else:
-        assert isinstance(told, Refused)
+        assert isinstance(told, ClientRefused)
         assert because in told.because
 
 

@@ -26,8 +26,8 @@ from appbackplane.transport.remote.greeting import (
     CLOCK,
     HELLO,
     SILENCE_MS,
-    Hello,
-    Refused,
+    ClientHello,
+    ClientRefused,
     Welcome,
     answer,
     heard,
@@ -36,7 +36,7 @@ from appbackplane.transport.remote.greeting import (
 from appbackplane.transport.remote.remote_link import ATTEMPT_NS, BACKOFF_MAX_NS, RemoteLink
 from appbackplane.transport.remote.target import Target
 from appbackplane.transport.security.keyring import Keyring
-from appbackplane.transport.security.links import Limits
+from appbackplane.transport.security.links import LinkLimits
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.security.roll import held
 from tests.descriptors import none_left
@@ -56,7 +56,7 @@ class Door:
         self.keyring = Keyring(folder)
         self.key = self.keyring.make_own()
         self.lines = Lines(self.keyring, "tcp://127.0.0.1:0", lambda _: None)
-        self.answer: Callable[[Hello], Welcome | Refused | None] = answer
+        self.answer: Callable[[ClientHello], Welcome | ClientRefused | None] = answer
         self.clients: list[str] = []
         self.gone: list[str] = []
         self.heard: list[Envelope] = []
@@ -74,7 +74,7 @@ class Door:
             for envelope in codec.decode(event.frame):
                 word = heard(envelope)
                 self.heard.append(envelope)
-                if isinstance(word, Hello):
+                if isinstance(word, ClientHello):
                     self.clients.append(event.client)
                     told = self.answer(word)
                     if told is not None:
@@ -237,7 +237,7 @@ def test_a_version_that_is_not_understood_is_told_by_both(
     door: Door, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node says why; the client's owner reads it."""
-    monkeypatch.setattr(remote_link, "hello", lambda node, clock_ns: Hello(0, 0, node, clock_ns))
+    monkeypatch.setattr(remote_link, "hello", lambda node, clock_ns: ClientHello(0, 0, node, clock_ns))
     caller.dial()
     until(lambda: caller.is_over, door, caller)
     assert isinstance(caller.link.trouble, FailedPrecondition)
@@ -408,7 +408,7 @@ def test_a_client_that_says_nothing_any_more_has_gone(door: Door, caller: Caller
         try:
             until(lambda: door.numbers() == [1], door)
             heard = segments(door)
-            until(lambda: segments(door) > heard + SILENCE_MS // Limits().heartbeat_ms, door)
+            until(lambda: segments(door) > heard + SILENCE_MS // LinkLimits().heartbeat_ms, door)
             assert not door.gone, "heartbeats came"
             assert program.stdin is not None
             program.stdin.write(b"\n")

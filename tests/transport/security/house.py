@@ -36,7 +36,7 @@ NOTHING_MS = 300
 class House:
     """The one who listens: what an owner of the sockets does, and no more."""
 
-    def __init__(self, folder: Path, limits: links.Limits = links.LIMITS, *, with_gatekeeper: bool = True) -> None:
+    def __init__(self, folder: Path, limits: links.LinkLimits = links.LIMITS, *, with_gatekeeper: bool = True) -> None:
         self.keyring = Keyring(folder)
         self.key = self.keyring.make_own()
         self.log: queue.Queue[str] = queue.Queue()

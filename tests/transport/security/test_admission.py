@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appbackplane.transport.security.admission import BROKEN, OK, REFUSED, Refusal, answer, plain
+from appbackplane.transport.security.admission import BROKEN, OK, REFUSED, RefusedConnection, answer, plain
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.refusals import INTERVAL_NS, LINES_MAX, Refusals, source_of
 from appbackplane.transport.security.ring import Holder, Ring
@@ -70,12 +70,12 @@ def test_no_frames_at_all_are_let_in_by_accident(frames: list[bytes]) -> None:
 def test_each_address_has_its_line_and_then_a_number() -> None:
     """Who knocks a million times is two lines."""
     refusals = Refusals()
-    lines = [line for n in range(1_000) for line in refusals.note(Refusal("10.0.0.9", "abcd", "unknown"), n)]
+    lines = [line for n in range(1_000) for line in refusals.note(RefusedConnection("10.0.0.9", "abcd", "unknown"), n)]
     assert lines == ["refused 10.0.0.9 (key abcd): unknown"]
     assert refusals.due(INTERVAL_NS - 1) == []
     assert refusals.due(INTERVAL_NS) == ["refused besides, within a minute: 999 more from 10.0.0.9"]
     assert refusals.due(INTERVAL_NS) == []
-    assert refusals.note(Refusal("10.0.0.9", None, "x"), INTERVAL_NS) == ["refused 10.0.0.9 (no key): x"]
+    assert refusals.note(RefusedConnection("10.0.0.9", None, "x"), INTERVAL_NS) == ["refused 10.0.0.9 (no key): x"]
     assert refusals.count == 1_001
 
 
@@ -86,7 +86,7 @@ def test_all_lines_of_all_addresses_have_a_bound(knocks: list[tuple[int, int]]) 
     refusals, now_ns, lines = Refusals(), 0, list[str]()
     for address, wait_ns in knocks:
         now_ns += wait_ns
-        lines += refusals.note(Refusal(f"10.0.0.{address}", None, "x"), now_ns)
+        lines += refusals.note(RefusedConnection(f"10.0.0.{address}", None, "x"), now_ns)
     lines += refusals.due(now_ns + INTERVAL_NS)
     assert len(lines) <= (now_ns // INTERVAL_NS + 1) * (LINES_MAX + 1)
     summed = sum(

@@ -57,7 +57,7 @@ def test_who_is_trusted_and_was_not_let_in_in_time_is_served_when_it_dials_again
 ) -> None:
     """ZeroMQ does not try again after a handshake that failed: whoever owns the link has to."""
     friend = guest("friend")
-    late = House(tmp_path / "house", links.Limits(handshake_ms=100))
+    late = House(tmp_path / "house", links.LinkLimits(handshake_ms=100))
     late.trust("friend", friend.key)
     events = friend.watch(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_DISCONNECTED)
     friend.connect(late)
@@ -312,7 +312,7 @@ def test_two_thousand_that_say_nothing_are_hung_up_on_and_nobody_waits_for_them(
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit < 2 * HALF_OPEN + 500:
         pytest.skip(f"this test has both ends of {HALF_OPEN} connections: ulimit -n is {limit}")
-    with House(tmp_path / "house", links.Limits(handshake_ms=1_000)) as house:
+    with House(tmp_path / "house", links.LinkLimits(handshake_ms=1_000)) as house:
         friend = guest("friend")
         house.trust("friend", friend.key)
         friend.connect(house)

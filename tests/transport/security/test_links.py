@@ -105,7 +105,7 @@ def test_a_line_that_goes_dead_is_noticed(house: House, guest: Callable[[str], G
 
 def test_a_frame_beyond_the_limit_ends_the_link(tmp_path: Path, guest: Callable[[str], Guest]) -> None:
     """Before it is in memory: who is trusted is not trusted with all of it."""
-    with House(tmp_path / "house", links.Limits(frame_bytes=10_000)) as house:
+    with House(tmp_path / "house", links.LinkLimits(frame_bytes=10_000)) as house:
         friend = guest("friend")
         house.trust("friend", friend.key)
         friend.connect(house)

@@ -16,7 +16,7 @@ from appbackplane.transport.security import links
 from appbackplane.transport.security.doorstep import SILENCE_NS, Doorstep
 from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
-from appbackplane.transport.security.roll import CONNECTIONS_OF_KEY_MAX, Connection, Roll
+from appbackplane.transport.security.roll import CONNECTIONS_OF_KEY_MAX, AdmittedConnection, Roll
 
 from .house import LIMIT_S, Guest, House, wait_for
 
@@ -194,7 +194,7 @@ def test_what_is_no_connection_at_all_is_nobody(roll: Roll, tmp_path: Path) -> N
     with (tmp_path / "file").open("w") as file:
         for fd in (file.fileno(), 9_999):
             roll._note(fd, "former/key", 1)
-            assert roll._connections[fd] == Connection("former/key", 1, None)
+            assert roll._connections[fd] == AdmittedConnection("former/key", 1, None)
             roll._cut(fd)
     assert roll.cut_count == 0
 

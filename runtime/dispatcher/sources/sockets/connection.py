@@ -22,7 +22,7 @@ from ...message import Message
 from .completions import Accepted, Closed, Connected, Failed, Malformed, Received, Written
 from .framing import BadFrame, Framing
 from .io_thread import IoThread
-from .telling import Operation, Telling
+from .telling import SocketOperation, SocketOutbox
 
 if TYPE_CHECKING:
     from .socket_source import SocketSource
@@ -39,7 +39,7 @@ HEAD_BYTES_MAX: Final = 1024
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Read(Operation):
+class Read(SocketOperation):
     """A `begin_read`: it is done once any bytes have come, and takes them when its message is resolved."""
 
     __slots__ = ("bytes_max", "taken")
@@ -51,7 +51,7 @@ class Read(Operation):
         self.taken = b""
 
 
-class Write(Operation):
+class Write(SocketOperation):
     """A `begin_write`, and its bytes that have not left."""
 
     __slots__ = ("has_begun", "left")
@@ -67,11 +67,11 @@ class Connection:
 
     def __init__(
         self, source: SocketSource, io: IoThread, sock: socket.socket, id: int, peer: str, framing: Framing | None,
-        *, begun: Operation,
+        *, begun: SocketOperation,
     ) -> None:  # fmt: skip
         """`begun`: the `begin_connect` that it completes, or the `begin_listen` that accepted it."""
         self.source, self.io, self.socket, self.id, self.peer, self.framing = source, io, sock, id, peer, framing
-        self.telling = Telling(source, io, self)
+        self.telling = SocketOutbox(source, io, self)
         self._begun = begun
         self.is_connected = False
         self._has_complained = self._is_told = False
@@ -285,7 +285,7 @@ class Connection:
 
     def _fill_last(self, because: str) -> None:
         with self.source._mutex:
-            unfinished: list[Operation] = [*self.outbound]
+            unfinished: list[SocketOperation] = [*self.outbound]
             if self.read is not None and self.read.handle is None:
                 unfinished.append(self.read)
                 self.read = None

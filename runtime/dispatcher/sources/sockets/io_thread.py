@@ -27,7 +27,7 @@ Command = Callable[[], object]
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Owner(Protocol):
+class SocketOwner(Protocol):
     """The owner of a socket, with the callbacks of the thread."""
 
     @property
@@ -49,7 +49,7 @@ class IoThread:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._commands: deque[tuple[Owner | None, Command]] = deque()
+        self._commands: deque[tuple[SocketOwner | None, Command]] = deque()
         #: Guards `_wake_fd`: it is closed at the end, and its number may be another file's soon after.
         self._mutex = threading.Lock()
         self._wake_fd = -1
@@ -57,8 +57,8 @@ class IoThread:
         self._is_stopping = False
         # The following are used by the thread only.
         self._selector: selectors.BaseSelector | None = None
-        self._owners: set[Owner] = set()
-        self._again: dict[Owner, Command] = {}
+        self._owners: set[SocketOwner] = set()
+        self._again: dict[SocketOwner, Command] = {}
 
     def start(self) -> None:
         """Start the thread. Raises OSError if no descriptors are left."""
@@ -73,7 +73,7 @@ class IoThread:
         self._thread.start()
         self._wake()  # for commands given before
 
-    def call(self, owner: Owner | None, function: Command) -> None:
+    def call(self, owner: SocketOwner | None, function: Command) -> None:
         """Run `function` in the thread, for `owner`. From any thread."""
         self._commands.append((owner, function))
         self._wake()
@@ -92,7 +92,7 @@ class IoThread:
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
-    def watch(self, owner: Owner, events: int) -> None:
+    def watch(self, owner: SocketOwner, events: int) -> None:
         """Poll the socket of `owner` for `events`; 0: for none."""
         assert self._selector is not None and owner.socket is not None
         self._owners.add(owner)
@@ -105,7 +105,7 @@ class IoThread:
         elif known.events != events:
             self._selector.modify(owner.socket, events, owner)
 
-    def forget(self, owner: Owner) -> None:
+    def forget(self, owner: SocketOwner) -> None:
         """Stop polling for `owner`, which is about to close its socket."""
         assert self._selector is not None and owner.socket is not None
         with suppress(KeyError, ValueError):  # it was not polled
@@ -113,7 +113,7 @@ class IoThread:
         self._owners.discard(owner)
         self._again.pop(owner, None)
 
-    def again(self, owner: Owner, function: Command) -> None:
+    def again(self, owner: SocketOwner, function: Command) -> None:
         """Run `function` in the next event loop iteration, at most `AGAIN_S` later."""
         self._again[owner] = function
 
@@ -145,7 +145,7 @@ class IoThread:
         for _ in range(len(self._commands)):
             self._guarded(*self._commands.popleft())
 
-    def _guarded(self, owner: Owner | None, function: Command) -> None:
+    def _guarded(self, owner: SocketOwner | None, function: Command) -> None:
         try:
             function()
         except Exception as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from .completions import Failed, Listening
 from .io_thread import IoThread
-from .telling import Operation, Telling
+from .telling import SocketOperation, SocketOutbox
 
 if TYPE_CHECKING:
     from .address import Address
@@ -31,12 +31,12 @@ class Listener:
     """The listening socket of one address. Used by the I/O thread only."""
 
     def __init__(
-        self, source: SocketSource, io: IoThread, operation: Operation, address: Address, framing: FramingMaker
+        self, source: SocketSource, io: IoThread, operation: SocketOperation, address: Address, framing: FramingMaker
     ) -> None:
         """Make the socket. Raises OSError, as when no descriptors are left."""
         self.source, self.io, self.operation, self.address, self.framing = source, io, operation, address, framing
         self.socket = address.socket()
-        self.telling = Telling(source, io, self)
+        self.telling = SocketOutbox(source, io, self)
         self._has_complained = False
         #: Inode of the socket file that it has made; 0: none.
         self._inode = 0

@@ -24,7 +24,7 @@ from .connection import CHUNK_BYTES, Connection, Read, Write
 from .framing import Framing
 from .io_thread import IoThread
 from .listener import Listener
-from .telling import NoSocket, Operation
+from .telling import NoSocket, SocketOperation
 
 #: Connections at a time. A process has 1,024 descriptors by default, and ZeroMQ ends it when there are none left (TRAPS 1).
 CONNECTIONS_MAX_DEFAULT: Final = 256
@@ -43,7 +43,7 @@ FramingMaker = Callable[[], Framing] | None
 RETRY_AFTER_S: Final = 0.01
 
 
-class Begun(NamedTuple):
+class BegunOperation(NamedTuple):
     """An operation begun with a source without a dispatcher, for tests of handlers."""
 
     what: str
@@ -81,8 +81,8 @@ class SocketSource(Source):
         self.complained_count = 0
         #: Guards the tables below, and the state that connections share with handlers. Held for a few steps, never to dispatch.
         self._mutex = threading.Lock()
-        self._operations: dict[int, Operation] = {}
-        self._begun: dict[int, Begun] = {}
+        self._operations: dict[int, SocketOperation] = {}
+        self._begun: dict[int, BegunOperation] = {}
         self._connections: dict[int, Connection] = {}
         self._listeners: set[Listener] = set()  # of the I/O thread
         self._is_draining = False
@@ -97,7 +97,7 @@ class SocketSource(Source):
         `address`: (IP address, port), port 0 for any; or the path of a Unix socket. Raises `InvalidArgument`, `Busy`, and
         `Unavailable` once the source has stopped; so do all other `begin_…`.
         """
-        where, operation = Address(address), Operation(next_transaction())
+        where, operation = Address(address), SocketOperation(next_transaction())
         _check_framing(framing)
 
         def listen(io: IoThread) -> None:
@@ -115,7 +115,7 @@ class SocketSource(Source):
 
     def begin_connect(self, address: tuple[str, int] | str, *, framing: FramingMaker = None) -> int:
         """Connect. Reports `Connected` or `Failed`. The kernel decides how long it tries; bound it by a timer and `cancel`."""
-        where, operation = Address(address), Operation(next_transaction())
+        where, operation = Address(address), SocketOperation(next_transaction())
         _check_framing(framing)
 
         def connect(io: IoThread) -> None:
@@ -167,7 +167,7 @@ class SocketSource(Source):
         Raises `Busy` at `UNSENT_BYTES_MAX` not sent or `WRITES_MAX` not ended, `NotFound` if the connection is closed.
         """
         if self._dispatcher is None:
-            return self._begin(Operation(next_transaction()), None, "write", connection, data)
+            return self._begin(SocketOperation(next_transaction()), None, "write", connection, data)
         found = self._find(connection)
         if isinstance(data, Message):
             if found.framing is None:
@@ -198,7 +198,7 @@ class SocketSource(Source):
     def begin_close(self, connection: int) -> None:
         """Close a connection when all its writes have left. Reports `Closed`."""
         if self._dispatcher is None:
-            self._begin(Operation(next_transaction()), None, "close", connection)
+            self._begin(SocketOperation(next_transaction()), None, "close", connection)
             return
         found = self._find(connection)
         with self._mutex:
@@ -239,7 +239,7 @@ class SocketSource(Source):
         return True
 
     @property
-    def begun(self) -> dict[int, Begun]:
+    def begun(self) -> dict[int, BegunOperation]:
         """Without a dispatcher: the operations begun and not cancelled, by transaction id."""
         return dict(self._begun)
 
@@ -284,13 +284,13 @@ class SocketSource(Source):
     # -- for its parts ------------------------------------------------------------------------------------------------
 
     def _begin(
-        self, operation: Operation, function: Callable[[IoThread], None] | None, what: str, *arguments: Any
+        self, operation: SocketOperation, function: Callable[[IoThread], None] | None, what: str, *arguments: Any
     ) -> int:
         with self._mutex:
             self._check_open()  # with the mutex, or it might begin in the thread of the next start
             io = self._io
             if self._dispatcher is None:
-                self._begun[operation.id] = Begun(what, arguments)
+                self._begun[operation.id] = BegunOperation(what, arguments)
             if (
                 len(self._operations) >= OPERATIONS_MAX
                 and not isinstance(operation, _OF_CONNECTIONS)
@@ -302,7 +302,7 @@ class SocketSource(Source):
             io.call(None, lambda: function(io))
         return operation.id
 
-    def _not_begun(self, operation: Operation, error: BackplaneError) -> BackplaneError:
+    def _not_begun(self, operation: SocketOperation, error: BackplaneError) -> BackplaneError:
         self._ended(operation)
         return error
 
@@ -314,7 +314,7 @@ class SocketSource(Source):
         return found
 
     def _take_in(
-        self, io: IoThread, sock: Socket, peer: str, operation: Operation, framing: FramingMaker
+        self, io: IoThread, sock: Socket, peer: str, operation: SocketOperation, framing: FramingMaker
     ) -> Connection:
         id = next_transaction()
         try:
@@ -337,17 +337,17 @@ class SocketSource(Source):
             for listener in self._listeners:
                 listener.io.again(listener, listener.pump)
 
-    def _ended(self, operation: Operation) -> None:
+    def _ended(self, operation: SocketOperation) -> None:
         with self._mutex:
             self._over(operation)
 
-    def _over(self, operation: Operation) -> None:
+    def _over(self, operation: SocketOperation) -> None:
         """End an operation. Call it with the mutex."""
         operation.is_over = True
         if self._operations.pop(operation.id, None) is not None and isinstance(operation, Write):
             operation.owner.writes_count -= 1
 
-    def _forget(self, operation: Operation) -> None:
+    def _forget(self, operation: SocketOperation) -> None:
         self._ended(operation)
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from appbackplane.transport.errors import Busy
 
-from ...handles import Handle, Ready
+from ...handles import Handle, ReadyHandle
 from ...message import Message
 from .completions import Failed
-from .io_thread import IoThread, Owner
+from .io_thread import IoThread, SocketOwner
 
 if TYPE_CHECKING:
     from .socket_source import SocketSource
@@ -27,7 +27,7 @@ log = logging.getLogger("appbackplane.runtime")
 AHEAD_MAX: Final = 64
 
 
-class Operation:
+class SocketOperation:
     """One begun operation, from `begin_…` to its end."""
 
     __slots__ = ("handle", "id", "is_over", "owner")
@@ -42,7 +42,7 @@ class Operation:
         self.is_over = False
 
 
-class Filling(Owner, Protocol):
+class Filling(SocketOwner, Protocol):
     """The owner of a socket, as a producer of messages."""
 
     def fill(self) -> bool:
@@ -52,7 +52,7 @@ class Filling(Owner, Protocol):
         """Continue to pass on messages."""
 
 
-class Telling:
+class SocketOutbox:
     """The messages of one socket. Used by the I/O thread only, except `released`."""
 
     __slots__ = ("_ahead", "_io", "_is_starved", "_owner", "_source", "lane", "queue")
@@ -66,9 +66,9 @@ class Telling:
         self._ahead = 0
         self._is_starved = False
 
-    def add(self, message: Message, operation: Operation | None = None) -> None:
+    def add(self, message: Message, operation: SocketOperation | None = None) -> None:
         """Queue a message behind the others; dropped if its operation was cancelled."""
-        told = Told(self, message, operation)
+        told = SocketMessage(self, message, operation)
         if operation is not None:
             with self._source._mutex:
                 if operation.is_over:
@@ -76,7 +76,7 @@ class Telling:
                 operation.handle = told
         self.queue.append(told)
 
-    def add_ready(self, ready: type[Message], operation: Operation | None = None, **facts: Any) -> None:
+    def add_ready(self, ready: type[Message], operation: SocketOperation | None = None, **facts: Any) -> None:
         """`add` a ready-made message. A `Failed` without a connection is logged if it has no handler."""
         if ready is Failed and not facts["connection"] and not (operation is not None and operation.is_over):
             dispatcher = self._source._dispatcher
@@ -134,8 +134,8 @@ class NoSocket:
 
     socket = None
 
-    def __init__(self, source: SocketSource, io: IoThread, operation: Operation, error: Exception) -> None:
-        self.telling = Telling(source, io, self)
+    def __init__(self, source: SocketSource, io: IoThread, operation: SocketOperation, error: Exception) -> None:
+        self.telling = SocketOutbox(source, io, self)
         self.telling.add_ready(Failed, operation, transaction=operation.id, connection=0, because=str(error))
         self.pump()
 
@@ -160,12 +160,12 @@ class NoSocket:
         """Nothing to do: it has no resources."""
 
 
-class Told(Ready):
+class SocketMessage(ReadyHandle):
     """A message of a socket, and the operation that ends with it."""
 
     __slots__ = ("operation", "telling")
 
-    def __init__(self, telling: Telling, message: Message, operation: Operation | None) -> None:
+    def __init__(self, telling: SocketOutbox, message: Message, operation: SocketOperation | None) -> None:
         super().__init__(message, lane=telling.lane, lock=telling._source._lock)
         self.telling, self.operation = telling, operation
 
