@@ -24,7 +24,7 @@ PEER_BYTES_MAX: Final = 32 << 20
 RESERVE_BYTES: Final = 2 << 20
 
 
-class Sent(Enum):
+class SendResult(Enum):
     """Result of offering a frame to a link."""
 
     SENT = "sent"
@@ -33,9 +33,9 @@ class Sent(Enum):
 
 
 # Looking up a member of an enum costs as much as looking up the envelope's queue.
-_SENT: Final = Sent.SENT
-_FULL: Final = Sent.FULL
-_UNREACHABLE: Final = Sent.UNREACHABLE
+_SENT: Final = SendResult.SENT
+_FULL: Final = SendResult.FULL
+_UNREACHABLE: Final = SendResult.UNREACHABLE
 
 
 class _Pending:
@@ -99,7 +99,7 @@ class Outbox:
         self._pending.pop(peer, None)
         self.stalled.discard(peer)
 
-    def flush(self, send: Callable[[bytes, bytes], Sent], *, with_stalled: bool = True) -> list[bytes]:
+    def flush(self, send: Callable[[bytes, bytes], SendResult], *, with_stalled: bool = True) -> list[bytes]:
         """Offer everything to `send(peer, frame)`. Returns the peers that cannot be reached; usually none.
 
         `with_stalled=False` skips peers whose socket was full the last time. A frame for a frozen peer takes 380 us to make
@@ -136,7 +136,7 @@ class Outbox:
         return peers
 
 
-def _send_all(peer: bytes, pending: _Pending, send: Callable[[bytes, bytes], Sent]) -> Sent:
+def _send_all(peer: bytes, pending: _Pending, send: Callable[[bytes, bytes], SendResult]) -> SendResult:
     envelopes = pending.envelopes
     while envelopes:
         frame = pending.frame

@@ -7,7 +7,7 @@ generation has another path, hence another peer: nothing meant for the dead one 
 from pathlib import Path
 from typing import Final, Protocol
 
-from .batching import Sent
+from .batching import SendResult
 from .codec import Frame
 from .directory import Directory, Place
 from .errors import PeerDown
@@ -28,7 +28,7 @@ class LinkPort(Protocol):
     def disconnect(self, peer: bytes) -> None:
         """Forget a peer and its unread frames."""
 
-    def send(self, peer: bytes, frame: bytes) -> Sent:
+    def send(self, peer: bytes, frame: bytes) -> SendResult:
         """Offer one frame; never blocks."""
 
     def read_ahead(self, frames: int) -> None:

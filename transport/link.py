@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import zmq
 
-from .batching import Sent
+from .batching import SendResult
 from .codec import FRAME_BYTES_MAX, Frame, batch
 from .errors import FrameLost, MalformedFrame
 
@@ -32,7 +32,7 @@ _POLLIN: Final = int(zmq.POLLIN)
 _NOBLOCK: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
 _EVENTS: Final = zmq.EVENTS
-_SENT: Final = Sent.SENT
+_SENT: Final = SendResult.SENT
 #: From this many bytes on, passing memory beats copying it (64 to 256 KiB, TRAPS 12): echoes of 1 MiB went from 0.4 of raw
 #: pyzmq's MB/s to about 0.9 (scripts/bench large).
 LARGE_BYTES: Final = 1 << 16
@@ -153,13 +153,13 @@ class Link:
         if endpoint is not None:
             self._socket.disconnect(endpoint)
 
-    def send(self, peer: bytes, frame: bytes) -> Sent:  # hot: scripts/bench call_rtt
+    def send(self, peer: bytes, frame: bytes) -> SendResult:  # hot: scripts/bench call_rtt
         """Offer one frame; never blocks. After an exception, offer the same object next: it leaves once."""
         send = self._send
         if self._leaving is not None and self._finish_sending(frame):
             return _SENT
         if len(frame) >= LARGE_BYTES and self._large and not self._has_room(peer, len(frame)):
-            return Sent.FULL
+            return SendResult.FULL
         try:
             self._leaving = _NOTHING
             send(peer, _MORE)
@@ -174,13 +174,13 @@ class Link:
             self._large.setdefault(peer, deque()).append((tracker, len(frame)))
         except zmq.Again:
             self._leaving = None  # only the first part can be refused
-            return Sent.FULL
+            return SendResult.FULL
         except zmq.ZMQError as error:
             self._leaving = None
             if error.errno == zmq.EHOSTUNREACH:
-                return Sent.UNREACHABLE
+                return SendResult.UNREACHABLE
             raise
-        return Sent.SENT
+        return SendResult.SENT
 
     def _finish_sending(self, frame: bytes) -> bool:
         """Complete the message at which a signal's exception struck. Returns whether `frame` has left with it.

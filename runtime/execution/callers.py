@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from appbackplane.transport import codec
-from appbackplane.transport.batching import Sent
+from appbackplane.transport.batching import SendResult
 
 if TYPE_CHECKING:
     from appbackplane.transport.directory import Directory
@@ -72,7 +72,7 @@ class Callers:
                 self.heard_ns = {peer: at_ns for peer, at_ns in self.heard_ns.items() if now_ns - at_ns < PROBE_NS}
         asked, self._to_ask = self._to_ask[:PROBED_MAX], self._to_ask[PROBED_MAX:]
         for peer in asked:
-            if self._engine.link.send(peer, _NOTHING) is Sent.UNREACHABLE:
+            if self._engine.link.send(peer, _NOTHING) is SendResult.UNREACHABLE:
                 self._engine.publishing.forget(peer)
                 self.gone(peer)
         self._withdraw(now_ns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from pathlib import Path
 
-from appbackplane.transport.batching import Sent
+from appbackplane.transport.batching import SendResult
 
 
 class MemoryLink:
@@ -29,14 +29,14 @@ class MemoryLink:
         """Queue a frame from `peer` for the backplane."""
         self._inbox.append((peer, frame))
 
-    def send(self, peer: bytes, frame: bytes) -> Sent:
+    def send(self, peer: bytes, frame: bytes) -> SendResult:
         """Put a frame of the backplane into `sent`, unless the peer is in `gone` or `full`."""
         if peer in self.gone:
-            return Sent.UNREACHABLE
+            return SendResult.UNREACHABLE
         if peer in self.full:
-            return Sent.FULL
+            return SendResult.FULL
         self.sent.append((peer, frame))
-        return Sent.SENT
+        return SendResult.SENT
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """The next frame for the backplane; None: there is none."""

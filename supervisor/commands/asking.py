@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import Any
 
 from appbackplane.transport.addressing import supervisor_socket
-from appbackplane.transport.batching import Sent
+from appbackplane.transport.batching import SendResult
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.discovery import Location
@@ -59,7 +59,7 @@ class Asker:
         self._asked += 1
         asked = call(self._asked, CallSpec(route, body, priority=0), round(timeout_s * 1e9))
         # ZeroMQ takes frames for a peer before the connection stands.
-        if self._link.send(self._peer, batch([self._encoder.encode(asked)])) is not Sent.SENT:
+        if self._link.send(self._peer, batch([self._encoder.encode(asked)])) is not SendResult.SENT:
             raise Busy(f"the supervisor of {self._location.system!r} (pid {self.pid}) does not read", retry_after=1.0)
 
     def take(self) -> Any:

@@ -124,7 +124,7 @@ def test_a_person_reads_tables(threads: tuple[System, Client]) -> None:
         "LANE ",
         "WORKER ",
         "lanes off; ageing off",
-        "by itself, every 0.05s: beat",
+        "scheduled, every 0.05s: beat",
         "mon-fri 22:00: quiesce",
     ):
         assert part in shown, shown

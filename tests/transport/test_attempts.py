@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport.batching import PEER_BYTES_MAX, Sent
+from appbackplane.transport.batching import PEER_BYTES_MAX, SendResult
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import CANCEL, Envelope, reply, status
 from appbackplane.transport.errors import (
@@ -205,7 +205,7 @@ def test_a_retry_that_finds_no_room_waits_again(world: World) -> None:
     world.call("one", timeout_ns=10 * SECOND_NS)
     world.turn()
     refuse(world, "query-1", asked(world), Busy("full"), is_refused=True)
-    world.link.answers["query-1"] = Sent.FULL
+    world.link.answers["query-1"] = SendResult.FULL
     left = PEER_BYTES_MAX - 100
     while left > 0:
         size = min(left, 5_000_000)

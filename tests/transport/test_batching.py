@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.transport import batching
-from appbackplane.transport.batching import BATCH_BYTES_MAX, BATCH_MAX, PEER_BYTES_MAX, RESERVE_BYTES, Outbox, Sent
+from appbackplane.transport.batching import (
+    BATCH_BYTES_MAX,
+    BATCH_MAX,
+    PEER_BYTES_MAX,
+    RESERVE_BYTES,
+    Outbox,
+    SendResult,
+)
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.envelope import reply
 
@@ -23,13 +30,13 @@ class Wire:
     def __init__(self) -> None:
         self.frames: list[tuple[bytes, list[int]]] = []
         self.bytes: list[int] = []
-        self.answers: dict[bytes, list[Sent]] = {}
+        self.answers: dict[bytes, list[SendResult]] = {}
 
-    def send(self, peer: bytes, frame: bytes) -> Sent:
+    def send(self, peer: bytes, frame: bytes) -> SendResult:
         """As a link does."""
         answers = self.answers.get(peer)
-        sent = answers.pop(0) if answers else Sent.SENT
-        if sent is Sent.SENT:
+        sent = answers.pop(0) if answers else SendResult.SENT
+        if sent is SendResult.SENT:
             self.frames.append((peer, [envelope.id for envelope in decode(frame)]))
             self.bytes.append(len(frame))
         return sent
@@ -49,7 +56,7 @@ def test_all_for_one_peer_leaves_as_one_frame() -> None:
 def test_those_who_do_not_read_are_offered_nothing_when_told_so() -> None:
     """One frozen peer with a full queue made every answer to every other one take ten times as long."""
     outbox, wire = Outbox(), Wire()
-    wire.answers[b"frozen"] = [Sent.FULL]
+    wire.answers[b"frozen"] = [SendResult.FULL]
     outbox.add(b"frozen", packed(1))
     outbox.flush(wire.send)
     outbox.add(b"frozen", packed(2))
@@ -79,7 +86,7 @@ def test_a_frame_is_cut_at_its_bounds() -> None:
 def test_a_peer_that_does_not_read_keeps_its_order_and_holds_up_nobody_else() -> None:
     """Backpressure is a peer's own: the others' frames leave."""
     outbox, wire = Outbox(), Wire()
-    wire.answers[b"slow"] = [Sent.FULL]
+    wire.answers[b"slow"] = [SendResult.FULL]
     outbox.add(b"slow", packed(1))
     outbox.add(b"quick", packed(2))
     assert outbox.flush(wire.send) == []
@@ -121,7 +128,7 @@ def test_above_the_bound_there_is_room_for_words_and_that_is_bounded_too() -> No
 def test_an_unreachable_peer_is_reported_once_and_forgotten() -> None:
     """Its calls are failed by whoever hears of it; kept envelopes would be reported for ever."""
     outbox, wire = Outbox(), Wire()
-    wire.answers[b"gone"] = [Sent.UNREACHABLE]
+    wire.answers[b"gone"] = [SendResult.UNREACHABLE]
     outbox.add(b"gone", packed(1))
     assert outbox.flush(wire.send) == [b"gone"]
     assert outbox.flush(wire.send) == [] and not outbox
@@ -129,10 +136,10 @@ def test_an_unreachable_peer_is_reported_once_and_forgotten() -> None:
 
 @given(
     st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.sampled_from([0, 10, 400_000])), max_size=30),
-    st.lists(st.sampled_from([Sent.SENT, Sent.FULL]), max_size=30),
+    st.lists(st.sampled_from([SendResult.SENT, SendResult.FULL]), max_size=30),
 )
 def test_whatever_stalls_everything_arrives_once_and_in_order(
-    posts: list[tuple[bytes, int]], answers: list[Sent]
+    posts: list[tuple[bytes, int]], answers: list[SendResult]
 ) -> None:
     """The rule of the file, against a wire that is full at the worst moments."""
     outbox, wire = Outbox(), Wire()
@@ -158,7 +165,7 @@ def test_what_has_left_makes_room_and_what_has_not_takes_it() -> None:
     outbox, wire, size = Outbox(), Wire(), BATCH_BYTES_MAX // 2 + 1
     for id in range(3):
         assert outbox.add(b"p", packed(id, size))
-    wire.answers[b"p"] = [Sent.SENT, Sent.FULL]
+    wire.answers[b"p"] = [SendResult.SENT, SendResult.FULL]
     outbox.flush(wire.send)
     assert outbox.room(b"p") == PEER_BYTES_MAX - len(packed(1, size)) - len(packed(2, size))
     outbox.flush(wire.send)
@@ -170,7 +177,7 @@ def test_what_waits_for_the_dead_is_let_go() -> None:
     """32 MiB for each of them, and nobody will ever read it."""
     outbox, wire = Outbox(), Wire()
     outbox.add(b"p", packed(1, 100))
-    wire.answers[b"p"] = [Sent.FULL]
+    wire.answers[b"p"] = [SendResult.FULL]
     outbox.flush(wire.send)
     outbox.forget(b"p")
     assert not outbox and not outbox.stalled
@@ -181,11 +188,11 @@ def test_a_frame_at_which_a_signal_strikes_is_offered_again_before_all_others() 
     """The same object: only the link knows how much of it has left. Whatever was put meanwhile comes behind it."""
     outbox, offered = Outbox(), list[tuple[bytes, bytes]]()
 
-    def send(peer: bytes, frame: bytes) -> Sent:
+    def send(peer: bytes, frame: bytes) -> SendResult:
         offered.append((peer, frame))
         if len(offered) == 2:
             raise KeyboardInterrupt
-        return Sent.FULL if len(offered) == 1 else Sent.SENT
+        return SendResult.FULL if len(offered) == 1 else SendResult.SENT
 
     outbox.add(b"slow", packed(1))
     outbox.add(b"cut", packed(2))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import zmq
 
-from appbackplane.transport.batching import Sent
+from appbackplane.transport.batching import SendResult
 from appbackplane.transport.codec import FRAME_BYTES_MAX, batch
 from appbackplane.transport.errors import FrameLost, MalformedFrame
 from appbackplane.transport.link import HIGH_WATER_MARK, LARGE_BYTES_MAX, PATH_BYTES_MAX, READ_AHEAD, Link
@@ -48,11 +48,11 @@ def receive(link: Link) -> tuple[bytes, bytes]:
 def test_a_frame_arrives_and_is_answered(server: Link, client: Link, run_dir: Path) -> None:
     """One ROUTER both binds and connects; the far end knows us by an identity, we know it by an alias of our own."""
     peer = client.connect(run_dir / "server.sock")
-    assert client.send(peer, b"hello") is Sent.SENT
+    assert client.send(peer, b"hello") is SendResult.SENT
     caller, frame = receive(server)
     assert (caller, frame) == (client.known_as(peer), b"hello")
     assert caller.startswith(b"client-1-")
-    assert server.send(caller, b"welcome") is Sent.SENT
+    assert server.send(caller, b"welcome") is SendResult.SENT
     assert receive(client) == (peer, b"welcome")
     assert client.receive() is None and server.receive() is None
 
@@ -61,7 +61,7 @@ def test_frames_keep_their_order(server: Link, client: Link, run_dir: Path) -> N
     """Between one pair, at one priority, order holds (DESIGN 12.7): it begins here."""
     peer = client.connect(run_dir / "server.sock")
     for n in range(500):
-        assert client.send(peer, b"%d" % n) is Sent.SENT
+        assert client.send(peer, b"%d" % n) is SendResult.SENT
     assert [receive(server)[1] for _ in range(500)] == [b"%d" % n for n in range(500)]
 
 
@@ -74,17 +74,17 @@ def test_a_frame_may_be_as_large_as_the_codec_makes_it(server: Link, client: Lin
 
 def test_a_stranger_is_unreachable(server: Link) -> None:
     """TRAPS 3. Without mandatory routing it would be a silent drop."""
-    assert server.send(b"nobody", b"hello") is Sent.UNREACHABLE
+    assert server.send(b"nobody", b"hello") is SendResult.UNREACHABLE
 
 
 def test_a_peer_that_does_not_read_is_full_and_nothing_is_lost(server: Link, client: Link, run_dir: Path) -> None:
     """TRAPS 3. Full is said, and what was accepted arrives once there is a reader."""
     peer = client.connect(run_dir / "nobody-yet.sock")
     count = 0
-    while client.send(peer, b"%d" % count) is Sent.SENT:
+    while client.send(peer, b"%d" % count) is SendResult.SENT:
         count += 1
         assert count <= HIGH_WATER_MARK
-    assert client.send(peer, b"one more") is Sent.FULL
+    assert client.send(peer, b"one more") is SendResult.FULL
     late = Link("late-1")
     late.bind(run_dir / "nobody-yet.sock")
     assert [receive(late)[1] for _ in range(count)] == [b"%d" % n for n in range(count)]
@@ -105,7 +105,7 @@ def test_a_forgotten_peer_is_unreachable_and_the_next_generation_hears_nothing_o
     client.send(first, b"for the first")
     client.disconnect(first)
     client.disconnect(first)
-    assert client.send(first, b"again") is Sent.UNREACHABLE
+    assert client.send(first, b"again") is SendResult.UNREACHABLE
     second = Link("x-2")
     second.bind(run_dir / "x-1.sock")
     client.send(client.connect(run_dir / "x-1.sock"), b"for the second")
@@ -137,7 +137,7 @@ def test_who_connects_again_is_heard_at_once(server: Link, client: Link, run_dir
         client.send(peer, b"%d" % n)
         caller, frame = receive(server)
         assert frame == b"%d" % n
-        assert server.send(caller, frame) is Sent.SENT
+        assert server.send(caller, frame) is SendResult.SENT
         assert receive(client) == (peer, frame)
         client.disconnect(peer)
 
@@ -161,7 +161,7 @@ def test_who_bears_the_identity_of_a_connection_that_lives_gets_nothing_that_is_
         # Its handshake is over; so is the server's side of it, when what comes after it has come.
         client.send(client.connect(run_dir / "server.sock"), b"after it")
         assert receive(server)[1] == b"after it"
-        assert server.send(caller, b"for the first") is Sent.SENT
+        assert server.send(caller, b"for the first") is SendResult.SENT
         assert receive(client) == (peer, b"for the first")
         client.send(peer, b"still there")
         assert receive(server) == (caller, b"still there")
@@ -174,7 +174,7 @@ def test_who_comes_again_and_again_leaves_no_descriptor_with_one_that_is_behind(
         client = Link("client-1")
         peer = client.connect(run_dir / "server.sock")
         for _ in range(frames):  # more than is read ahead: nobody sees the end of the connection
-            assert client.send(peer, b"unread") is Sent.SENT
+            assert client.send(peer, b"unread") is SendResult.SENT
         client.close()
     read = 0
 
@@ -210,7 +210,7 @@ def test_a_message_that_a_signal_cuts_leaves_once(
     with pytest.raises(KeyboardInterrupt):
         server.send(caller, frame)
     if is_offered_again:
-        assert server.send(caller, frame) is Sent.SENT
+        assert server.send(caller, frame) is SendResult.SENT
     server.send(caller, b"whole")
     frames = [receive(client)[1]]
     while frames[-1] != b"whole":
@@ -295,17 +295,17 @@ def test_large_frames_for_a_peer_that_does_not_read_are_bounded_by_their_bytes(c
     peer, other = client.connect(run_dir / "nobody-yet.sock"), client.connect(run_dir / "nobody-else.sock")
     frame = b"x" * (1 << 20)
     count = 0
-    while client.send(peer, frame) is Sent.SENT:
+    while client.send(peer, frame) is SendResult.SENT:
         count += 1
         assert count <= LARGE_BYTES_MAX // len(frame)
     assert count == LARGE_BYTES_MAX // len(frame)
-    assert client.send(peer, b"a small one") is Sent.SENT, "small ones are bounded by their number"
-    assert client.send(other, frame) is Sent.SENT, "a bound of its own"
+    assert client.send(peer, b"a small one") is SendResult.SENT, "small ones are bounded by their number"
+    assert client.send(other, frame) is SendResult.SENT, "a bound of its own"
     late = Link("late-1")
     late.bind(run_dir / "nobody-yet.sock")
     assert [len(receive(late)[1]) for _ in range(count)] == [len(frame)] * count
     assert receive(late)[1] == b"a small one"
-    while client.send(peer, frame) is not Sent.SENT:  # as soon as ZeroMQ has let go of them
+    while client.send(peer, frame) is not SendResult.SENT:  # as soon as ZeroMQ has let go of them
         assert late.receive() is None
     late.close()
 
@@ -317,7 +317,7 @@ def test_a_frame_larger_than_that_bound_passes_alone(
     monkeypatch.setattr("appbackplane.transport.link.LARGE_BYTES_MAX", 1 << 16)
     peer = client.connect(run_dir / "server.sock")
     for _ in range(3):
-        while client.send(peer, b"x" * (1 << 20)) is not Sent.SENT:
+        while client.send(peer, b"x" * (1 << 20)) is not SendResult.SENT:
             assert client.receive() is None
         assert len(receive(server)[1]) == 1 << 20
 
@@ -327,7 +327,7 @@ def test_of_a_peer_that_is_forgotten_nothing_is_kept(server: Link, client: Link,
     before = trackers_count()
     for _ in range(5):
         peer = client.connect(run_dir / "server.sock")
-        assert client.send(peer, bytes(100_000)) is Sent.SENT
+        assert client.send(peer, bytes(100_000)) is SendResult.SENT
         receive(server)
         client.disconnect(peer)
     assert trackers_count() == before

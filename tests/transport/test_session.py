@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from appbackplane.transport.batching import PEER_BYTES_MAX, Sent
+from appbackplane.transport.batching import PEER_BYTES_MAX, SendResult
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.codec import FRAME_BYTES_MAX, Encoder, batch, decode
 from appbackplane.transport.connections import ANSWERS_AHEAD, ANSWERS_AHEAD_MAX
@@ -51,7 +51,7 @@ class ListLink:
         self.sent: list[tuple[str, Envelope]] = []
         self.frames_count = self.ahead_frames = 0
         self.coming: list[tuple[bytes, bytes]] = []
-        self.answers: dict[str, Sent] = {}
+        self.answers: dict[str, SendResult] = {}
         self.connected_count = 0
 
     def connect(self, path: Path) -> bytes:
@@ -65,10 +65,10 @@ class ListLink:
         """It is an error to forget a stranger."""
         del self.peers[peer]
 
-    def send(self, peer: bytes, frame: bytes) -> Sent:
+    def send(self, peer: bytes, frame: bytes) -> SendResult:
         """Note what is said, by the name of the socket it is said to."""
-        answer = self.answers.get(self.peers[peer], Sent.SENT)
-        if answer is Sent.SENT:
+        answer = self.answers.get(self.peers[peer], SendResult.SENT)
+        if answer is SendResult.SENT:
             self.frames_count += 1
             self.sent += [(self.peers[peer], envelope) for envelope in decode(frame)]
         return answer
@@ -413,7 +413,7 @@ def test_connecting_calls_for_a_turn(world: World) -> None:
 def test_a_peer_that_does_not_read_is_tried_again_and_at_its_bound_refused(world: World) -> None:
     """Backpressure with a word for it, and nothing lost."""
     world.call("first")
-    world.link.answers["query-1"] = Sent.FULL
+    world.link.answers["query-1"] = SendResult.FULL
     world.turn()
     assert world.session.next_wake_ns(world.now_ns) == world.now_ns + STALLED_RETRY_NS
     body = {"x": b"." * (PEER_BYTES_MAX // 4)}
@@ -537,7 +537,7 @@ def test_a_flood_does_not_keep_a_directory_from_being_followed(world: World) -> 
 def test_who_cannot_be_reached_ends_its_calls_and_is_connected_again(world: World) -> None:
     """EHOSTUNREACH is a status, not a loss (DESIGN 6)."""
     world.call("mine")
-    world.link.answers["query-1"] = Sent.UNREACHABLE
+    world.link.answers["query-1"] = SendResult.UNREACHABLE
     assert type(only_error(world.turn())) is PeerDown
     del world.link.answers["query-1"]
     world.call("again")
@@ -550,7 +550,7 @@ def test_when_the_supervisor_cannot_be_reached_the_system_is_gone(world: World) 
     world.call("mine")
     world.turn()
     world.call("status", "supervisor.status")
-    world.link.answers["supervisor"] = Sent.UNREACHABLE
+    world.link.answers["supervisor"] = SendResult.UNREACHABLE
     events = world.turn()
     assert {(e.token, type(e.error)) for e in events if isinstance(e, Ended)} == {
         ("mine", PeerDown),

@@ -12,7 +12,7 @@ from typing import Final
 
 import zmq
 
-from ..batching import Sent
+from ..batching import SendResult
 from ..security import links
 from ..security.keyring import Keyring
 from ..security.keys import PublicKey
@@ -74,20 +74,20 @@ class PeerConnection:
         bulk may be silent for long; the part also measures the delay. On the urgent connection a node sends a hello instead.
         """
         hello = part(self.number, b"", is_last=False, is_to_tell=True)
-        if self.send(hello) is Sent.SENT:
+        if self.send(hello) is SendResult.SENT:
             self.window.send(len(hello), now_ns, is_asked=True)
 
-    def begin(self, frame: bytes, now_ns: int) -> Sent:
+    def begin(self, frame: bytes, now_ns: int) -> SendResult:
         """Take a frame over, if the one before has left. `go_on` sends later what the window does not admit now."""
         if self._rest is not None or not self.window.is_open:
-            return Sent.FULL
+            return SendResult.FULL
         self._rest = memoryview(frame)
         if self.go_on(now_ns):
-            return Sent.SENT
+            return SendResult.SENT
         if len(self._rest) < len(frame):
-            return Sent.SENT  # begun: the rest is kept here
+            return SendResult.SENT  # begun: the rest is kept here
         self._rest = None
-        return Sent.FULL if self.is_connected else Sent.UNREACHABLE
+        return SendResult.FULL if self.is_connected else SendResult.UNREACHABLE
 
     def go_on(self, now_ns: int) -> bool:
         """Send more of the current frame, as the window allows. Whether all of it has left."""
@@ -99,21 +99,21 @@ class PeerConnection:
             piece, rest = self._rest[:size], self._rest[size:]
             size = HEAD_BYTES + len(piece)
             is_asked = window.is_to_tell(size)
-            if self.send(part(self.number, piece, is_last=not rest, is_to_tell=is_asked)) is not Sent.SENT:
+            if self.send(part(self.number, piece, is_last=not rest, is_to_tell=is_asked)) is not SendResult.SENT:
                 return False
             window.send(size, now_ns, is_asked=is_asked)
             self._rest = rest or None
         return True
 
-    def send(self, message: bytes) -> Sent:
+    def send(self, message: bytes) -> SendResult:
         """Send a message at once, whatever the window allows."""
         try:
             self.socket.send(message, zmq.NOBLOCK)
         except zmq.Again:
             self.is_full = self.is_connected
-            return Sent.FULL if self.is_connected else Sent.UNREACHABLE
+            return SendResult.FULL if self.is_connected else SendResult.UNREACHABLE
         self.is_full = False
-        return Sent.SENT
+        return SendResult.SENT
 
 
 def dialled(

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import zmq
 
-from ..batching import Outbox, Sent
+from ..batching import Outbox, SendResult
 from ..errors import BackplaneError
 from ..remote.visitors import CLIENT, Visitors
 from ..security import links
@@ -328,13 +328,13 @@ class Lines:
                     if self._lines.get(address) is not lines:
                         return
 
-    def _send(self, which: int, peer: bytes, frame: bytes) -> Sent:
+    def _send(self, which: int, peer: bytes, frame: bytes) -> SendResult:
         address = peer.decode()
         lines = self._lines.get(address)
         if lines is None:
-            return Sent.UNREACHABLE
+            return SendResult.UNREACHABLE
         if which == BULK and not self._has_bulk(address, lines):
-            return Sent.FULL  # until it is established
+            return SendResult.FULL  # until it is established
         line = lines[which == BULK]
         sent = line.send(frame) if which == CONTROL else line.begin(frame, self._now_ns)
         if line.is_full:  # also for a frame that was begun: nothing else would continue it
@@ -366,7 +366,7 @@ class Lines:
                 line = self._lines[address][0]
                 if not line.is_connected:
                     continue
-                if line.send(Took(number, total).packed()) is Sent.SENT:
+                if line.send(Took(number, total).packed()) is SendResult.SENT:
                     owed.pop((key, number), None)
                 else:
                     self._full.add(address)

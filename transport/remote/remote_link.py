@@ -2,9 +2,9 @@
 
 It has the methods of `link.Link`, so that a session does not know the difference. But there is one peer, which is dialled by
 `connect`, greeted before anything else is sent (greeting.py), and gone with its connection: ZeroMQ does not connect again
-(security/links.py). The caller keeps frames that cannot be sent yet (`Sent.FULL`). A descriptor (`open`) tells the owner that
-the connection is over or could not be made, as on one host it learns that a supervisor has ended. A new dial waits, for longer
-each time. A node that sends nothing for 2 s, not even a heartbeat, is cut off.
+(security/links.py). The caller keeps frames that cannot be sent yet (`SendResult.FULL`). A descriptor (`open`) tells the
+owner that the connection is over or could not be made, as on one host it learns that a supervisor has ended. A new dial
+waits, for longer each time. A node that sends nothing for 2 s, not even a heartbeat, is cut off.
 """
 
 import os
@@ -19,7 +19,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from .. import descriptors
-from ..batching import Sent
+from ..batching import SendResult
 from ..codec import Encoder, Frame, batch, decode
 from ..descriptors import opening
 from ..errors import BackplaneError, FailedPrecondition, MalformedFrame, PeerDown, Unavailable
@@ -109,15 +109,15 @@ class RemoteLink:
             self._line.hang_up(0)
             self._peer, self._state = b"", _State.IDLE
 
-    def send(self, peer: bytes, frame: bytes) -> Sent:
+    def send(self, peer: bytes, frame: bytes) -> SendResult:
         """Offer one frame; never blocks."""
         if peer != self._peer:
-            return Sent.UNREACHABLE
+            return SendResult.UNREACHABLE
         if self._state is not _State.STANDING or self._is_torn:
             self._look()
         socket = self._line.socket
         if socket is None or self._state is not _State.STANDING:
-            return Sent.FULL  # its end is reported by the descriptor of `open`
+            return SendResult.FULL  # its end is reported by the descriptor of `open`
         now_ns = self._now_ns()
         try:
             if now_ns - self._clock_ns >= CLOCK_EVERY_NS:
@@ -125,11 +125,11 @@ class RemoteLink:
                 socket.send(batch([self._encoder.encode(said(ClientClock(now_ns)))]), zmq.NOBLOCK)
             socket.send(frame, zmq.NOBLOCK, copy=len(frame) < LARGE_BYTES)
         except zmq.Again:
-            return Sent.FULL
+            return SendResult.FULL
         except BaseException:
             self._is_torn = True
             raise
-        return Sent.SENT
+        return SendResult.SENT
 
     def receive(self) -> tuple[bytes, Frame] | None:
         """The next (peer, frame), or None. Raises `MalformedFrame` for a message of another shape, which is consumed."""

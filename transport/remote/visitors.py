@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import zmq
 
-from ..batching import PEER_BYTES_MAX, Outbox, Sent
+from ..batching import PEER_BYTES_MAX, Outbox, SendResult
 from ..link import LARGE_BYTES, LARGE_BYTES_MAX
 from ..security.admission import plain
 from ..security.keyring import Keyring
@@ -173,28 +173,28 @@ class Visitors:
             self._outbox.forget(id)
             self._gone.append(id)
 
-    def _send(self, id: bytes, frame: bytes) -> Sent:
+    def _send(self, id: bytes, frame: bytes) -> SendResult:
         visitor = self._visitors.get(id)
         if visitor is None:
-            return Sent.UNREACHABLE
+            return SendResult.UNREACHABLE
         large = visitor.large
         while large and large[0][0].done:
             large.popleft()
         is_large = len(frame) >= LARGE_BYTES
         if is_large and large and sum(size for _, size in large) + len(frame) > LARGE_BYTES_MAX:
-            return Sent.FULL
+            return SendResult.FULL
         try:
             self._door.send(id, zmq.SNDMORE | zmq.NOBLOCK)
             tracker = self._door.send(frame, zmq.NOBLOCK, copy=not is_large, track=is_large)
         except zmq.Again:
-            return Sent.FULL
+            return SendResult.FULL
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:
-                return Sent.UNREACHABLE
+                return SendResult.UNREACHABLE
             raise
         if tracker is not None:
             large.append((tracker, len(frame)))
-        return Sent.SENT
+        return SendResult.SENT
 
 
 def is_silent(connection: sockets.socket) -> bool:

@@ -17,7 +17,7 @@ from ..sending import addressed, fields_of
 from .source import Source
 
 
-class RecordedSend(NamedTuple):
+class Sent(NamedTuple):
     """A recorded send, of an outlet without a dispatcher, to a route or topic."""
 
     to: str
@@ -32,8 +32,8 @@ class Outlet(Source):
     def __init__(self) -> None:
         #: In a test: messages sent to other components, by component name; casts; and publications.
         self.sent: list[tuple[str, Message]] = []
-        self.casts: list[RecordedSend] = []
-        self.published: list[RecordedSend] = []
+        self.casts: list[Sent] = []
+        self.published: list[Sent] = []
 
     @property
     def posted(self) -> list[Message]:
@@ -62,7 +62,7 @@ class Outlet(Source):
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Call an operation without a reply. Raises `UnknownRoute`, and `Busy`."""
         if self._dispatcher is None:
-            self.casts.append(RecordedSend(route, arguments))
+            self.casts.append(Sent(route, arguments))
             return
         self._dispatcher.cast(route, key=key, priority=priority, **arguments)
 
@@ -75,6 +75,6 @@ class Outlet(Source):
             body, topic = fields_of(topic), spec.topic
         if self._dispatcher is None:
             check_topic(topic)
-            self.published.append(RecordedSend(topic, body))
+            self.published.append(Sent(topic, body))
             return
         self._dispatcher.publish(topic, **body)

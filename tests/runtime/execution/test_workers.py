@@ -24,7 +24,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import LiveSettings, ProcessConfig
 from appbackplane.runtime.testing import MemoryLink
 from appbackplane.transport import codec
-from appbackplane.transport.batching import Sent
+from appbackplane.transport.batching import SendResult
 from appbackplane.transport.envelope import CALL, REPLY, Envelope
 from appbackplane.transport.errors import InvalidArgument, error_from
 from appbackplane.transport.link import Link
@@ -418,7 +418,7 @@ class EdgeLink(MemoryLink):
             os.eventfd_read(self._fd)
         return super().receive()
 
-    def send(self, peer: bytes, frame: bytes) -> Sent:
+    def send(self, peer: bytes, frame: bytes) -> SendResult:
         for id in [envelope.id for envelope in codec.decode(frame)] or [0]:  # 0: an empty batch
             if (coming := self.comes_with.pop(id, None)) is not None:
                 self.deliver(peer, coming, is_seen=False)

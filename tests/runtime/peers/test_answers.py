@@ -9,7 +9,7 @@ import pytest
 from appbackplane.runtime.peers.answers import MESSAGE_MAX, Answers, Packed
 from appbackplane.runtime.peers.breaks import ADDRESSES_MAX, HEARD_NS, Breaks
 from appbackplane.transport import codec
-from appbackplane.transport.batching import RESERVE_BYTES, Outbox, Sent
+from appbackplane.transport.batching import RESERVE_BYTES, Outbox, SendResult
 from appbackplane.transport.envelope import REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import Unavailable
 from appbackplane.transport.status import Status
@@ -50,9 +50,9 @@ class Wires:
         """All that waits, urgent first."""
         envelopes: list[Envelope] = []
 
-        def take(_peer: bytes, frame: bytes) -> Sent:
+        def take(_peer: bytes, frame: bytes) -> SendResult:
             envelopes.extend(codec.decode(frame))
-            return Sent.SENT
+            return SendResult.SENT
 
         for outbox in self.outboxes:
             outbox.flush(take)

@@ -18,7 +18,7 @@ from appbackplane.supervisor.control.control_socket import (
     MalformedPeer,
     SupervisorCall,
 )
-from appbackplane.transport.batching import Sent
+from appbackplane.transport.batching import SendResult
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply
@@ -286,7 +286,7 @@ def test_clients_that_have_gone_take_nobodys_place(
         control.subscribe(introduce(control, client).caller.peer)
         client.link.close()
         limit = Limit()
-        while control._link.send(client.identity, b"\x90") is not Sent.UNREACHABLE:
+        while control._link.send(client.identity, b"\x90") is not SendResult.UNREACHABLE:
             limit.check()
             control.turn(time.monotonic_ns())
     assert living.identity in control._subscribers

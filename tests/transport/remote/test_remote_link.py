@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from appbackplane.transport import codec
-from appbackplane.transport.batching import PEER_BYTES_MAX, Sent
+from appbackplane.transport.batching import PEER_BYTES_MAX, SendResult
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.envelope import CAST, Envelope
 from appbackplane.transport.errors import FailedPrecondition, PeerDown, Unavailable
@@ -127,7 +127,7 @@ class Caller:
             assert received[0] == self.peer
             self.heard += [envelope.body["n"] for envelope in codec.decode(received[1])]
 
-    def say(self, number: int, size: int = 0) -> Sent:
+    def say(self, number: int, size: int = 0) -> SendResult:
         return self.link.send(self.peer, codec.batch([codec.Encoder().encode(numbered(number, size))]))
 
     @property
@@ -160,7 +160,7 @@ def caller(tmp_path: Path, door: Door) -> Iterator[Caller]:
 def connected(door: Door, caller: Caller) -> Caller:
     """One that was greeted."""
     caller.dial()
-    until(lambda: caller.say(0) is Sent.SENT, door, caller)
+    until(lambda: caller.say(0) is SendResult.SENT, door, caller)
     until(lambda: door.numbers() == [0], door, caller)
     return caller
 
@@ -177,7 +177,7 @@ def test_what_is_said_is_heard_on_both_ends(door: Door, connected: Caller) -> No
     """In order, after a greeting; what is said before that waits with whoever says it."""
     assert [envelope.route for envelope in door.heard] == [HELLO, "any"]
     for number in range(1, 4):
-        assert connected.say(number) is Sent.SENT
+        assert connected.say(number) is SendResult.SENT
         assert door.say(numbered(number))
     until(lambda: door.numbers() == [0, 1, 2, 3] and connected.heard == [1, 2, 3], door, connected)
     assert not connected.is_over
@@ -203,7 +203,7 @@ def test_a_connection_at_which_a_signal_strikes_is_over(
     with pytest.raises(KeyboardInterrupt):
         connected.say(2) if act == "send" else connected.link.receive()
     monkeypatch.undo()
-    assert connected.say(3) is Sent.FULL
+    assert connected.say(3) is SendResult.FULL
     assert connected.is_over and isinstance(connected.link.trouble, PeerDown)
     assert "an exception from a signal handler interrupted" in connected.link.trouble.message
     until(lambda: door.gone, door)
@@ -215,7 +215,7 @@ def test_nothing_is_sent_before_the_greeting_is_answered(door: Door, caller: Cal
     door.answer = lambda _: None
     caller.dial()
     until(lambda: door.clients, door, caller)
-    assert caller.say(1) is Sent.FULL
+    assert caller.say(1) is SendResult.FULL
     caller.passed_ns += ATTEMPT_NS
     until(lambda: caller.is_over, door, caller)
     assert str(caller.link.trouble) == f"node 'b' at {caller.at}: connected, but nobody answers within 2 s"
@@ -293,7 +293,7 @@ def test_a_dial_without_descriptors_may_be_repeated(door: Door, connected: Calle
     assert "no file descriptor is left" in str(connected.link.trouble) and "ulimit -n" in str(connected.link.trouble)
     connected.passed_ns += BACKOFF_MAX_NS
     connected.dial()
-    until(lambda: connected.say(1) is Sent.SENT, door, connected)
+    until(lambda: connected.say(1) is SendResult.SENT, door, connected)
 
 
 def test_who_dials_again_waits_for_longer_each_time(door: Door, caller: Caller) -> None:
@@ -327,7 +327,7 @@ def test_who_was_connected_begins_with_the_shortest_wait(door: Door, caller: Cal
     door.answer = answer
     caller.passed_ns += BACKOFF_MAX_NS
     caller.dial()
-    until(lambda: caller.say(0) is Sent.SENT, door, caller)
+    until(lambda: caller.say(0) is SendResult.SENT, door, caller)
     door.close()
     until(lambda: caller.is_over, caller)
     caller.dial()
@@ -343,7 +343,7 @@ def test_a_connection_that_ends_is_told(door: Door, connected: Caller) -> None:
     until(lambda: connected.is_over, connected)
     assert isinstance(connected.link.trouble, PeerDown)
     assert "whether the work ran is not known" in connected.link.trouble.message
-    assert connected.say(1) is Sent.FULL
+    assert connected.say(1) is SendResult.FULL
 
 
 def test_the_clock_is_told_now_and_then(door: Door, connected: Caller) -> None:

@@ -43,7 +43,7 @@ FramingMaker = Callable[[], Framing] | None
 RETRY_AFTER_S: Final = 0.01
 
 
-class BegunOperation(NamedTuple):
+class Begun(NamedTuple):
     """An operation begun with a source without a dispatcher, for tests of handlers."""
 
     what: str
@@ -82,7 +82,7 @@ class SocketSource(Source):
         #: Guards the tables below, and the state that connections share with handlers. Held for a few steps, never to dispatch.
         self._mutex = threading.Lock()
         self._operations: dict[int, SocketOperation] = {}
-        self._begun: dict[int, BegunOperation] = {}
+        self._begun: dict[int, Begun] = {}
         self._connections: dict[int, Connection] = {}
         self._listeners: set[Listener] = set()  # of the I/O thread
         self._is_draining = False
@@ -239,7 +239,7 @@ class SocketSource(Source):
         return True
 
     @property
-    def begun(self) -> dict[int, BegunOperation]:
+    def begun(self) -> dict[int, Begun]:
         """Without a dispatcher: the operations begun and not cancelled, by transaction id."""
         return dict(self._begun)
 
@@ -290,7 +290,7 @@ class SocketSource(Source):
             self._check_open()  # with the mutex, or it might begin in the thread of the next start
             io = self._io
             if self._dispatcher is None:
-                self._begun[operation.id] = BegunOperation(what, arguments)
+                self._begun[operation.id] = Begun(what, arguments)
             if (
                 len(self._operations) >= OPERATIONS_MAX
                 and not isinstance(operation, _OF_CONNECTIONS)
