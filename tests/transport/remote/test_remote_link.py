@@ -373,7 +373,7 @@ def test_a_client_that_has_gone_is_told_of_once(door: Door, connected: Caller) -
 STOPPED = """
 import os, signal, sys, time
 from pathlib import Path
-from appbackplane.transport.batching import Sent
+from appbackplane.transport.batching import SendResult
 from appbackplane.transport.codec import Encoder, batch
 from appbackplane.transport.envelope import CAST, Envelope
 from appbackplane.transport.remote.remote_link import RemoteLink
@@ -383,7 +383,7 @@ from appbackplane.transport.security.keyring import Keyring
 link = RemoteLink(Target("b", sys.argv[1]), Keyring(Path(sys.argv[2])), time.monotonic_ns, lambda: 0.5)
 peer = link.connect(Path())
 frame = batch([Encoder().encode(Envelope(CAST, 0, 0, "any", body={"n": 1}))])
-while link.send(peer, frame) is not Sent.SENT:
+while link.send(peer, frame) is not SendResult.SENT:
     pass
 sys.stdin.readline()
 for _ in range(100):
