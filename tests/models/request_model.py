@@ -205,6 +205,9 @@ class RequestModel:
         return ("none ready" if self.of(owner) else "none exist"), None
 
     def unjoin(self, job: Job) -> None:
+        if job.parent is not None and job.owner is job.parent and job.parent.state != EXECUTING:
+            job.state = DONE  # only its parent could have asked for it
+            return
         self._waits_to_rejoin(job, at_front=True)
         self._hand(job.owner, is_let_wait=False)
         self._settle()
