@@ -109,17 +109,17 @@ class CommandHandler(AppObject):
 
     @command(is_logged=False)
     def ageing(self, mode: Literal["on", "off"] | None = None, interval: float | None = None) -> dict[str, Any]:
-        """Whether ready requests gain priority by waiting, and how often, in seconds."""
+        """Whether ready requests become more urgent by waiting, and how often, in seconds."""
         return self._changed({"ageing": None if mode is None else _SWITCH[mode], "interval": interval})
 
     @command(is_logged=False)
     def boost(self, amount: int | None = None) -> dict[str, Any]:
-        """How much priority requests posted with `boost` gain in addition at each interval of ageing."""
+        """How much more urgent requests posted with `boost` become in addition at each interval of ageing."""
         return self._changed({"boost": amount})
 
     @command(is_logged=False)
     def interval(self, seconds: float | None = None) -> dict[str, Any]:
-        """How often ready requests gain priority, with ageing on."""
+        """How often ready requests become more urgent, with ageing on."""
         return self._changed({"interval": seconds})
 
     @command(is_logged=False)

@@ -297,7 +297,7 @@ class Desk(Oversight):
             self._kick(wake)
         elif late and self.recall is not None:
             self.recall(late)
-        elif element.priority >= self.hurry_from and self.hurry is not None:
+        elif element.priority <= self.hurry_from and self.hurry is not None:
             self.hurry(element.priority)
 
     def _check_taken(self, element: Element) -> None:

@@ -125,14 +125,14 @@ class Ledger(Posting):
 
     def overtaken(self, element: Element) -> str:
         """A worker with an unbegun request less urgent than this one, which would run next; "": there is none."""
-        least, found = self.ready.urgency(element), ""
+        most, found = self.ready.aged_priority(element), ""
         if self.ready.count > 1 and self.ready.best(_ALL_LANES) is not element:
             return ""
         for held in self.workers.values():
             if len(held.elements) > 1:
-                urgency = self.ready.urgency(held.elements[-1])
-                if urgency < least:
-                    least, found = urgency, held.name
+                priority = self.ready.aged_priority(held.elements[-1])
+                if priority > most:
+                    most, found = priority, held.name
         return found
 
     def blocks(self, element: Element, waits_for: str) -> None:
@@ -143,7 +143,7 @@ class Ledger(Posting):
         element.waits_for = waits_for
 
     def grow_older(self) -> None:
-        """With ageing on, an interval has passed: waiting requests gain priority."""
+        """With ageing on, an interval has passed: waiting requests become more urgent."""
         self.ready.age += 1
         self.posters.age += 1
 

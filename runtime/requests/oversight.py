@@ -14,17 +14,17 @@ from typing import TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
-from .element import Element
+from .element import REQUEST_PRIORITY, Element
 from .executor import Executor
 from .figures import Figures, figures_of
 from .lanes import shares
 from .ledger import Ledger
 from .owners import ScopedOwner
 from .policy import KernelPolicy
+from .priority_mapping import NEVER
 from .remote_records import RemoteRecords
 from .runnable import RunnableSpec
 from .stall import Stall, stall_of
-from .urgency import NEVER
 from .waiting import AnswerWaiter
 
 #: Retry-after hint, seconds, for a poster that does not wait: a few requests later.
@@ -52,8 +52,8 @@ class Oversight:
         self.records: RemoteRecords | None = None
         #: Makes a worker give back the requests that it has not begun; None: requests do not travel together.
         self.recall: Callable[[str], None] | None = None
-        #: Raises the priority of a worker that is queued behind other work; None: workers are not queued. From `hurry_from` on
-        #: a request is more urgent than one of them was queued for: one number for posters to compare with.
+        #: Raises the priority of a worker that is queued behind other work; None: workers are not queued. A request of priority
+        #: `hurry_from` or less is more urgent than one of them was queued for: one number for posters to compare with.
         self.hurry: Callable[[int], None] | None = None
         self.hurry_from = NEVER
         #: Whether new requests from outside are refused, and whether ready ones are held.
@@ -115,20 +115,20 @@ class Oversight:
             self.is_closed = is_closed
 
     def grow_older(self) -> None:
-        """With ageing on, an interval has passed: waiting requests gain priority."""
+        """With ageing on, an interval has passed: waiting requests become more urgent."""
         with self._mutex:
             self._ledger.grow_older()
 
-    def urgency(self) -> int:
-        """Urgency of the most urgent ready request that may be executed; 0 if there is none."""
+    def best_priority(self) -> int:
+        """Priority, after ageing, of the most urgent ready request that may be executed; the default one if there is none."""
         with self._mutex:
             best = self._ledger.best()
-            return 0 if best is None else self._ledger.ready.urgency(best)
+            return REQUEST_PRIORITY if best is None else self._ledger.ready.aged_priority(best)
 
-    def hurry_at(self, urgency: int, *, is_anew: bool = False) -> None:
-        """A worker is queued too low for requests of this urgency or more. `is_anew`: forget earlier bounds."""
+    def hurry_at(self, priority: int, *, is_anew: bool = False) -> None:
+        """A worker is queued too low for requests of this priority, or more urgent ones. `is_anew`: forget earlier bounds."""
         with self._mutex:
-            self.hurry_from = urgency if is_anew else min(self.hurry_from, urgency)
+            self.hurry_from = priority if is_anew else max(self.hurry_from, priority)
 
     def find(self, id: int, worker: str) -> Element | None:
         """The request with this id, if this worker has taken it; else None."""

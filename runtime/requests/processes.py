@@ -14,7 +14,7 @@ from appbackplane.transport.resolver import AT
 from ..execution.method_action import MethodAction
 from .executor import KernelPort
 from .line import WorkerConnection, drive
-from .urgency import backplane_priority
+from .priority_mapping import backplane_priority
 from .window import KernelWindow
 from .wire import EXECUTE, window_key
 
@@ -106,7 +106,7 @@ class ProcessExecutor:
 
     def _serve(self, line: WorkerConnection) -> None:
         kernel, desk = self.kernel, self.desk
-        priority = backplane_priority(desk.urgency(), desk.policy, kernel._priorities)
+        priority = backplane_priority(desk.best_priority(), desk.policy, kernel._priorities)
         action = MethodAction(line, f"{kernel.component_name}.requests", priority, drive, (self,))
         action.on_end = line.stopped
         kernel._serve(action)

@@ -27,7 +27,7 @@ from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError, operation
 from .action_records import RequestNames, records_of
-from .element import Element, Failure
+from .element import REQUEST_PRIORITY, Element, Failure
 from .failures import failure_of
 from .kernel import RequestKernel
 from .remote import RemoteContext
@@ -67,7 +67,7 @@ class Seat(AppObject):
             except IndexError:  # the last one has just been recalled
                 break
             started_ns = RealClock.now_ns()
-            element = Element(id, None, name, None, 0, lane)
+            element = Element(id, None, name, None, REQUEST_PRIORITY, lane)
             result: bytes | None = None
             failure: Failure | None = None
             try:

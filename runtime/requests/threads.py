@@ -23,9 +23,9 @@ from .executing import KernelWorker, execute
 from .executor import KernelPort
 from .failures import failure_of, local_failure_of
 from .local_context import LocalContext
+from .priority_mapping import NEVER, backplane_priority, least_urgent_above
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
-from .urgency import NEVER, backplane_priority, urgency_above
 
 if TYPE_CHECKING:
     from .kernel import RequestKernel
@@ -61,9 +61,9 @@ class ThreadExecutor:
         if object is not None:
             self._serve(object, worker)
 
-    def hurry(self, urgency: int) -> None:
+    def hurry(self, priority: int) -> None:
         """A ready request is more urgent than a queued worker's action, and no worker was idle. Any thread."""
-        self._kernel._host.with_lead(partial(self._raise_one, urgency))
+        self._kernel._host.with_lead(partial(self._raise_one, priority))
 
     def resize(self, workers: int) -> None:
         """Use so many workers. The objects of the others are kept: they cost nothing."""
@@ -96,9 +96,9 @@ class ThreadExecutor:
 
     def _serve(self, object: KernelWorker, worker: str) -> None:
         kernel, desk = self._kernel, self._desk
-        priority = backplane_priority(desk.urgency(), desk.policy, kernel._priorities)
+        priority = backplane_priority(desk.best_priority(), desk.policy, kernel._priorities)
         serving = self._queued[worker] = Serving(object, kernel, desk, self, worker, priority)
-        desk.hurry_at(urgency_above(priority, desk.policy, kernel._priorities))
+        desk.hurry_at(least_urgent_above(priority, desk.policy, kernel._priorities))
         kernel._serve(serving)
 
     def begins(self, worker: str) -> None:
@@ -108,19 +108,19 @@ class ThreadExecutor:
     def priority(self) -> int:
         """Backplane priority of the most urgent request that may be executed."""
         desk = self._desk
-        return backplane_priority(desk.urgency(), desk.policy, self._kernel._priorities)
+        return backplane_priority(desk.best_priority(), desk.policy, self._kernel._priorities)
 
-    def _raise_one(self, urgency: int) -> None:
+    def _raise_one(self, priority: int) -> None:
         """Raise the least urgent queued action for this request, but not above the best one that may run. With the lead."""
         kernel, desk = self._kernel, self._desk
         desk.hurry_at(NEVER, is_anew=True)  # first: a worker queued from here on lowers the bound itself
         queued = sorted(self._queued.values(), key=priority_of)
-        wanted = max(self.priority(), backplane_priority(urgency, desk.policy, kernel._priorities))
+        wanted = max(self.priority(), backplane_priority(priority, desk.policy, kernel._priorities))
         if queued and queued[-1].priority > wanted:
             kernel._host.raise_to(queued[-1], wanted)
             queued.sort(key=priority_of)
         if queued:
-            desk.hurry_at(urgency_above(queued[-1].priority, desk.policy, kernel._priorities))
+            desk.hurry_at(least_urgent_above(queued[-1].priority, desk.policy, kernel._priorities))
 
 
 class Serving(ParkableAction):

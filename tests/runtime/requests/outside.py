@@ -130,7 +130,7 @@ class Outside:
     def says_posts(self, name: str, asked: list[Any], *requests: int, owner: Any = None, **options: Any) -> VirtualCall:
         """It posts."""
         wait, limit, over = options.pop("wait", True), options.pop("limit", None), options.pop("over", [])
-        options = {"runnable": "Work", "priority": 0, "lane": 3, "rejoin": True, **options}
+        options = {"runnable": "Work", "priority": 100, "lane": 3, "rejoin": True, **options}
         items = [
             [options["runnable"], pack(each), owner, options["priority"], options["lane"], options["rejoin"], False]
             for each in requests

@@ -298,8 +298,8 @@ def test_what_has_not_begun_goes_back_for_what_is_more_urgent() -> None:
     outside.post(10, owner="x")  # as urgent as they are: it has its turn
     outside.run()
     assert not outside.given("worker-1", RECALL)
-    urgent = outside.post(11, owner="x", priority=5)
-    outside.post(12, owner="x", priority=4)
+    urgent = outside.post(11, owner="x", priority=95)
+    outside.post(12, owner="x", priority=96)
     outside.run()
     [recall] = outside.given("worker-1", RECALL)
     recall.reply([[row(first)], [second, third]])
@@ -318,7 +318,7 @@ def test_nothing_is_recalled_where_a_worker_is_free() -> None:
     outside.post(1, owner="x")
     outside.kernel._desk.hold(is_held=False)
     outside.run()
-    urgent = outside.post(2, owner="x", priority=5)
+    urgent = outside.post(2, owner="x", priority=95)
     outside.run()
     given = {name: [ids(each) for each in outside.given(name)] for name in ("worker-1", "worker-2")}
     assert [urgent.id] in given["worker-1"] + given["worker-2"]

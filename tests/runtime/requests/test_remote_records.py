@@ -68,7 +68,7 @@ class Executor:
         """There is none."""
 
 
-def taken(desk: Desk, priority: int = 0) -> Element:
+def taken(desk: Desk, priority: int = 100) -> Element:
     """A request that was posted and taken at 1,000."""
     desk.post(Element(0, 0, "Part", "owner", priority, 2), None)
     [element] = desk.take("spark-1", 1)
@@ -77,7 +77,7 @@ def taken(desk: Desk, priority: int = 0) -> Element:
 
 def test_a_request_is_recorded_with_its_own_times(desk: Desk, noted: Noted) -> None:
     """Reports and advice were blind to exactly the work that had outgrown the machine."""
-    desk.ended("spark-1", [Done(taken(desk, 25), None, None, 500, 300, 4_000)])
+    desk.ended("spark-1", [Done(taken(desk, 75), None, None, 500, 300, 4_000)])
     [(action, account, ended_ns)] = noted.recorded
     assert account.name == "primes.Part"
     assert (action.started_ns, action.wait_ns, action.run_ns, action.cpu_ns) == (4_000, 3_000, 500, 300)

@@ -34,7 +34,7 @@ class Node(Runnable):
             return 1
         if request == 1:
             self.together.wait(LIMIT_S)
-        kernel.post_all([request + 1] * WIDTH, Node, lane=request + 1, priority=request)
+        kernel.post_all([request + 1] * WIDTH, Node, lane=request + 1, priority=100 - request)
         count = 0
         for done in kernel.joined():
             if done.is_failed:
@@ -49,7 +49,7 @@ class AsyncNode(Runnable):
     async def execute(self, request: int, kernel: Context) -> int:
         if request == LEVELS:
             return 1
-        await kernel.apost_all([request + 1] * WIDTH, AsyncNode, lane=request + 1, priority=request)
+        await kernel.apost_all([request + 1] * WIDTH, AsyncNode, lane=request + 1, priority=100 - request)
         return sum([done.result async for done in kernel.ajoined()])
 
 
