@@ -40,10 +40,10 @@ class Delivery(Holding):
     )  # fmt: skip
 
     def __init__(
-        self, lane: AppObject, priority: int, deadline_ns: int | None, dispatcher: Dispatcher, served: Served,
+        self, queue: AppObject, priority: int, deadline_ns: int | None, dispatcher: Dispatcher, served: Served,
         message: Message | None, handle: Handle | None,
     ) -> None:  # fmt: skip
-        Holding.__init__(self, lane, served.route, priority, deadline_ns, dispatcher)
+        Holding.__init__(self, queue, served.route, priority, deadline_ns, dispatcher)
         self.served = served
         #: Its handlers, read when its turn has come; None: not yet.
         self.entries: Sequence[HandlerEntry] | None = None

@@ -22,10 +22,10 @@ from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
 from ..objects.operation import operation
 from .delivery import Delivery
+from .delivery_queues import DeliveryQueue, DeliveryQueues
 from .eavesdroppers import Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
-from .handles import Handle, lane_of
-from .lanes import Lane, MessageLanes
+from .handles import Handle, ordering_key_of
 from .locking import FIRST, NOBODY, Lock
 from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
@@ -64,12 +64,12 @@ class Dispatcher(Registrar, Component):
 
     # Members for deliveries, shards and sources (other files) have an underscore: all other names belong to the subclass.
 
-    #: Guards locks, lanes and registrations. Held for a few steps; never take the lead while holding it.
+    #: Guards locks, delivery queues and registrations. Held for a few steps; never take the lead while holding it.
     _mutex: threading.Lock
     #: Handles that resolved to no message, or failed to.
     vanished_count: int
     _eavesdropping: Eavesdropping
-    _lanes: MessageLanes
+    _queues: DeliveryQueues
     #: `REACHING_MAX` places: each message that has a handler with an accessor holds one.
     _places: Lock
     _shards: Shards | None
@@ -84,7 +84,7 @@ class Dispatcher(Registrar, Component):
         self._mutex = threading.Lock()
         self.vanished_count = 0
         self._eavesdropping = Eavesdropping(self)
-        self._lanes = MessageLanes(self)
+        self._queues = DeliveryQueues(self)
         self._places = Lock(FIRST, f"accessors ({REACHING_MAX} messages at a time)", REACHING_MAX)
         self._shards = Shards(self) if cls.sharded else None
         self._served = {}
@@ -137,7 +137,7 @@ class Dispatcher(Registrar, Component):
             else:
                 host.post(action)
         except BaseException:
-            self._ended(action)  # gives its lane back
+            self._ended(action)  # gives its queue back
             if isinstance(message, Handle):
                 message.is_dispatched = False
             raise
@@ -282,12 +282,12 @@ class Dispatcher(Registrar, Component):
             handle.is_dispatched = True
         if served.has_blocks:
             given, handle = None, BlockHandle(message)
-        shared_by = None
+        ordering_key = None
         if handle is not None:
-            shared_by = handle.lane
+            ordering_key = handle.ordering_key
         elif spec.key is not None and given is not None:
-            shared_by = lane_of(given)
-        delivery = Delivery(self._lanes.take(shared_by), priority, deadline_ns, self, served, given, handle)
+            ordering_key = ordering_key_of(given)
+        delivery = Delivery(self._queues.take(ordering_key), priority, deadline_ns, self, served, given, handle)
         delivery.on_end = self._on_end
         return delivery
 
@@ -316,10 +316,10 @@ class Dispatcher(Registrar, Component):
         return object
 
     def _ended(self, action: Action) -> None:
-        """An action on a lane has ended: give the lane back, and notify waiters for its locks."""
-        lane = action.object
-        assert isinstance(lane, Lane)
-        self._lanes.give_back(lane)
+        """An action on a delivery queue has ended: give the queue back, and notify waiters for its locks."""
+        queue = action.object
+        assert isinstance(queue, DeliveryQueue)
+        self._queues.give_back(queue)
         if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
             action.tell_left()
 

@@ -29,9 +29,9 @@ class Holding(ParkableAction):
     __slots__ = ("dispatcher", "gate", "held", "left", "waited_from_ns", "waits_on", "wanted")
 
     def __init__(
-        self, lane: AppObject, name: str, priority: int, deadline_ns: int | None, dispatcher: Dispatcher
+        self, queue: AppObject, name: str, priority: int, deadline_ns: int | None, dispatcher: Dispatcher
     ) -> None:
-        Action.__init__(self, lane, name, priority, deadline_ns)  # three levels of `super` cost 0.3 us, interpreted
+        Action.__init__(self, queue, name, priority, deadline_ns)  # three levels of `super` cost 0.3 us, interpreted
         self.is_resumed = False
         self.taken_back = None
         self.dispatcher = dispatcher

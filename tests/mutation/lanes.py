@@ -1,4 +1,4 @@
-"""Lanes: messages that share something stay in their order; requests of every level find a place."""
+"""Lanes, and queues of deliveries: messages that share something stay in their order; requests of every level find a place."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/dispatcher/lanes.py",
-        (f"{DISPATCHER}/test_lanes.py",),
-        ("messages of one key run side by side", "lane = self.shared.get(shared_by)", "lane = None"),
-        ("a lane is given away while messages share it", "            if not lane.load:\n", "            if True:\n"),
-        ("a lane is never free again", "                del self.shared[lane.shared_by]\n", ""),
+        "runtime/dispatcher/delivery_queues.py",
+        (f"{DISPATCHER}/test_delivery_queues.py",),
+        ("messages of one key run side by side", "queue = self.shared.get(ordering_key)", "queue = None"),
+        ("a queue is given away while messages share it", "            if not queue.load:\n", "            if True:\n"),
+        ("a queue is never free again", "                del self.shared[queue.ordering_key]\n", ""),
         (
-            "every message pays for a lane of its own",
-            "            self._idle.append(lane)\n            return",
+            "every message pays for a queue of its own",
+            "            self._idle.append(queue)\n            return",
             "            return",
         ),
     ),

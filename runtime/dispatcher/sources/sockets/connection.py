@@ -314,7 +314,7 @@ class _Arrived(Handle):
     def __init__(self, connection: Connection, read: Read) -> None:
         source = connection.source
         spec = source._tells.kind(Received).__message__
-        super().__init__(spec, lane=connection.telling.lane, lock=source._lock)
+        super().__init__(spec, ordering_key=connection.telling.ordering_key, lock=source._lock)
         self.connection, self.read = connection, read
 
     def resolve(self) -> Message | None:

@@ -55,12 +55,12 @@ class Filling(SocketOwner, Protocol):
 class SocketOutbox:
     """The messages of one socket. Used by the I/O thread only, except `released`."""
 
-    __slots__ = ("_ahead", "_io", "_is_starved", "_owner", "_source", "lane", "queue")
+    __slots__ = ("_ahead", "_io", "_is_starved", "_owner", "_source", "ordering_key", "queue")
 
     def __init__(self, source: SocketSource, io: IoThread, owner: Filling) -> None:
         self._source, self._io, self._owner = source, io, owner
         #: Messages of one socket that have no key are handled in the order in which they came.
-        self.lane = (id(source), id(owner))
+        self.ordering_key = (id(source), id(owner))
         self.queue: deque[Handle] = deque()
         #: Messages queued or running, and whether others wait for them. Both under the source's mutex.
         self._ahead = 0
@@ -166,7 +166,7 @@ class SocketMessage(ReadyHandle):
     __slots__ = ("operation", "telling")
 
     def __init__(self, telling: SocketOutbox, message: Message, operation: SocketOperation | None) -> None:
-        super().__init__(message, lane=telling.lane, lock=telling._source._lock)
+        super().__init__(message, ordering_key=telling.ordering_key, lock=telling._source._lock)
         self.telling, self.operation = telling, operation
 
     def release(self) -> None:
