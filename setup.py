@@ -42,9 +42,9 @@ COMPILED = """
     runtime/observation: histogram recorder statistics
     runtime/execution: admission board coroutines digesting endings engine firing foreign host inheritance intake method_action
         os_priority outgoing parking presence publishing replays rings watch worker
-    runtime/dispatcher: delivery holding locking registration served
+    runtime/dispatcher: delivery locking registration served
     runtime/peers: answers breaks endpoint inward outward
-    runtime/requests: desk element lanes ledger oversight owners posters posting ready_pool threads waiting
+    runtime/requests: desk element lanes ledger owners posters ready_pool threads waiting
 """
 #: All that a wheel and an sdist are made of.
 SOURCES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "transport", "runtime", "supervisor", "spark")

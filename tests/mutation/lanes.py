@@ -86,7 +86,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/requests/posting.py",
+        "runtime/requests/ledger.py",
         (f"{REQUESTS}/test_ledger.py",),
         (
             "what has ended in lanes above holds up who posts",

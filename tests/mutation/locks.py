@@ -82,7 +82,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/holding.py",
+        f"{RULES}/delivery.py",
         (f"{TESTS}/test_waiting_for_locks.py",),
         (
             "who holds a lock does not inherit from who waits for it",
