@@ -44,7 +44,7 @@ COMPILED = """
         os_priority outgoing parking presence publishing replays rings watch worker
     runtime/dispatcher: delivery locking registration served
     runtime/peers: answers breaks endpoint inward outward
-    runtime/requests: desk element lanes ledger owners posters ready_pool threads waiting
+    runtime/requests: element lanes ledger owners posters ready_pool synchronized_ledger threads waiting
 """
 #: All that a wheel and an sdist are made of.
 SOURCES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "transport", "runtime", "supervisor", "spark")

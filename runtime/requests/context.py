@@ -1,7 +1,7 @@
 """Context: the kernel for code that posts and rejoins: a component, or an executing request, here or in another process.
 
 This class has the parts common to all contexts: the checks of a post, the default owner (the executing request), and
-iteration. Its subclasses have the rest: `LocalContext` asks the desk, and a thread or a coroutine waits; in a worker process
+iteration. Its subclasses have the rest: `LocalContext` asks the ledger, and a thread or a coroutine waits; in a worker process
 `RemoteContext` calls the kernel (remote.py).
 """
 

@@ -1,6 +1,6 @@
 """Executor: the port behind which requests are executed: by threads, by processes, by a Spark cluster.
 
-An executor asks for work when it has a free worker (`Desk.take`), and reports the outcome. When a worker that was given
+An executor asks for work when it has a free worker (`KernelPort.take`), and reports the outcome. When a worker that was given
 nothing should ask again, the kernel notifies the executor (`kick`). So no request waits in an executor's queue while a more
 urgent one is posted (DESIGN 12.1), and the kernel need not know the executor. `spark/` implements it, unknown to runtime.
 """
@@ -22,7 +22,7 @@ ENTRY_POINTS = "appbackplane.request_executors"
 
 
 class KernelPort(Protocol):
-    """The kernel, as its executor may use it: from any thread; no method waits."""
+    """The ledger of a kernel, as the executor may use it: from any thread; no method waits. See `SynchronizedLedger`."""
 
     policy: KernelPolicy
 
@@ -65,7 +65,7 @@ class KernelPort(Protocol):
 class Executor(Protocol):
     """The workers of a kernel, of whichever kind."""
 
-    def start(self, kernel: RequestKernel, desk: KernelPort) -> None:
+    def start(self, kernel: RequestKernel, ledger: KernelPort) -> None:
         """Start the workers. An error raised here is one clear sentence for the operator."""
 
     def kick(self, worker: str) -> None:

@@ -1,7 +1,8 @@
 """Status: the state of a kernel for its operator: pools, lanes, workers, oldest waits, and the reason for a standstill.
 
 Figures of one moment, taken under the kernel's mutex. The ready pool may have a million entries, so it is only copied there,
-and searched for its oldest request afterwards. Rates are of the last seconds, from samples by the kernel's watchdog (`Pace`).
+and searched for its oldest request afterwards. Rates are of the last seconds: the kernel's
+watchdog takes samples (`RateSampler`).
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class KernelStatus(msgspec.Struct, frozen=True, kw_only=True):
     policy: dict[str, Any]
 
 
-class Pace:
+class RateSampler:
     """Samples of the figures, as many as rates are taken over."""
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/desk.py",
+        f"{RULES}/synchronized_ledger.py",
         OPERATIONS,
         (
             "what an operation leaves stays",

@@ -14,7 +14,7 @@ import msgspec
 from appbackplane.runtime import operation
 from appbackplane.runtime.requests import Context, Element, Figures, KernelPolicy, RequestKernel, Runnable, State
 from appbackplane.runtime.requests.owners import ScopedOwner
-from appbackplane.runtime.requests.wire import window_key
+from appbackplane.runtime.requests.wire import service_key
 from appbackplane.runtime.testing import OutsideCall, VirtualBackplane, VirtualCall
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, Envelope
@@ -118,7 +118,7 @@ class Outside:
         virtual = self.virtual
         id = len(virtual._calls) + 1
         call = virtual._calls[id] = VirtualCall(virtual, id)
-        envelope = Envelope(CALL, id, 7, f"bulk.{operation}", window_key(name), None, None, arguments)
+        envelope = Envelope(CALL, id, 7, f"bulk.{operation}", service_key(name), None, None, arguments)
         virtual.hear(envelope, self.peer(name))
         self.run()
         return call
@@ -160,7 +160,7 @@ class Outside:
                 assert not isinstance(each, int) or each >= 0, (name, counts)
         held = sum(count for _, _, count in now.by_worker.values())
         working = sum(1 for _, _, count in now.by_worker.values() if count)
-        ledger = self.kernel._desk._ledger
+        ledger = self.kernel._ledger._ledger
         assert now.executing == sum(now.executing_lanes) == working, counts
         assert sum(now.ready) == ledger.ready.count + held - working, counts
         existing = ledger.ready.count + held

@@ -284,7 +284,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert figures.run_ns_total == model.run_ns
         assert figures.wait_ns_total == sum(job.waited_ns for job in model.jobs)
         assert figures.begun_total == sum(job.begun_count for job in model.jobs)
-        assert figures.refused_total == 0, "counted by the desk"
+        assert figures.refused_total == 0, "counted by the ledger"
         held = {name: count for name, (_, _, count) in figures.by_worker.items() if count}
         assert held == {name: len(model.held_by(name)) for name in WORKERS if model.held_by(name)}
 

@@ -1,4 +1,4 @@
-"""Optimising: hands the optimiser a sample of the kernel at each interval, and applies and logs its moves.
+"""Optimiser loop: hands the optimiser a sample of the kernel at each interval, and applies and logs its moves.
 
 optimiser/ decides, and is pure. Here the totals of two moments are subtracted, and a move becomes a change of policy, as if a
 person had made it: lanes and all else follow. If a person changes these settings, the optimiser continues from there. It costs
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Optimising(AppObject):
+class OptimiserLoop(AppObject):
     """Runs the optimiser, as an object of the kernel."""
 
     def __init__(self, kernel: RequestKernel) -> None:
@@ -89,18 +89,18 @@ class Optimising(AppObject):
         log.info("%s: %s: %s", kernel.name, words(setting), reason)
 
 
-class Looking(Action):
+class OptimiserAction(Action):
     """The action of one check by the optimiser."""
 
     __slots__ = ()
 
     def run(self) -> Outcome:
-        """Call `Optimising.look`, which logs a refused move."""
-        optimising: Any = self.object
+        """Call `OptimiserLoop.look`, which logs a refused move."""
+        optimiser: Any = self.object
         try:
-            optimising.look()
+            optimiser.look()
         finally:
-            optimising.is_looking = False
+            optimiser.is_looking = False
         return DONE
 
 

@@ -1,4 +1,4 @@
-"""Desk: the ledger behind its mutex; it notifies posters, rejoiners and idle workers of changes.
+"""Synchronized ledger: the ledger behind its mutex; it notifies posters, rejoiners and idle workers of changes.
 
 Each event of a request is handled here, in the thread that causes it. The source's dispatcher thread, polling, and semaphore
 per thread (seed 001, section 3.2) are not needed. The mutex is held for a few steps. A thread that holds it never takes the
@@ -39,7 +39,7 @@ Seen = TypeVar("Seen")
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Desk:
+class SynchronizedLedger:
     """State shared by the kernel, its executor and all contexts. Callable from any thread."""
 
     def __init__(
@@ -185,7 +185,7 @@ class Desk:
         self.wake()
 
     def answered(self, worker: str, answers: Sequence[RequestAnswer]) -> None:
-        """`ended` for the answers of a worker process (`Seat.execute`). Requests no longer with that worker are ignored."""
+        """`ended` for the answers of a worker process. Requests no longer with that worker are ignored."""
         now_ns = self.now_ns()
         ledger = self._ledger
         with self._mutex:
@@ -321,7 +321,7 @@ class Desk:
     # -- the kernel's duties ------------------------------------------------------------------------------------------
 
     def change(self, policy: KernelPolicy, instead_of: KernelPolicy) -> bool:
-        """Apply another policy; `Operating` matches the workers later. False: the policy is no longer `instead_of`.
+        """Apply another policy; `OperatingMode` matches the workers later. False: the policy is no longer `instead_of`.
 
         Raises `InvalidArgument` if it would leave requests without a worker for ever.
         """
@@ -561,11 +561,11 @@ class Desk:
 class _Roused(AnswerWaiter):
     """Wakes an idle worker, for which a request has just been admitted."""
 
-    __slots__ = ("_desk", "_worker")
+    __slots__ = ("_ledger", "_worker")
 
-    def __init__(self, desk: Desk, worker: str) -> None:
+    def __init__(self, ledger: SynchronizedLedger, worker: str) -> None:
         super().__init__()
-        self._desk, self._worker = desk, worker
+        self._ledger, self._worker = ledger, worker
 
     def go_on(self) -> None:
-        self._desk._kick(self._worker)
+        self._ledger._kick(self._worker)
