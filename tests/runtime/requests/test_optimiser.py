@@ -156,7 +156,7 @@ def test_a_low_offered_load_says_nothing_about_the_setting() -> None:
     del simulated.moves[:]
     simulated.offered_per_s = 0.2 * LOADS["mixed"].per_s(held)
     simulated.run(25)
-    assert all("back from a look aside" in move.reason for move in simulated.moves)
+    assert all("the probe has ended" in move.reason for move in simulated.moves)
     assert simulated.optimiser.setting.workers == held
 
 
@@ -175,7 +175,7 @@ def test_idle_workers_are_given_back_slowly_and_come_back_with_the_work() -> Non
     simulated.offered_per_s = math.inf
     simulated.run(2)
     assert simulated.optimiser.setting.workers == held
-    assert "load has returned" in simulated.moves[-1].reason
+    assert "a backlog again" in simulated.moves[-1].reason
 
 
 def test_every_move_has_a_reason_that_names_what_was_changed() -> None:
