@@ -170,6 +170,11 @@ class ParkableAction(Action):
         """Called when its priority changes while it waits, with the lead."""
 
 
+def lent(priority: int, object: AppObject) -> int:
+    """The priority of an action of `object` called at `priority`, raised to the object's minimum (`lends`) if it has one."""
+    return priority if object.lends is None else min(priority, object.lends)
+
+
 def _mistyped(kind: str, name: object, priority: object, deadline_ns: object) -> str:
     """The error text for the first argument of wrong type of an action of class `kind`."""
     if type(name) is not str:
