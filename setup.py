@@ -40,8 +40,8 @@ COMPILED = """
     runtime/objects: action binding operation_spec registry schedulable
     runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram recorder statistics
-    runtime/execution: accepted admission board call_changes coroutines deferring digest digesting endings engine engine_parts firing
-        host inheritance intake method_action os_priority outgoing parking presence publishing recorders remote_routes replays
+    runtime/execution: accepted admission board call_changes coroutines deferring digest digesting endings engine engine_parts
+        firing host inheritance intake method_action os_priority outgoing parking presence publishing recorders remote_routes replays
         rings routing sender user_actions watch withdrawal worker worker_loop
     runtime/dispatcher: delivery holding locking registration served
     runtime/peers: answers breaks endpoint inward outward
