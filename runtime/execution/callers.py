@@ -19,6 +19,7 @@ from .clock import Clock
 from .remote_routes import RemoteRoutes
 from .routing import Routing
 from .sender import Sender
+from .sources import Sources
 
 #: Interval of the probes to each peer that waits for a reply. A second of work for a dead caller is bearable, and a frame a
 #: second costs little: 4 us here, and 20 at the peer.
@@ -37,7 +38,7 @@ class Callers:
 
     def __init__(
         self, *, clock: Clock, accepted: AcceptedCalls, changes: CallChanges, routing: Routing, remote: RemoteRoutes,
-        sender: Sender, is_reachable: Callable[[bytes, bytes], bool],
+        sender: Sender, sources: Sources, is_reachable: Callable[[bytes, bytes], bool],
     ) -> None:  # fmt: skip
         """`is_reachable`: sends a frame to a peer past the outbox; False: the peer is dead."""
         self._clock = clock
@@ -46,6 +47,7 @@ class Callers:
         self._routing = routing
         self._remote = remote
         self._sender = sender
+        self._sources = sources
         self._is_reachable = is_reachable
         #: When `look` is due.
         self.due_ns = 0
@@ -71,6 +73,7 @@ class Callers:
             self._to_ask = [peer for peer in self._accepted.peers() if peer]
             if len(self.heard_ns) > HEARD_MAX:
                 self.heard_ns = {peer: at_ns for peer, at_ns in self.heard_ns.items() if now_ns - at_ns < PROBE_NS}
+                self._sources.keep(self.heard_ns)
         asked, self._to_ask = self._to_ask[:PROBED_MAX], self._to_ask[PROBED_MAX:]
         for peer in asked:
             if not self._is_reachable(peer, _NOTHING):
@@ -92,6 +95,7 @@ class Callers:
     def gone(self, peer: bytes) -> None:
         """A peer is dead: schedule the withdrawal of its calls."""
         self.heard_ns.pop(peer, None)
+        self._sources.forget(peer)
         if self._remote.lose is not None:
             self._remote.lose(peer)
         if peer in self._abandoned:

@@ -276,6 +276,8 @@ class Engine(EngineParts):
                     self.intake.unread_since_ns = 0
                     break
                 envelopes = codec.decode(received[1])
+                if received[0] not in self.callers.heard_ns:
+                    self.sources.note(received[0], self.link.process())
                 self.callers.heard_ns[received[0]] = now_ns
                 for envelope in envelopes:
                     self.hear(received[0], envelope, now_ns)
@@ -343,6 +345,7 @@ class Engine(EngineParts):
             return
         self.callers.update(old, directory)
         routing.adopt(directory)
+        self.sources.refresh()
         for name in routing.ended(directory):
             finished, peer = routing.connections.finished(name), routing.connections.drop(name)
             assert peer is not None

@@ -48,6 +48,7 @@ from .reports import Reports
 from .rings import Rings
 from .routing import Routing
 from .sender import Sender
+from .sources import Sources
 from .watch import Watch
 from .withdrawal import Withdrawal
 
@@ -57,6 +58,7 @@ class EngineLink(LinkPort, Protocol):
 
     def known_as(self, peer: bytes) -> bytes: ...
     def expect(self) -> None: ...
+    def process(self) -> int: ...
     def has_input(self) -> bool: ...
     def fileno(self) -> int: ...
     def close(self) -> None: ...
@@ -103,6 +105,7 @@ class EngineParts:
             lead=lead, now_ns=clock.now_ns, scheduler=scheduler, watch=watch, drain_if_due=self.drain_if_due, slot=slot,
             os_priority=os_priority,
         )  # fmt: skip
+        self.sources = sources = Sources(backplane, routing)
         self.closing = closing = Closing(backplane, registry=registry, accepted=accepted, sender=sender, watch=watch)
         self.replays = replays = Replays(sender=sender, accepted=accepted, is_debug=is_debug)
         self.inheritance = inheritance = Inheritance(
@@ -147,7 +150,7 @@ class EngineParts:
             inheritance=inheritance, parking=parking, deferring=deferring, outgoing=outgoing, remote=remote,
         )  # fmt: skip
         self.callers = callers = Callers(
-            clock=clock, accepted=accepted, changes=changes, routing=routing, remote=remote, sender=sender,
+            clock=clock, accepted=accepted, changes=changes, routing=routing, remote=remote, sender=sender, sources=sources,
             is_reachable=self.is_reachable,
         )  # fmt: skip
         self.publishing = Publishing(
