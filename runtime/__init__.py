@@ -21,6 +21,7 @@ from appbackplane.transport.errors import (
     NotFound,
     PeerDown,
     PeerError,
+    PermissionDenied,
     Unavailable,
     UnknownRoute,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "Outcome",
     "PeerDown",
     "PeerError",
+    "PermissionDenied",
     "Request",
     "StateMachine",
     "Unavailable",

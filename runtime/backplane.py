@@ -82,6 +82,7 @@ class Backplane:
             slot=slot,
             os_priority=os_priority,
             is_debug=config.debug,
+            source_rules=config.sources,
         )
         engine.replays.policy = config.replay
         self._lead = engine.lead

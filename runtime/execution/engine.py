@@ -8,6 +8,8 @@ be short, and at the latest after `DRAIN_INTERVAL_NS`. A virtual backplane runs 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from appbackplane.transport import addressing, codec
@@ -29,6 +31,7 @@ from .firing import fire
 from .method_action import MethodAction
 from .os_priority import OsPriority
 from .progress import is_long
+from .sources import SourceRule
 from .watch import QUANTUM_NS
 from .worker import Worker
 
@@ -67,10 +70,11 @@ class Engine(EngineParts):
         slot: OwnSlot | None = None,
         os_priority: OsPriority | None = None,
         is_debug: bool = False,
+        source_rules: Mapping[str, SourceRule] = MappingProxyType({}),
     ) -> None:
         super().__init__(
             backplane=backplane, clock=clock, link=link, registry=registry, scheduler=scheduler, slow_action_ns=slow_action_ns,
-            slot=slot, os_priority=os_priority, is_debug=is_debug,
+            slot=slot, os_priority=os_priority, is_debug=is_debug, source_rules=source_rules,
         )  # fmt: skip
         self._drained_ns = 0
         #: Whether anything was sent since the link was last found empty: a send may consume the descriptor's edge.

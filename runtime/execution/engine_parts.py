@@ -7,7 +7,8 @@ one. The few calls upwards are functions of the engine that a part is given.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from appbackplane.transport.calls import OutstandingCalls
@@ -48,7 +49,7 @@ from .reports import Reports
 from .rings import Rings
 from .routing import Routing
 from .sender import Sender
-from .sources import Sources
+from .sources import SourceRule, Sources
 from .watch import Watch
 from .withdrawal import Withdrawal
 
@@ -79,6 +80,7 @@ class EngineParts:
         slot: OwnSlot | None = None,
         os_priority: OsPriority | None = None,
         is_debug: bool = False,
+        source_rules: Mapping[str, SourceRule] = MappingProxyType({}),
     ) -> None:
         self.backplane = backplane
         self.clock = clock
@@ -105,7 +107,7 @@ class EngineParts:
             lead=lead, now_ns=clock.now_ns, scheduler=scheduler, watch=watch, drain_if_due=self.drain_if_due, slot=slot,
             os_priority=os_priority,
         )  # fmt: skip
-        self.sources = sources = Sources(backplane, routing)
+        self.sources = sources = Sources(backplane, routing, source_rules)
         self.closing = closing = Closing(backplane, registry=registry, accepted=accepted, sender=sender, watch=watch)
         self.replays = replays = Replays(sender=sender, accepted=accepted, is_debug=is_debug)
         self.inheritance = inheritance = Inheritance(
@@ -139,7 +141,7 @@ class EngineParts:
         self.intake = intake = Intake(
             clock=clock, registry=registry, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender,
             accepted=accepted, closing=closing, admission=admission, digesters=digesters, replays=replays, rings=rings,
-            endings=endings, inheritance=inheritance, routing=routing, remote=remote,
+            endings=endings, inheritance=inheritance, routing=routing, remote=remote, sources=sources,
         )  # fmt: skip
         self.outgoing = outgoing = Outgoing(
             calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,

@@ -20,6 +20,7 @@ from appbackplane.transport.errors import (
     InternalError,
     InvalidArgument,
     NotFound,
+    PermissionDenied,
     Unavailable,
     UnknownRoute,
     text_of,
@@ -50,6 +51,7 @@ from .reports import Reports
 from .rings import Rings
 from .routing import Routing
 from .sender import Sender
+from .sources import Sources
 from .user_actions import action_of
 
 #: Looked up once, as in objects/action.py.
@@ -65,7 +67,8 @@ class Intake:
     def __init__(
         self, *, clock: Clock, registry: Registry, scheduler: Scheduler, statistics: Statistics, reports: Reports,
         sender: Sender, accepted: AcceptedCalls, closing: Closing, admission: Admission, digesters: Digesters,
-        replays: Replays, rings: Rings, endings: Endings, inheritance: Inheritance, routing: Routing, remote: RemoteRoutes,
+        replays: Replays, rings: Rings, endings: Endings, inheritance: Inheritance,
+        routing: Routing, remote: RemoteRoutes, sources: Sources,
     ) -> None:  # fmt: skip
         self._registry = registry
         self._scheduler = scheduler
@@ -81,6 +84,7 @@ class Intake:
         self._inheritance = inheritance
         self._routing = routing
         self._remote = remote
+        self._sources = sources
         self._digesting = Digesting(
             clock=clock, scheduler=scheduler, statistics=statistics, reports=reports, accepted=accepted, admission=admission,
             digesters=digesters, accept=self.accept, turn_away=self.turn_away,
@@ -122,6 +126,8 @@ class Intake:
         if not route.is_registered and (caller is None or caller._component is not route.component):
             self._closing.check_served(route, is_inside=caller is not None)
         priority = self._priority(name, envelope.priority, route.priority)
+        if self._sources.rules and (ruled := self._ruled(name, peer, envelope)) is not None:
+            envelope.priority = priority = ruled
         deadline_ns = None
         if kind == CALL:
             deadline = DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline
@@ -235,6 +241,16 @@ class Intake:
         if 0 <= asked < self._scheduler.priorities:
             return asked
         raise InvalidArgument(f"{name}: priority {asked}, expected 0..{self._scheduler.priorities - 1}")
+
+    def _ruled(self, name: str, peer: bytes, envelope: Envelope) -> int | None:
+        """The priority that the configuration gives the source of a request; None: none. Raises `PermissionDenied`."""
+        source = self._sources.of(peer, envelope.chain, None)
+        rule = self._sources.rule_of(source)
+        if rule == "refuse":
+            raise PermissionDenied(
+                f"{name}: calls of {source} are refused here (`sources` of the backplane's configuration)"
+            )
+        return rule
 
     def _target(
         self, route: Route, key: str | None, chain: Sequence[Sequence[str]] | None

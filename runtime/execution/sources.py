@@ -12,21 +12,31 @@ tells the pid behind a connection. What a client says of its source is not looke
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, Literal
 
 from ..objects.action import LOCAL
 from .routing import Routing
+
+#: What the configuration gives a source: a priority, or "refuse".
+SourceRule = int | Literal["refuse"]
+#: Sources whose rule is remembered. A client has a source of its own, so there may be any number in time.
+_RULES_MAX: Final = 4_096
 
 
 class Sources:
     """The process behind each peer that has sent something. Used under the lead."""
 
-    def __init__(self, backplane: str, routing: Routing) -> None:
+    def __init__(self, backplane: str, routing: Routing, rules: Mapping[str, SourceRule]) -> None:
+        """`rules`: by pattern, in which `*` stands for any text; the first that fits a source holds for it."""
         self._backplane = backplane
         self._routing = routing
         self._processes: dict[bytes, int] = {}
         #: What clients are called, so that a call costs one look.
         self._clients: dict[bytes, str] = {}
+        self.rules = rules
+        self._known_rules: dict[str, SourceRule | None] = {}
 
     def note(self, peer: bytes, pid: int) -> None:
         """A peer has sent its first frame; `pid`: its process, by the kernel."""
@@ -59,6 +69,15 @@ class Sources:
         if said is not None:
             return said
         return chain[-1][0] if chain else backplane
+
+    def rule_of(self, source: str) -> SourceRule | None:
+        """The priority that the configuration gives the requests of a source, or "refuse"; None: it says nothing of it."""
+        if source not in self._known_rules:
+            if len(self._known_rules) >= _RULES_MAX:
+                self._known_rules.clear()
+            fits = (rule for pattern, rule in self.rules.items() if fnmatchcase(source, pattern))
+            self._known_rules[source] = next(fits, None)
+        return self._known_rules[source]
 
     def may_say(self, peer: bytes) -> bool:
         """Whether a peer may say on whose behalf it calls: it is a backplane of this system."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Any, Literal
 
 from appbackplane.transport import codec
@@ -165,6 +166,7 @@ class VirtualBackplane:
         outside: tuple[str, ...] = (),
         topics: tuple[str, ...] = (),
         idempotent: tuple[str, ...] = (),
+        sources: Mapping[str, int | Literal["refuse"]] = MappingProxyType({}),
     ) -> None:
         """`role`: the state that its components are moved to; None leaves them in `start`.
 
@@ -176,6 +178,7 @@ class VirtualBackplane:
         self._config = ProcessConfig(
             system="test", backplane=name, run_dir="/nowhere", components=(), priorities=priorities, quotas=quotas,
             order=order, tick_ns=round(tick * 1e9), cpu_limit=cpu_limit, slow_action_ns=round(slow_action * 1e9), preempt=False,
+            sources=dict(sources),
         )  # fmt: skip
         self._components = list(components)
         self._role = role

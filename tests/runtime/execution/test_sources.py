@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from appbackplane.runtime import AppObject, PermissionDenied, operation
+from appbackplane.runtime.execution.current import current
 from appbackplane.runtime.execution.routing import Routing
 from appbackplane.runtime.execution.sources import Sources
 from appbackplane.runtime.objects.action import LOCAL
 from appbackplane.runtime.objects.registry import Registry
-from appbackplane.runtime.testing import MemoryLink
+from appbackplane.runtime.testing import MemoryLink, VirtualBackplane
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.link import Link
 from tests.waiting import wait_until
@@ -31,7 +34,7 @@ def routing() -> Routing:
 
 @pytest.fixture
 def sources(routing: Routing) -> Sources:
-    sources = Sources("till", routing)
+    sources = Sources("till", routing, {})
     sources.note(WEB, 4711)
     sources.note(CLIENT, 77)
     return sources
@@ -94,3 +97,46 @@ def test_the_kernel_tells_the_process_behind_a_connection(tmp_path: Path) -> Non
     finally:
         client.close()
         server.close()
+
+
+class Till(AppObject):
+    def __init__(self) -> None:
+        self.priorities: list[int] = []
+
+    @operation(priority=3)
+    def pay(self, cents: int) -> int:
+        """Pay."""
+        action = current.action
+        assert action is not None
+        self.priorities.append(action.priority)
+        return cents
+
+
+def shop(**rules: int | Literal["refuse"]) -> tuple[VirtualBackplane, Till]:
+    """A backplane with rules, and a client of it, `test`, that has the process 1."""
+    backplane = VirtualBackplane(sources={pattern.replace("_", ":"): rule for pattern, rule in rules.items()})
+    till = backplane.add(Till())
+    backplane.link.processes[b"test"] = 1
+    return backplane, till
+
+
+def test_a_source_is_given_a_priority() -> None:
+    """Also where its caller asks for another one (seed 002)."""
+    backplane, till = shop(**{"client_test/*": 6, "client_*": 1})
+    backplane.call("bench.pay", cents=5, priority=0).result()
+    backplane.call("bench.pay", cents=5).result()
+    assert till.priorities == [6, 6], "the first rule that fits"
+
+
+def test_a_source_is_refused() -> None:
+    backplane, till = shop(**{"client_test/1": "refuse"})
+    error = backplane.call("bench.pay", cents=5).error()
+    assert isinstance(error, PermissionDenied)
+    assert "client:test/1" in error.message and "sources" in error.message
+    assert till.priorities == []
+
+
+def test_what_no_rule_fits_is_as_without_any() -> None:
+    backplane, till = shop(**{"node_*": "refuse"})
+    assert backplane.call("bench.pay", cents=5).result() == 5
+    assert till.priorities == [3]
