@@ -126,7 +126,11 @@ class Intake:
         if not route.is_registered and (caller is None or caller._component is not route.component):
             self._closing.check_served(route, is_inside=caller is not None)
         priority = self._priority(name, envelope.priority, route.priority)
-        if self._sources.rules and (ruled := self._ruled(name, peer, envelope)) is not None:
+        source = self._sources.of(peer, chain, envelope.source)
+        principal = envelope.principal
+        if principal is not None and not self._sources.may_say(peer):
+            principal = None
+        if self._sources.rules and (ruled := self._ruled(name, source)) is not None:
             envelope.priority = priority = ruled
         deadline_ns = None
         if kind == CALL:
@@ -145,7 +149,7 @@ class Intake:
                 return
         spec: OperationSpec | None = None
         if route.endpoint is not None:
-            asked = Request(name, key, body, priority, deadline_ns, chain or ())
+            asked = Request(name, key, body, priority, deadline_ns, chain or (), None, source, principal)
             made = action_of(route, asked, self._scheduler.priorities)
             assert made is not None, "it is of no topic"
             action = made
@@ -169,7 +173,7 @@ class Intake:
                 is_reentrant = spec is not None and spec.mark.reentrant
                 action.continues = check_return(action, chain, is_reentrant=is_reentrant)
                 action.chain = chain
-            action.trace = envelope.trace
+            action.trace, action.source, action.principal = envelope.trace, source, principal
             if route.is_counted:
                 self._admission.count_in(action, route.component, peer)
         except BackplaneError as error:
@@ -191,6 +195,7 @@ class Intake:
         """Post a topic's message to each object of this backplane that subscribes to it."""
         topic, body, node = envelope.route, envelope.body, envelope.node
         assert topic is not None
+        source = self._sources.of(peer, None, None)
         for number, hearer in enumerate(self._registry.hearers(topic)):
             if node is not None and not hearer.is_exported:
                 continue
@@ -203,7 +208,7 @@ class Intake:
                 priority = self._priority(name, envelope.priority, hearer.priority)
                 action: Action | None
                 if hearer.route is not None:
-                    asked = Request(name, None, own, priority, None, (), topic)
+                    asked = Request(name, None, own, priority, None, (), topic, source)
                     action = action_of(hearer.route, asked, self._scheduler.priorities)
                     if action is None:
                         continue
@@ -211,7 +216,7 @@ class Intake:
                     assert spec is not None
                     arguments = spec.binding.bind(own, name)
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
-                action.trace = envelope.trace
+                action.trace, action.source = envelope.trace, source
                 try:
                     self._admission.count_in(action, component, peer)
                 except BackplaneError as error:
@@ -242,9 +247,8 @@ class Intake:
             return asked
         raise InvalidArgument(f"{name}: priority {asked}, expected 0..{self._scheduler.priorities - 1}")
 
-    def _ruled(self, name: str, peer: bytes, envelope: Envelope) -> int | None:
+    def _ruled(self, name: str, source: str) -> int | None:
         """The priority that the configuration gives the source of a request; None: none. Raises `PermissionDenied`."""
-        source = self._sources.of(peer, envelope.chain, None)
         rule = self._sources.rule_of(source)
         if rule == "refuse":
             raise PermissionDenied(
