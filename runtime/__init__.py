@@ -29,6 +29,7 @@ from appbackplane.transport.errors import (
 if TYPE_CHECKING:
     from .execution.coroutines import checkpoint, should_stop, should_yield
     from .execution.pausing import pause
+    from .execution.running import current
     from .objects.action import Action, Outcome
     from .objects.app_object import AppObject
     from .objects.component import Component
@@ -62,6 +63,7 @@ __all__ = [
     "Unavailable",
     "UnknownRoute",
     "checkpoint",
+    "current",
     "every",
     "operation",
     "pause",
@@ -83,6 +85,7 @@ _LATER = {
     "Request": "objects.endpoint",
     "StateMachine": "objects.state_machine",
     "checkpoint": "execution.coroutines",
+    "current": "execution.running",
     "every": "objects.operation",
     "operation": "objects.operation",
     "pause": "execution.pausing",

@@ -94,6 +94,8 @@ class EngineHost:
         action = current.action
         with self._lead:
             spec.trace = self._recorders.trace_of(action)
+            if spec.principal is None and action is not None:
+                spec.principal = action.principal
             self._outgoing.cast(caller, spec, self._clock.now_ns())
             self._watch.notify()
 

@@ -206,6 +206,8 @@ class Outgoing:
                 self._routing.connections.expect_answers(self._remote_count)
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
         spec.trace = self._recorders.trace_of(action)
+        if spec.principal is None:
+            spec.principal = action.principal
         envelope = call(id, spec, -spec.ends_ns, chain)
         envelope.priority = priority = self._inheritance.call_priority(action, spec.priority)
         if peer is LOCAL:

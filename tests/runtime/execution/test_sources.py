@@ -8,14 +8,26 @@ from typing import Literal
 
 import pytest
 
-from appbackplane.runtime import AppObject, PermissionDenied, operation
-from appbackplane.runtime.execution.current import current
+from appbackplane.runtime import (
+    Action,
+    AppObject,
+    Component,
+    Endpoint,
+    Outcome,
+    PermissionDenied,
+    Request,
+    current,
+    every,
+    operation,
+)
 from appbackplane.runtime.execution.routing import Routing
 from appbackplane.runtime.execution.sources import Sources
 from appbackplane.runtime.objects.action import LOCAL
 from appbackplane.runtime.objects.registry import Registry
 from appbackplane.runtime.testing import MemoryLink, VirtualBackplane
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory, Place
+from appbackplane.transport.envelope import cast
 from appbackplane.transport.link import Link
 from tests.waiting import wait_until
 
@@ -106,9 +118,7 @@ class Till(AppObject):
     @operation(priority=3)
     def pay(self, cents: int) -> int:
         """Pay."""
-        action = current.action
-        assert action is not None
-        self.priorities.append(action.priority)
+        self.priorities.append(current().priority)
         return cents
 
 
@@ -140,3 +150,125 @@ def test_what_no_rule_fits_is_as_without_any() -> None:
     backplane, till = shop(**{"node_*": "refuse"})
     assert backplane.call("bench.pay", cents=5).result() == 5
     assert till.priorities == [3]
+
+
+class Gate(Endpoint):
+    """Turns each request into an action that keeps the request."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__("ask", priority=3)
+        self.desk = desk
+        self.requests: list[Request] = []
+
+    def create_action(self, request: Request) -> Action:
+        self.requests.append(request)
+        return Nothing(self.desk, request.route, request.priority, request.deadline_ns)
+
+
+class Nothing(Action):
+    def run(self) -> Outcome:
+        return Outcome.DONE
+
+
+class Desk(Component):
+    def setup(self) -> None:
+        self.gate = Gate(self)
+        self.expose(self.gate)
+
+
+def ask(backplane: VirtualBackplane, route: str, peer: bytes, *, source: str | None, principal: str | None) -> None:
+    """A cast as `peer` sends it, for an object that waits for its end."""
+    request = cast(CallSpec(route, {}, source=source, principal=principal))
+    request.chain = CHAIN
+    backplane.hear(request, peer)
+    backplane.run_until_idle()
+
+
+def test_an_endpoint_is_told_who_asks() -> None:
+    desk = Desk()
+    backplane = VirtualBackplane(desk)
+    backplane.call("desk.ask").result()
+    (request,) = desk.gate.requests
+    assert (request.source, request.principal) == ("client:test/0", None)
+
+
+class Teller(AppObject):
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str | None]] = []
+
+    @operation()
+    def pay(self) -> None:
+        """Pay."""
+        self.asked.append((current().source, current().principal))
+
+
+def test_an_operation_is_told_who_asks_and_on_whose_behalf() -> None:
+    """What a backplane says is believed; what a client says is not."""
+    backplane = VirtualBackplane()
+    teller = backplane.add(Teller())
+    engine = backplane.backplane.engine
+    backplane.link.processes |= {WEB: 4711, CLIENT: 77}
+    known = engine.routing.directory
+    places = {**known.backplanes, "web": Place(1, "/nowhere/web-1.sock", pid=4711)}
+    engine.update(Directory("test", known.version + 1, places), backplane.clock.now_ns())
+    ask(backplane, "bench.pay", WEB, source="node:b/1f2e", principal="alice")
+    ask(backplane, "bench.pay", WEB, source=None, principal=None)
+    ask(backplane, "bench.pay", CLIENT, source="node:b/1f2e", principal="alice")
+    assert teller.asked == [("node:b/1f2e", "alice"), ("web/cart.7", None), ("client:client/77", None)]
+
+
+class Clock(AppObject):
+    def __init__(self) -> None:
+        self.sources: list[str] = []
+
+    @every(1.0)
+    def tick(self) -> None:
+        """Nobody has asked for it."""
+        self.sources.append(current().source)
+
+
+def test_a_timer_has_no_source() -> None:
+    backplane = VirtualBackplane()
+    clock = backplane.add(Clock())
+    backplane.advance(1.0)
+    assert clock.sources == [""]
+
+
+def test_outside_an_action_there_is_none() -> None:
+    with pytest.raises(RuntimeError, match="no action"):
+        current()
+
+
+class Relay(AppObject):
+    @operation()
+    async def pass_on(self) -> None:
+        """Pay at the teller, with a call and a cast."""
+        await self.call("bench.pay")
+        self.cast("bench.pay")
+
+
+def test_a_principal_goes_along_the_chain_and_a_source_is_of_one_link() -> None:
+    """An object that calls does so on behalf of whoever its own caller acts for."""
+    backplane = VirtualBackplane()
+    teller, _ = backplane.add(Teller()), backplane.add(Relay(), key="relay")
+    engine = backplane.backplane.engine
+    backplane.link.processes[WEB] = 4711
+    known = engine.routing.directory
+    places = {**known.backplanes, "web": Place(1, "/nowhere/web-1.sock", pid=4711)}
+    engine.update(Directory("test", known.version + 1, places), backplane.clock.now_ns())
+    ask(backplane, "bench.pass_on", WEB, source="node:b/1f2e", principal="alice")
+    assert teller.asked == [("virtual/bench.relay", "alice"), ("virtual", "alice")]
+
+
+class Gateway(AppObject):
+    @operation()
+    async def serve(self, user: str) -> None:
+        """Pay on behalf of a user, whom a gateway has authenticated."""
+        await self.request("bench.pay", {}, principal=user)
+
+
+def test_an_object_says_on_whose_behalf_it_calls() -> None:
+    backplane = VirtualBackplane()
+    teller, _ = backplane.add(Teller()), backplane.add(Gateway(), key="gateway")
+    backplane.call("bench.serve", user="bob").result()
+    assert teller.asked == [("virtual/bench.gateway", "bob")]
