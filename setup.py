@@ -40,8 +40,9 @@ COMPILED = """
     runtime/objects: action binding operation_spec registry schedulable
     runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram recorder statistics
-    runtime/execution: admission board coroutines digesting endings engine firing foreign host inheritance intake method_action
-        os_priority outgoing parking presence publishing replays rings watch worker
+    runtime/execution: accepted admission board call_changes coroutines deferring digest digesting endings engine engine_parts
+        firing host inheritance intake method_action os_priority outgoing parking presence publishing recorders remote_routes
+        replays rings routing sender sources user_actions watch withdrawal worker worker_loop
     runtime/dispatcher: delivery locking registration served
     runtime/peers: answers breaks endpoint inward outward
     runtime/requests: element lanes ledger owners posters ready_pool synchronized_ledger threads waiting

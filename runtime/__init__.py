@@ -21,6 +21,7 @@ from appbackplane.transport.errors import (
     NotFound,
     PeerDown,
     PeerError,
+    PermissionDenied,
     Unavailable,
     UnknownRoute,
 )
@@ -28,6 +29,7 @@ from appbackplane.transport.errors import (
 if TYPE_CHECKING:
     from .execution.coroutines import checkpoint, should_stop, should_yield
     from .execution.pausing import pause
+    from .execution.running import current
     from .objects.action import Action, Outcome
     from .objects.app_object import AppObject
     from .objects.component import Component
@@ -55,11 +57,13 @@ __all__ = [
     "Outcome",
     "PeerDown",
     "PeerError",
+    "PermissionDenied",
     "Request",
     "StateMachine",
     "Unavailable",
     "UnknownRoute",
     "checkpoint",
+    "current",
     "every",
     "operation",
     "pause",
@@ -81,6 +85,7 @@ _LATER = {
     "Request": "objects.endpoint",
     "StateMachine": "objects.state_machine",
     "checkpoint": "execution.coroutines",
+    "current": "execution.running",
     "every": "objects.operation",
     "operation": "objects.operation",
     "pause": "execution.pausing",

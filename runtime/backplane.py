@@ -7,7 +7,7 @@ messages. The same assembly runs in a process (process.py) and in the thread of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +20,22 @@ from .backplane_operations import BackplaneOperations
 from .execution.applying import Applying
 from .execution.board import OwnSlot
 from .execution.clock import Clock
-from .execution.engine import Engine, EngineLink
+from .execution.engine import Engine
+from .execution.engine_parts import EngineLink
 from .execution.host import EngineHost
 from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority
 from .execution.recording import Recording
 from .execution.watch import RELIEFS_MAX
 from .execution.worker import ReliefWorker, Worker
+from .execution.worker_loop import start
 from .objects.component import Component
-from .objects.operation import DeclarationError
+from .objects.module_state import ModuleState
 from .objects.registry import Registry
 from .process_config import LiveSettings, ProcessConfig
 from .scheduling.deadline_order import DeadlineScheduler
 from .scheduling.quotas import quotas_from
 from .scheduling.scheduler import Policy, Scheduler
-from .scheduling.throttle import OwnWork, Throttle
 
 #: Workers of one backplane. Beyond a few dozen they contend for the GIL; use more backplanes to use more cores.
 THREADS_MAX = 256
@@ -81,12 +82,24 @@ class Backplane:
             slot=slot,
             os_priority=os_priority,
             is_debug=config.debug,
+            source_rules=config.sources,
         )
-        engine.intake.replays.policy = config.replay
+        engine.replays.policy = config.replay
+        self._lead = engine.lead
+        self._clock = clock
+        self._watch = engine.watch
+        self._registry = engine.registry
+        self._scheduler = engine.scheduler
+        self._limits = engine.limits
+        self._slow_actions = engine.reports.slow_actions
+        self._parking = engine.parking
         self._inspection = Inspection(engine)
         #: Batches of rows from outside (backplane_operations.py).
-        self.applying = Applying(engine, Path(config.run_dir), config.generation)
-        self._own = BackplaneOperations(self, config.backplane)
+        self.applying = Applying(
+            self.name, Path(config.run_dir), config.generation, lead=engine.lead, clock=clock, watch=engine.watch,
+            sender=engine.sender, publishing=engine.publishing,
+        )  # fmt: skip
+        self._own = BackplaneOperations(self, engine, self.applying)
         for component in components:
             try:
                 component._set_up(config.priorities)
@@ -98,8 +111,7 @@ class Backplane:
         for component in (self._own, *components):
             engine.registry.add_component(component)
             component._hosted_by = host
-            engine.intake.throttles[component.component_name] = Throttle(_limit(component, "max_requests"))
-            engine.intake.own_work[component.component_name] = OwnWork(_limit(component, "max_posted"))
+            engine.limits.add(component)
         engine.registry.is_static = True
         self._numbers = 0
         #: Workers requested by configuration or an operator, without those kept for components; 0: not started.
@@ -107,53 +119,67 @@ class Backplane:
 
     def entries(self) -> tuple[ComponentEntry, ...]:
         """The components to register with the supervisor. The backplane's own operations need no registration."""
-        return tuple(entry for entry in self.engine.registry.entries() if entry.name != self._own.component_name)
+        return tuple(entry for entry in self._registry.entries() if entry.name != self._own.component_name)
+
+    @property
+    def routes(self) -> Collection[str]:
+        """The names of the routes that it serves, in whatever state."""
+        return self._registry.routes.keys()
+
+    def states(self) -> dict[str, ModuleState]:
+        """The state of each component."""
+        return {name: component.state for name, component in self._registry.components.items()}
+
+    def move(self, component: str, to: ModuleState, on_end: Callable[[BaseException | None], None]) -> None:
+        """Begin to move a component, as the supervisor does (execution/modules.py). Needs the lead."""
+        self.engine.modules.move(component, to, on_end)
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
     @property
     def threads_count(self) -> int:
         """The number of workers that was set, without those that components keep for themselves."""
-        return self._threads or sum(not worker.is_stopping for worker in self.engine.watch.workers)
+        return self._threads or sum(not worker.is_stopping for worker in self._watch.workers)
 
     def start(self, threads: int) -> None:
         """Start `threads` workers, and the parked relief workers if preemption is on."""
         if self._preempts:
-            with self.engine.lead:
+            with self._lead:
                 for number in range(1, RELIEFS_MAX + 1):
-                    relief = ReliefWorker(self.engine, -number)
-                    relief.start()
-                    self.engine.watch.stands_by(relief)
-        self._host.on_threads = self.engine.parking.on_spares = self._match_threads
+                    relief = ReliefWorker(-number, self._lead, self._host)
+                    start(self.engine, relief)
+                    self._watch.stands_by(relief)
+        self._host.on_threads = self._parking.on_spares = self._match_threads
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
         """Set the number of workers. A removed worker finishes its action first. Raises `InvalidArgument`."""
         if not 1 <= count <= THREADS_MAX:
             raise InvalidArgument(f"{count} threads: expected 1 to {THREADS_MAX}")
-        with self.engine.lead:
+        with self._lead:
             self._threads = count
             self._match_threads()
 
     def _match_threads(self) -> None:
         """Start or stop workers to match the number set, those kept for components, and spares for blocked actions."""
-        engine = self.engine
-        with engine.lead:
-            count = min(THREADS_MAX, self._threads + sum(self._host.kept.values()) + engine.parking.spares)
-            staying = [worker for worker in engine.watch.workers if not worker.is_stopping]
+        with self._lead:
+            count = min(THREADS_MAX, self._threads + self._host.kept_count + self._parking.spares)
+            staying = [worker for worker in self._watch.workers if not worker.is_stopping]
             for worker in staying[count:]:
                 worker.is_stopping = True
             for _ in range(count - len(staying)):
                 self._numbers += 1
-                worker = Worker(engine, self._numbers)
-                worker.start()  # the lead is held here and it takes the lead first, so it cannot run before it has joined
-                engine.watch.joins(worker)
-            engine.watch.wake_all()
+                worker = Worker(self._numbers, self._lead, self._host)
+                start(
+                    self.engine, worker
+                )  # it takes the lead first, which is held here: it cannot run before it has joined
+                self._watch.joins(worker)
+            self._watch.wake_all()
 
     def configure(self, settings: LiveSettings) -> None:
         """Apply the settings that are set; the others stay. Raises `InvalidArgument`; then nothing has changed."""
-        engine, scheduler, budget = self.engine, self.engine.scheduler, self.engine.scheduler.budget
-        with engine.lead:
+        scheduler, budget = self._scheduler, self._scheduler.budget
+        with self._lead:
             if settings.quotas is not UNSET:
                 try:
                     quotas = quotas_from(settings.quotas, scheduler.priorities)
@@ -161,47 +187,59 @@ class Backplane:
                     raise InvalidArgument(str(error)) from error
                 scheduler.quotas.change(quotas)
             if settings.tick_ns is not UNSET:
-                scheduler.change_tick(settings.tick_ns, engine.now_ns())
+                scheduler.change_tick(settings.tick_ns, self._clock.now_ns())
             if settings.cpu_exempt is not UNSET:
                 budget.exempt = settings.cpu_exempt
             if settings.cpu_limit is not UNSET:
                 budget.change(settings.cpu_limit)
             if settings.slow_action_ns is not UNSET:
-                engine.reports.slow_actions.threshold_ns = settings.slow_action_ns
+                self._slow_actions.threshold_ns = settings.slow_action_ns
             if settings.threads is not UNSET:
                 self.set_threads(settings.threads)
             if self.recording is not None:
                 self.recording.changed(settings)
-            engine.watch.notify()  # work that was held up may run now, and due times may have moved
+            self._watch.notify()  # work that was held up may run now, and due times may have moved
 
     def stop(self, timeout: float) -> bool:
         """Let running actions end within `timeout` seconds, answer waiting callers, close the link. False: not all ended."""
         engine = self.engine
-        end_ns = engine.clock.now_ns() + round(timeout * 1e9)
+        end_ns = self._clock.now_ns() + round(timeout * 1e9)
 
         def left_s() -> float:
-            return max(0.0, (end_ns - engine.clock.now_ns()) / 1e9)
+            return max(0.0, (end_ns - self._clock.now_ns()) / 1e9)
 
-        if not engine.lead.acquire(timeout=left_s()):
+        if not self._lead.acquire(timeout=left_s()):
             return False  # user code that runs under the lead (make_room) does not return; without the lead nothing can be done
-        workers = engine.watch.team
+        workers = self._watch.team
         for worker in workers:
             worker.is_stopping = True
-        engine.watch.wake_all()
-        engine.lead.release()
+        self._watch.wake_all()
+        self._lead.release()
         has_ended = all([worker.join(left_s()) for worker in workers])
-        for component in engine.registry.components.values():
+        for component in self._registry.components.values():
             component._ends(left_s())
         # The lead is kept: a worker that comes back late waits for it until the process ends.
-        if not engine.lead.acquire(timeout=max(left_s(), LEAD_TIMEOUT_S)):
+        if not self._lead.acquire(timeout=max(left_s(), LEAD_TIMEOUT_S)):
             return False
         engine.stop()
-        engine.link.close()
-        engine.watch.close()
+        engine.close()
         if self.recording is not None:
             self.recording.close()
         self.applying.close()
         return has_ended
+
+    # -- tests --------------------------------------------------------------------------------------------------------
+
+    def be_virtual(self, random: Callable[[], float], stand_in: Callable[[Any, float], bool]) -> None:
+        """Run in one thread (testing/): take random numbers from `random`, and let `stand_in` wait where a thread would."""
+        self.engine.outgoing.again.random = random
+        self._host.stand_in = stand_in
+
+    def stand_in_worker(self, number: int) -> Worker:
+        """A worker without a thread of its own: the caller takes its steps."""
+        worker = Worker(number, self._lead, self._host)
+        self._watch.joins(worker)
+        return worker
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
@@ -214,16 +252,17 @@ class Backplane:
         engine = self.engine
         # Without the lead: summing a histogram takes 10 us, and each operation has two. A histogram that is being written
         # may be one action behind.
-        operations = engine.statistics.snapshot(engine.endings.failures(), with_buckets=with_buckets)
-        requests = {name: each._requests() for name, each in engine.registry.components.items()}
-        with engine.lead:
+        statistics, endings, reports = engine.statistics, engine.endings, engine.reports
+        operations = statistics.snapshot(endings.failures(), with_buckets=with_buckets)
+        requests = {name: each._requests() for name, each in self._registry.components.items()}
+        with self._lead:
             oldest = self._inspection.figures()
-            scheduler = engine.scheduler
+            scheduler, publishing, calls = self._scheduler, engine.publishing, engine.calls
             return {
                 "backplane": self.name,
-                "at_ns": engine.clock.now_ns(),
+                "at_ns": self._clock.now_ns(),
                 "threads": self.threads_count,
-                "actions": engine.statistics.actions_count,
+                "actions": statistics.actions_count,
                 "operations": operations,
                 "oldest": {"objects": oldest["objects"], "calls": oldest["calls"]},
                 "running": oldest["running"],
@@ -238,56 +277,33 @@ class Backplane:
                     name: {
                         "state": component.state.value,
                         "objects": len(component.objects),
-                        **self._throttle_figures(name),
+                        **self._limits.figures(name),
                     }
-                    for name, component in engine.registry.components.items()
+                    for name, component in self._registry.components.items()
                     if component is not self._own
                 },
                 "cpu": {
                     "limit_percent": scheduler.budget.limit_percent,
                     "limit_by": scheduler.budget.keeper,
                     "used_ms": round(scheduler.budget.used_total_ns / 1e6, 3),
-                    "process_ms": round(engine.clock.process_cpu_ns() / 1e6, 3),
+                    "process_ms": round(self._clock.process_cpu_ns() / 1e6, 3),
                     "ticks": scheduler.tick_count,
                     "virtual_ticks": scheduler.virtual_tick_count,
                 },
                 "links": {
-                    "malformed": engine.reports.malformed_count,
-                    "undelivered": engine.undelivered_count,
-                    "late": engine.outgoing.calls.late_count,
+                    "malformed": reports.malformed_count,
+                    "undelivered": engine.sender.undelivered_count,
+                    "late": calls.late_count,
                     "retried": engine.outgoing.again.account.taken_count,
-                    "outstanding": len(engine.outgoing.calls),
+                    "outstanding": len(calls),
                     "abandoned": engine.callers.abandoned_count,
                     "refused_casts": engine.intake.refused_casts_count,
-                    "topics_lost_here": engine.publishing.lost_count,
-                    "topics_lost_elsewhere": engine.intake.gaps.lost_count,
+                    "topics_lost_here": publishing.lost_count,
+                    "topics_lost_elsewhere": publishing.gaps.lost_count,
                 },
-                "replays": engine.intake.replays.figures(),
+                "replays": engine.replays.figures(),
                 "requests": {name: told for name, told in requests.items() if told is not None},
                 "recording": {} if self.recording is None else self.recording.figures(),
                 "os_priority": None if self.os_priority is None else self.os_priority.describe(),
-                "slow_actions": engine.reports.slow_actions.count,
+                "slow_actions": self._slow_actions.count,
             }
-
-    def _throttle_figures(self, component: str) -> dict[str, int]:
-        throttle, own_work = self.engine.intake.throttles[component], self.engine.intake.own_work[component]
-        own_work.settle()
-        return {
-            "outstanding": throttle.outstanding,
-            "max_requests": throttle.limit,
-            "refused": throttle.refused_count,
-            "posted": own_work.outstanding,
-            "max_posted": own_work.limit,
-            "posted_refused": own_work.refused_count,
-        }
-
-
-def _limit(component: Component, key: str) -> int:
-    """The limit that a component declares under `key`. Raises `DeclarationError` unless it is a whole number above 0."""
-    limit: object = getattr(component, key)
-    if type(limit) is not int or limit < 1:
-        would = f"{limit} would refuse everything: " if type(limit) is int else ""
-        raise DeclarationError(
-            f"{type(component).__qualname__}.{key}: {would}expected a whole number, 1 or more, got {limit!r}"
-        )
-    return limit

@@ -94,6 +94,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     #: Folder of this backplane's own cgroup, with its weight file; None: a shared cgroup, or no cgroups.
     cgroup: str | None = None
     replay: ReplayPolicy = ReplayPolicy()
+    #: By pattern of a source (execution/sources.py): the priority of its requests, or "refuse".
+    sources: dict[str, int | Literal["refuse"]] = {}
     #: None: actions are not recorded.
     record: RecordPolicy | None = None
     #: Topics whose messages are recorded where they are published.

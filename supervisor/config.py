@@ -146,6 +146,8 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_latency_ns: Duration = msgspec.field(default=Duration(5_000_000), name="max_latency")
     slow_action_ns: Duration = msgspec.field(default=Duration(50_000_000), name="slow_action")
     affinity: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
+    #: Pattern of a source to the priority of its requests, or "refuse" (runtime/execution/sources.py).
+    sources: dict[str, Annotated[int, msgspec.Meta(ge=0)] | Literal["refuse"]] = {}
     preempt: bool = True
     restart: RestartPolicy = RestartPolicy()
     replay: ReplaySettings = ReplaySettings()
@@ -319,6 +321,11 @@ def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any]
         )
         reader.say((*at, "max_latency"), problem)
     exempt, priorities = backplane.get("cpu_exempt", 0), backplane.get("priorities", 8)
+    for pattern, rule in backplane.get("sources", {}).items():
+        if rule != "refuse" and rule >= priorities:
+            reader.say(
+                (*at, "sources", pattern), f'expected a priority of 0 to {priorities - 1}, or "refuse", got {rule}'
+            )
     if exempt >= priorities:
         problem = f"expected at most {priorities - 1}, or cpu_limit would apply to none of the {priorities} priorities"
         reader.say((*at, "cpu_exempt"), f"{problem}, got {exempt}")

@@ -32,6 +32,8 @@ ENVELOPE_BYTES_MAX: Final = FRAME_BYTES_MAX - 3
 _FIELDS: Final = 9
 #: Fields with the idempotency key; calls without one do not spend a byte on it.
 _FIELDS_KEYED: Final = 10
+#: The same and source and principal: a request that a backplane makes for somebody else.
+_FIELDS_SOURCED: Final = 12
 #: Two array headers and two integers take at most this many bytes.
 _HEAD_BYTES = 3 + 1 + 9 + 9
 #: First bytes of an envelope, by kind; an id that fits into 32 bits; the constant bytes of a reply around its result.
@@ -96,6 +98,8 @@ class Encoder:
             or spec.key is not None
             or spec.idempotency_key is not None
             or spec.trace is not None
+            or spec.source is not None
+            or spec.principal is not None
             or id > _ID_MAX
         ):
             return self.encode(call(id, spec, -spec.ends_ns))
@@ -209,7 +213,7 @@ def head(frame: Frame) -> tuple[int, int] | None:
     start = msgpack.Unpacker()
     start.feed(bytes(frame[:_HEAD_BYTES]))
     try:
-        if start.read_array_header() != 1 or start.read_array_header() not in (_FIELDS, _FIELDS_KEYED):
+        if start.read_array_header() != 1 or start.read_array_header() not in (_FIELDS, _FIELDS_KEYED, _FIELDS_SOURCED):
             return None
         kind, id = start.unpack(), start.unpack()
     except Exception:  # the edge: as in `decode`
@@ -247,11 +251,18 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
     if type(row) is not list:
         raise MalformedFrame("not an envelope: an array of nine fields is expected")
     fields: list[Any] = row
-    idempotency_key = None
+    idempotency_key = source = principal = None
     if len(fields) != _FIELDS:
-        if len(fields) != _FIELDS_KEYED or fields[0] != CALL or type(fields[9]) is not str:
-            raise MalformedFrame("not an envelope: nine fields are expected, or ten of a call with an idempotency key")
-        idempotency_key = fields[9]
+        if len(fields) == _FIELDS_SOURCED and (fields[0] == CALL or fields[0] == CAST):
+            idempotency_key, source, principal = fields[9], fields[10], fields[11]
+            if not (_is_str_or_nil(idempotency_key) and _is_str_or_nil(source) and _is_str_or_nil(principal)):
+                raise MalformedFrame("idempotency key, source or principal of the wrong type")
+        elif len(fields) == _FIELDS_KEYED and fields[0] == CALL and type(fields[9]) is str:
+            idempotency_key = fields[9]
+        else:
+            raise MalformedFrame(
+                "not an envelope: nine fields are expected, ten of a call with an idempotency key, or twelve"
+            )
     kind, id = fields[0], fields[1]
     if type(id) is not int or type(kind) is not int:
         raise MalformedFrame("kind and id must be integers")
@@ -268,7 +279,22 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             raise MalformedFrame("trace or chain of the wrong type")
         if kind == PUBLISH:
             return Envelope(PUBLISH, id, priority, route, None, deadline, trace, body, chain, None, False, key)
-        return Envelope(kind, id, priority, route, key, deadline, trace, body, chain, idempotency_key)
+        return Envelope(
+            kind,
+            id,
+            priority,
+            route,
+            key,
+            deadline,
+            trace,
+            body,
+            chain,
+            idempotency_key,
+            False,
+            None,
+            source,
+            principal,
+        )
     if kind == STATUS:
         if not _is_status(fields[7]):
             raise MalformedFrame("a status is [number, message, retry_after, trace]")

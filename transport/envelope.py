@@ -61,12 +61,13 @@ class Envelope:
     `chain` is [object, route] of every call that waits for this one, outermost first; nil when a client calls. A BOOST with one
     is a question, which older peers ignore: does the call wait for the first of them, which waits for it by way of all others?
     `idempotency_key`: the work of all calls with the same key is done once (runtime/execution/replays.py).
+    `source`, `principal`: of a CALL or CAST that a backplane makes for somebody else: who calls, and on whose behalf.
     `is_refused`: of a STATUS, whether the work has certainly not begun. `node`: of a PUBLISH, the other node that published it.
     """
 
     __slots__ = (
-        "body", "chain", "deadline", "id", "idempotency_key", "is_refused", "key", "kind", "node", "priority", "route",
-        "trace",
+        "body", "chain", "deadline", "id", "idempotency_key", "is_refused", "key", "kind", "node", "principal", "priority",
+        "route", "source", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +84,8 @@ class Envelope:
         idempotency_key: str | None = None,
         is_refused: bool = False,
         node: str | None = None,
+        source: str | None = None,
+        principal: str | None = None,
     ) -> None:
         self.kind = kind
         self.id = id
@@ -96,6 +99,8 @@ class Envelope:
         self.idempotency_key = idempotency_key
         self.is_refused = is_refused
         self.node = node
+        self.source = source
+        self.principal = principal
 
     def row(self) -> tuple[Any, ...]:
         """Its fields in the order of the wire."""
@@ -105,6 +110,8 @@ class Envelope:
         elif kind == PUBLISH:
             key = self.node
         row = (kind, self.id, self.priority, route, key, self.deadline, self.trace, self.body, self.chain)
+        if self.source is not None or self.principal is not None:
+            return (*row, self.idempotency_key, self.source, self.principal)
         return row if self.idempotency_key is None else (*row, self.idempotency_key)
 
     def __eq__(self, other: object) -> bool:
@@ -124,13 +131,17 @@ def due_ns(deadline: int, now_ns: int) -> int:
 def call(id: int, spec: CallSpec, deadline: int | None, chain: Sequence[Sequence[str]] | None = None) -> Envelope:
     """Call `id`. `deadline`: as in `Envelope`, minus `spec.ends_ns` or the time that remains."""
     return Envelope(
-        CALL, id, spec.priority, spec.route, spec.key, deadline, spec.trace, spec.body, chain, spec.idempotency_key
-    )
+        CALL, id, spec.priority, spec.route, spec.key, deadline, spec.trace, spec.body, chain, spec.idempotency_key,
+        False, None, spec.source, spec.principal,
+    )  # fmt: skip
 
 
 def cast(spec: CallSpec) -> Envelope:
     """A call without a reply."""
-    return Envelope(CAST, 0, spec.priority, spec.route, spec.key, None, spec.trace, spec.body)
+    return Envelope(
+        CAST, 0, spec.priority, spec.route, spec.key, None, spec.trace, spec.body, None, None, False, None, spec.source,
+        spec.principal,
+    )  # fmt: skip
 
 
 def forwarded(asked: Envelope, id: int, route: str, deadline: int | None) -> Envelope:

@@ -56,6 +56,12 @@ class NotFound(CallerError):
     status = Status.NOT_FOUND
 
 
+class PermissionDenied(CallerError):
+    """The callee's configuration refuses calls of this source."""
+
+    status = Status.PERMISSION_DENIED
+
+
 class FailedPrecondition(CallerError):
     """Refused in the present state: a call cycle, a state machine's refusal, an object in the wait queue."""
 
@@ -145,7 +151,7 @@ def text_of(said: object, length_max: int = MESSAGE_MAX) -> str:
 _BY_STATUS: dict[Status, type[BackplaneError]] = {
     kind.status: kind
     for kind in (
-        InternalError, InvalidArgument, NotFound, FailedPrecondition, DeadlineExceeded,
+        InternalError, InvalidArgument, NotFound, PermissionDenied, FailedPrecondition, DeadlineExceeded,
         Cancelled, Busy, Unavailable, PeerDown,
     )
 }  # fmt: skip

@@ -102,6 +102,8 @@ class Link:
         self._step = _WHOLE
         self._sender = b""
         self._part: Any = None
+        #: The part last received in full, for `process`.
+        self._received: Any = None
         self._is_expecting = False
         # A link dropped unclosed in a reference cycle would hang the garbage collector: pyzmq's context waits in `__del__`
         # for sockets it can no longer see. The finalizer keeps both alive until it has closed them in order.
@@ -233,10 +235,23 @@ class Link:
             part = self._part = self._recv(_NOBLOCK, False)
         count = len(self._socket.recv_multipart(_NOBLOCK)) if part.more else 0
         frame: Frame = part.bytes if len(part) < LARGE_BYTES else part.buffer
-        self._step, self._part = _WHOLE, None
+        self._step, self._part, self._received = _WHOLE, None, part
         if count:
             raise MalformedFrame(f"message of {count + 1} frames from {self._sender!r}, one is expected")
         return self._sender, frame
+
+    def process(self) -> int:
+        """The process at the other end of the connection that brought the frame last received; 0: not a local connection.
+
+        The kernel says so (SO_PEERCRED), whatever identity the peer has chosen: ZeroMQ appends `:UID:GID:PID` to the address.
+        Of a process that hands its socket on, it is the one that connected.
+        """
+        try:
+            address: str = self._received.get("Peer-Address")
+        except zmq.ZMQError:  # no such property: no frame of a Unix socket
+            return 0
+        pid = address.rpartition(":")[2]
+        return int(pid) if address.count(":") >= 3 and pid.isdecimal() else 0
 
     def _has_sender(self) -> bool:
         """After a signal's exception in `receive`: whether the frame of `_sender` is next. Raises `FrameLost`."""

@@ -10,32 +10,41 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from appbackplane.transport.errors import Busy, InternalError, text_of
 
 from ..objects.action import Action
 from ..objects.component import Component
 from ..objects.state_machine import StateMachine
+from ..observation.statistics import Statistics
 from ..scheduling.throttle import Share, Throttle
-from .digesting import Digest
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .clock import Clock
+from .component_limits import ComponentLimits
+from .digest import Digesters, route_of
+from .parking import Parking
+from .withdrawal import Withdrawal
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class Admission:
-    """Applies the limits of all components. Part of the engine: used under the lead."""
+    """Applies the limits of all components. Used under the lead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, *, clock: Clock, limits: ComponentLimits, statistics: Statistics, digesters: Digesters, parking: Parking,
+        withdrawal: Withdrawal,
+    ) -> None:  # fmt: skip
+        self._clock = clock
+        self._limits = limits
+        self._statistics = statistics
+        self._digesters = digesters
+        self._parking = parking
+        self._withdrawal = withdrawal
 
     # hot: scripts/bench call_pipelined
     def count_in(self, action: Action, component: Component, caller: bytes) -> None:
         """Count `action` as outstanding for `component` and for `caller`. Raises `Busy` if there is no room."""
-        throttle = self._engine.intake.throttles.get(component.component_name)
+        throttle = self._limits.requests.get(component.component_name)
         if throttle is None:
             return
         share = throttle.share_of(caller)
@@ -55,7 +64,7 @@ class Admission:
 
     def shed(self, component: Component, below: int) -> int:
         """Refuse the least urgent request below priority `below` that has not begun, the newest of equals; how many: 0 or 1."""
-        return self._shed(component, self._engine.intake.throttles[component.component_name], below)
+        return self._shed(component, self._limits.requests[component.component_name], below)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -69,7 +78,7 @@ class Admission:
 
     def _busy(self, action: Action, throttle: Throttle, because: str) -> Busy:
         throttle.refused_count += 1
-        self._engine.statistics.of(action.name).refused_count += 1
+        self._statistics.of(action.name).refused_count += 1
         return Busy(f"{action.name}: {because}", retry_after=throttle.retry_after())
 
     def _shed(self, component: Component, account: Throttle | Share, below: int) -> int:
@@ -89,7 +98,7 @@ class Admission:
 
     def _not_begun(self, component: Component) -> Iterator[Action]:
         """Actions not begun: queued at the objects of a component, deferred by its state machines, or parked anywhere."""
-        digester = self._engine.intake.digesting.digester_of(component)
+        digester = self._digesters.of(component)
         for object in (component, *component._objects, *([] if digester is None else [digester])):
             action = object._head
             while action is not None:
@@ -98,15 +107,14 @@ class Admission:
                 action = action.next
             if isinstance(object, StateMachine):
                 yield from object._deferred
-        yield from (each for each in self._engine.parking.parked.values() if not each.has_begun)
+        yield from (each for each in self._parking.parked.values() if not each.has_begun)
 
     def _refuse(self, action: Action) -> bool:
-        engine, share = self._engine, action.throttle
+        share = action.throttle
         assert isinstance(share, Share)
         throttle = share.throttle
-        name = action.asked.route if isinstance(action, Digest) else action.name
-        error = Busy(f"{name}: made room for more urgent work", retry_after=throttle.retry_after())
-        if not engine.endings.take_out(action, error, engine.clock.now_ns()):
+        error = Busy(f"{route_of(action)}: made room for more urgent work", retry_after=throttle.retry_after())
+        if not self._withdrawal.take_out(action, error, self._clock.now_ns()):
             return False
         throttle.refused_count += 1
         return True

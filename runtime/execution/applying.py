@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from appbackplane.transport.errors import Unavailable
 
 from ..observation import segments
 from ..observation.applied import Applied, LedgerEntry, pack, unpack
 from ..observation.message_log import MessageLog
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .clock import Clock
+from .publishing import Publishing
+from .sender import Sender
+from .watch import Watch
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -38,8 +40,16 @@ SPARE: Final = 16_384
 class Applying:
     """Applies batches in one backplane. Its operation runs one batch at a time."""
 
-    def __init__(self, engine: Engine, run_dir: Path, generation: int) -> None:
-        self._engine = engine
+    def __init__(
+        self, backplane: str, run_dir: Path, generation: int, *, lead: threading.RLock, clock: Clock, watch: Watch,
+        sender: Sender, publishing: Publishing,
+    ) -> None:  # fmt: skip
+        self._backplane = backplane
+        self._lead = lead
+        self._clock = clock
+        self._watch = watch
+        self._sender = sender
+        self._publishing = publishing
         self._run_dir, self._generation = run_dir, generation
         self._applied: Applied | None = None
         self._ledger = -1
@@ -53,17 +63,16 @@ class Applying:
         Rows beyond a gap are left out: continue with row number `done`. Raises `FailedPrecondition` if a later batch of the
         group was applied, `Busy` at the bound of groups, `Unavailable` if the topic cannot be recorded now.
         """
-        engine = self._engine
         applied = 0
         while True:
-            with engine.lead:
+            with self._lead:
                 done = self._known().done(topic, group, batch)
                 if not first <= done < first + len(rows):
                     return {"applied": applied, "done": done}
                 fresh = rows[done - first : done - first + SLICE]
                 self._slice(topic, group, batch, done, fresh)
                 applied += len(fresh)
-                engine.watch.notify()
+                self._watch.notify()
 
     def recover(self) -> None:
         """Load the ledger of an earlier process. Call it before any recording, and before retention removes the records."""
@@ -71,7 +80,7 @@ class Applying:
         if not path.exists():
             return
         self._applied = Applied()
-        self._applied.recover(unpack(path.read_bytes()), self._present, self._engine.clock.now_ns())
+        self._applied.recover(unpack(path.read_bytes()), self._present, self._clock.now_ns())
         try:
             self._begin_ledger(self._applied)
         except Unavailable as error:
@@ -86,8 +95,8 @@ class Applying:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _slice(self, topic: str, group: str, batch: int, first: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        engine, known, now_ns = self._engine, self._known(), self._engine.clock.now_ns()
-        records = engine.publishing.records.get(topic)
+        known, now_ns = self._known(), self._clock.now_ns()
+        records = self._publishing.records.get(topic)
         segment, index = (0, 0) if records is None else records.position
         entry = LedgerEntry(topic, group, batch, first, len(rows), self._generation, segment, index, now_ns)
         known.begin(entry)
@@ -96,9 +105,9 @@ class Applying:
         try:
             for row in rows:
                 if records is not None:
-                    record(topic, records, engine.encoder.body(row), now_ns)
+                    record(topic, records, self._sender.encoder.body(row), now_ns)
                 there += 1
-                engine.publishing.tell(topic, row, None, now_ns)
+                self._publishing.tell(topic, row, None, now_ns)
         finally:
             self._write(pack(known.end(entry, there)))
 
@@ -134,10 +143,10 @@ class Applying:
         self._size += os.pwrite(self._ledger, told, self._size)
 
     def _path(self) -> Path:
-        return segments.actions_folder(self._run_dir, self._engine.backplane) / LEDGER
+        return segments.actions_folder(self._run_dir, self._backplane) / LEDGER
 
     def _present(self, entry: LedgerEntry) -> int:
-        folder = segments.messages_folder(self._run_dir, self._engine.backplane, entry.topic)
+        folder = segments.messages_folder(self._run_dir, self._backplane, entry.topic)
         return sum(
             messages_of(path, entry.generation, entry.index if number == entry.segment else 0)
             for path in folder.glob(f"*{segments.MESSAGES_SUFFIX}")

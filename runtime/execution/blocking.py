@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.errors import DeadlineExceeded
@@ -18,9 +18,7 @@ from ..objects.action import Action
 from ..objects.app_object import AppObject
 from .current import current
 from .method_action import MethodAction
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .worker import WorkerHost
 
 #: Waits for a gate, for at most so many seconds, on behalf of a thread that runs no action.
 StandIn: TypeAlias = Callable[[threading.Lock, float], bool]
@@ -38,30 +36,28 @@ def wait_at(
     `on_impatience`: called once if the gate is still closed after `patience_s`, at once where a stand-in waits.
     Raises `DeadlineExceeded` once the deadline of the running action has passed.
     """
-    engine, running = current.engine, current.action
-    if engine is None or running is None:
+    host, running = current.host, current.action
+    if host is None or running is None:
         return _wait(gate, limit_s, outside, patience_s, on_impatience)
     if running.deadline_ns is None:
-        return _wait_in(engine, running, gate, limit_s, what, patience_s, on_impatience)
-    left_s = max(0.0, (running.deadline_ns - engine.now_ns()) / 1e9)
-    is_open = _wait_in(engine, running, gate, min(limit_s, left_s), what, patience_s, on_impatience)
+        return _wait_in(host, running, gate, limit_s, what, patience_s, on_impatience)
+    left_s = max(0.0, (running.deadline_ns - host.now_ns()) / 1e9)
+    is_open = _wait_in(host, running, gate, min(limit_s, left_s), what, patience_s, on_impatience)
     if not is_open and left_s <= limit_s:
         raise DeadlineExceeded(f"{running.name}: the deadline passed while it waited for {what}")
     return is_open
 
 
 def _wait_in(
-    engine: Engine, running: Action, gate: threading.Lock, limit_s: float, what: str,
+    host: WorkerHost, running: Action, gate: threading.Lock, limit_s: float, what: str,
     patience_s: float = 0.0, on_impatience: Callable[[], None] | None = None,
 ) -> bool:  # fmt: skip
     """As `wait_at`, without regard to the deadline of the running action."""
-    with engine.lead:
-        engine.parking.begins_to_block(running, engine.now_ns(), what)
+    host.begins_to_block(running, what)
     try:
-        return _wait(gate, limit_s, engine.stand_in, patience_s, on_impatience)
+        return _wait(gate, limit_s, host.stand_in, patience_s, on_impatience)
     finally:
-        with engine.lead:
-            engine.parking.blocks_no_more(running)
+        host.blocks_no_more(running)
 
 
 def _wait(
@@ -80,8 +76,8 @@ def blocking_call(
     timeout: float | None = TIMEOUT_MAX_S, retry: bool = False,
 ) -> Any:  # fmt: skip
     """Call an operation on behalf of the running action of `object` and return its result. Raises the call's error."""
-    engine, running = current.engine, current.action
-    assert engine is not None and running is not None, "only what runs can call"
+    host, running, component = current.host, current.action, object._component
+    assert host is not None and running is not None and component is not None, "only what runs can call"
     gate = threading.Lock()
     gate.acquire()
     spec = CallSpec(route, arguments, key=key, priority=priority, timeout=timeout, is_retried=retry)
@@ -93,9 +89,8 @@ def blocking_call(
         gate.release()
 
     asking.on_end = has_ended
-    with engine.lead:
-        engine.post(asking, engine.now_ns())
-    _wait_in(engine, running, gate, LIMIT_S, f"a call of {route}")  # the call itself ends in time
+    object._host.post_own(component, asking, is_counted=False)
+    _wait_in(host, running, gate, LIMIT_S, f"a call of {route}")  # the call itself ends in time
     if asking.error is not None:
         raise asking.error
     return asking.result

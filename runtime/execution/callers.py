@@ -8,16 +8,18 @@ slices, because each call is searched for in a queue: a thousand in one go could
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from appbackplane.transport import codec
-from appbackplane.transport.batching import SendResult
+from appbackplane.transport.directory import Directory
 
-if TYPE_CHECKING:
-    from appbackplane.transport.directory import Directory
-
-    from .engine import Engine
+from .accepted import AcceptedCalls
+from .call_changes import CallChanges
+from .clock import Clock
+from .remote_routes import RemoteRoutes
+from .routing import Routing
+from .sender import Sender
+from .sources import Sources
 
 #: Interval of the probes to each peer that waits for a reply. A second of work for a dead caller is bearable, and a frame a
 #: second costs little: 4 us here, and 20 at the peer.
@@ -32,19 +34,27 @@ _NOTHING = codec.batch([])
 
 
 class Callers:
-    """Which peers have called, and which of them are dead. Part of the engine: used under the lead."""
+    """Which peers have called, and which of them are dead. Used under the lead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, *, clock: Clock, accepted: AcceptedCalls, changes: CallChanges, routing: Routing, remote: RemoteRoutes,
+        sender: Sender, sources: Sources, is_reachable: Callable[[bytes, bytes], bool],
+    ) -> None:  # fmt: skip
+        """`is_reachable`: sends a frame to a peer past the outbox; False: the peer is dead."""
+        self._clock = clock
+        self._accepted = accepted
+        self._changes = changes
+        self._routing = routing
+        self._remote = remote
+        self._sender = sender
+        self._sources = sources
+        self._is_reachable = is_reachable
         #: When `look` is due.
         self.due_ns = 0
         #: Calls that were withdrawn because their callers had died.
         self.abandoned_count = 0
         #: When a frame last came from each peer.
         self.heard_ns: dict[bytes, int] = {}
-        #: Where only workers read the link (`preempt = false`): when input was first seen there while all workers ran; 0: none
-        #: is unread. Calls read later have waited since then at most.
-        self.unread_since_ns = 0
         #: Peers that have announced to call here no more, since this backplane is drained.
         self.farewells: set[bytes] = set()
         self._to_ask: list[bytes] = []
@@ -54,26 +64,19 @@ class Callers:
 
     def next_wake_ns(self) -> int | None:
         """When `look` is due even if no frame comes; None while no caller waits for a reply."""
-        return self.due_ns if self._to_ask or self._abandoned or self._engine.intake.accepted else None
-
-    def see_unread(self, now_ns: int) -> None:
-        """Note since when unread input waits at the link. Called by the sentinel; takes the lead."""
-        engine = self._engine
-        with engine.lead:
-            if not self.unread_since_ns and engine.watch.poller is None and engine.link.has_input():
-                self.unread_since_ns = now_ns
+        return self.due_ns if self._to_ask or self._abandoned or self._accepted else None
 
     def look(self, now_ns: int) -> None:
         """Probe some of the waiting callers, and withdraw some of the calls of dead ones."""
         if not self._to_ask and now_ns - self._asked_ns >= PROBE_NS:
             self._asked_ns = now_ns
-            self._to_ask = list({peer for peer, _ in self._engine.intake.accepted if peer})
+            self._to_ask = [peer for peer in self._accepted.peers() if peer]
             if len(self.heard_ns) > HEARD_MAX:
                 self.heard_ns = {peer: at_ns for peer, at_ns in self.heard_ns.items() if now_ns - at_ns < PROBE_NS}
+                self._sources.keep(self.heard_ns)
         asked, self._to_ask = self._to_ask[:PROBED_MAX], self._to_ask[PROBED_MAX:]
         for peer in asked:
-            if self._engine.link.send(peer, _NOTHING) is SendResult.UNREACHABLE:
-                self._engine.publishing.forget(peer)
+            if not self._is_reachable(peer, _NOTHING):
                 self.gone(peer)
         self._withdraw(now_ns)
         self.due_ns = now_ns if self._to_ask or self._abandoned else self._asked_ns + PROBE_NS
@@ -85,18 +88,19 @@ class Callers:
 
     def unaware(self, since_ns: int) -> list[bytes]:
         """Peers that have sent since `since_ns` and no farewell: they may not know that this backplane is drained."""
-        answering = self._engine.outgoing.backplane_of
+        answering = self._routing.backplane_of
         recent = [peer for peer, at_ns in self.heard_ns.items() if at_ns >= since_ns and peer not in self.farewells]
         return [peer for peer in recent if answering(peer) is None]  # without peers that only reply to our own calls
 
     def gone(self, peer: bytes) -> None:
         """A peer is dead: schedule the withdrawal of its calls."""
         self.heard_ns.pop(peer, None)
-        if self._engine.intake.foreign_gone is not None:
-            self._engine.intake.foreign_gone(peer)
+        self._sources.forget(peer)
+        if self._remote.lose is not None:
+            self._remote.lose(peer)
         if peer in self._abandoned:
             return
-        calls = [id for one, id in self._engine.intake.accepted if one == peer]
+        calls = self._accepted.ids_of(peer)
         if calls:
             self._abandoned[peer] = calls[::-1]
             self.due_ns = 0
@@ -109,20 +113,19 @@ class Callers:
                 connections = (
                     f"{name}-{place.generation}".encode()
                 )  # a connection's name adds a random word without a dash (transport/link.py)
-                heard = {*self.heard_ns, *(peer for peer, _ in self._engine.intake.accepted)}
+                heard = {*self.heard_ns, *self._accepted.peers()}
                 for peer in [one for one in heard if one.rpartition(b"-")[0] == connections]:
                     self.gone(peer)
 
     def _withdraw(self, now_ns: int) -> None:
-        intake, clock = self._engine.intake, self._engine.clock
         for _ in range(WITHDRAWN_MAX):
-            if not self._abandoned or clock.now_ns() - now_ns >= WITHDRAW_MAX_NS:
+            if not self._abandoned or self._clock.now_ns() - now_ns >= WITHDRAW_MAX_NS:
                 return
             peer, calls = next(iter(self._abandoned.items()))
             id = calls.pop()
-            if (peer, id) in intake.accepted:
+            if self._accepted.get(peer, id) is not None:
                 self.abandoned_count += 1
-                intake.cancel(peer, id, now_ns)
+                self._changes.cancel(peer, id, now_ns)
             if not calls:
                 del self._abandoned[peer]
-                self._engine.outbox.forget(peer)  # the statuses of these calls
+                self._sender.outbox.forget(peer)  # the statuses of these calls

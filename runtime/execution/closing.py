@@ -6,8 +6,6 @@ A call that had begun when the process ends gets PEER_DOWN, because its progress
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from appbackplane.transport.addressing import BACKPLANE
 from appbackplane.transport.envelope import Envelope, status
 from appbackplane.transport.errors import PeerDown, Unavailable
@@ -15,27 +13,33 @@ from appbackplane.transport.resolver import RETRY_AFTER_S
 
 from ..objects.action import LOCAL, Action
 from ..objects.module_state import ModuleState
-from ..objects.registry import Route
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from ..objects.registry import Registry, Route
+from .accepted import AcceptedCalls
+from .sender import Sender
+from .watch import Watch
 
 #: In these states a component is going up by itself, so a retry helps.
 _ON_ITS_WAY = (ModuleState.START, ModuleState.INITIALIZING)
 
 
 class Closing:
-    """Whether the intake is closed, and the errors of refused calls. Part of the intake: used under the lead."""
+    """Whether the intake is closed, and the errors of refused calls. Used under the lead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, backplane: str, *, registry: Registry, accepted: AcceptedCalls, sender: Sender, watch: Watch
+    ) -> None:
+        self._backplane = backplane
+        self._registry = registry
+        self._accepted = accepted
+        self._sender = sender
+        self._watch = watch
         #: The reason in the error message; None: the intake is open.
         self._because: str | None = None
 
     def close(self, because: str) -> None:
         """Refuse new calls, except calls inside this backplane and its own operations."""
         self._because = because
-        for route in self._engine.registry.routes.values():
+        for route in self._registry.routes.values():
             if not route.name.startswith(f"{BACKPLANE}."):
                 route.close()
 
@@ -57,19 +61,17 @@ class Closing:
     def not_begun(self, name: str) -> Unavailable:
         """Error for a call that this backplane never started because it is shutting down."""
         why = self._because or "is stopping"
-        return Unavailable(f"{name}: backplane {self._engine.backplane} {why}; not begun", retry_after=RETRY_AFTER_S)
+        return Unavailable(f"{name}: backplane {self._backplane} {why}; not begun", retry_after=RETRY_AFTER_S)
 
     def end(self, now_ns: int) -> None:
         """The process ends: send an error to every remote caller that still waits for a reply."""
-        intake = self._engine.intake
-        accepted = intake.accepted
-        for (peer, id), action in accepted.items():
+        for peer, id, action in self._accepted:
             if peer != LOCAL:
-                self._engine.say(peer, self._last_word(action, id), now_ns)
-        accepted.clear()
+                self._sender.say(peer, self._last_word(action, id), now_ns)
+        self._accepted.clear()
 
     def _last_word(self, action: Action, id: int) -> Envelope:
         """PEER_DOWN if the action has begun; else a refusal, which the caller may safely retry."""
-        if action.has_begun or any(worker.action is action for worker in self._engine.watch.team):
-            return status(id, PeerDown(f"{action.name}: backplane {self._engine.backplane} stopped before it ended"))
+        if action.has_begun or any(worker.action is action for worker in self._watch.team):
+            return status(id, PeerDown(f"{action.name}: backplane {self._backplane} stopped before it ended"))
         return status(id, self.not_begun(action.name), is_refused=True)

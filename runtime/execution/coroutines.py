@@ -79,7 +79,7 @@ def should_yield() -> bool:
     For long loops in plain operations: finish early, or hand the rest to `self.after(0, …)`. False outside an action.
     """
     worker = current.worker
-    return worker is not None and worker.started_ns != 0 and worker.engine.presence.has_work_above(worker)
+    return worker is not None and worker.started_ns != 0 and worker.host.has_work_above(worker)
 
 
 def should_stop() -> bool:
@@ -88,5 +88,5 @@ def should_stop() -> bool:
     For work that continues by itself, piece by piece: begin no further piece, or the drain waits for it. False outside an
     action.
     """
-    engine = current.engine
-    return engine is not None and engine.modules.is_suspended
+    host = current.host
+    return host is not None and host.is_draining

@@ -1,4 +1,4 @@
-"""Current: the action that the calling thread runs, and its engine.
+"""Current: the action that the calling thread runs, and the services of its backplane.
 
 Lets module-level functions (`checkpoint`, `should_yield`) and methods of objects find the running action without a parameter
 in every signature. Thread-local; only the worker is stored, once a thread, and the action is read from it.
@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..objects.action import Action
-    from .engine import Engine
-    from .worker import Worker
+    from .worker import Worker, WorkerHost
 
 
 class Current(threading.local):
-    """The worker, action and engine of the calling thread."""
+    """The worker of the calling thread, its action, and its host."""
 
     worker: Worker | None = None
 
@@ -27,9 +26,9 @@ class Current(threading.local):
         return worker.action if worker is not None and worker.started_ns else None
 
     @property
-    def engine(self) -> Engine | None:
-        """The engine whose worker this thread is; None in any other thread."""
-        return None if self.worker is None else self.worker.engine
+    def host(self) -> WorkerHost | None:
+        """The services of the backplane whose worker this thread is; None in any other thread."""
+        return None if self.worker is None else self.worker.host
 
 
 current = Current()

@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from appbackplane.transport.addressing import BACKPLANE
 
 from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject
 from ..objects.state_machine import StateMachine
-from .digesting import Digest
+from .control import Answer
+from .digest import Digest, route_of
+from .engine import Engine
 from .method_action import MethodAction
-
-if TYPE_CHECKING:
-    from .control import Answer
-    from .engine import Engine
 
 #: Quiet time before the intake closes. A directory arrives 0.3 ms after it was sent on an idle machine. On a saturated one
 #: a caller waits for the CPU, 3 to 4 ms for each process before it, and its calls take as long to arrive. If shorter, calls
@@ -49,7 +46,19 @@ class Draining:
         self, engine: Engine, *, limit_ns: int, stop_limit_ns: int, because: str, answer: Answer, now_ns: int
     ) -> None:
         """`because`: reason in the errors of refused calls. `answer`: called once, when no work is left, or at the limits."""
-        self._engine = engine
+        self._lead = engine.lead
+        self._registry = engine.registry
+        self._scheduler = engine.scheduler
+        self._statistics = engine.statistics
+        self._watch = engine.watch
+        self._outbox = engine.outbox
+        self._accepted = engine.accepted
+        self._calls = engine.calls
+        self._digesters = engine.digesters
+        self._closing = engine.closing
+        self._parking = engine.parking
+        self._withdrawal = engine.withdrawal
+        self._callers = engine.callers
         self._closes_ns, self._stop_limit_ns = now_ns + limit_ns, stop_limit_ns
         self._because, self._answer = because, answer
         self._own = f"{BACKPLANE}.{engine.backplane}"
@@ -66,21 +75,21 @@ class Draining:
     def look(self, now_ns: int) -> None:
         """Advance the drain: close the intake once it is quiet, refuse actions that have not begun, answer at the end."""
         if self._ends_ns is None:
-            with self._engine.lead:
+            with self._lead:
                 if not self._is_quiet(now_ns) and now_ns < self._closes_ns:
                     return
-                self._engine.intake.closing.close(self._because)
+                self._closing.close(self._because)
             self._ends_ns = now_ns + self._stop_limit_ns
-        with self._engine.lead:
+        with self._lead:
             refused = list(itertools.islice(self._not_begun(), REFUSED_MAX))
             for action in refused:
                 self._refuse(action, now_ns)
             if refused:
-                self._engine.watch.notify()  # a worker sends the refusals
+                self._watch.notify()  # a worker sends the refusals
                 return
             running = self._running()
-            unread = len(self._engine.outbox.stalled)  # peers that have not read during the whole limit
-            is_busy = bool(running) or self._engine.scheduler.queued_count > 0
+            unread = len(self._outbox.stalled)  # peers that have not read during the whole limit
+            is_busy = bool(running) or self._scheduler.queued_count > 0
         if not is_busy or now_ns >= self._ends_ns:
             self.is_over = True
             self._answer({"refused": self._refused_count, "running": sorted(running), "unread": unread}, None)
@@ -90,7 +99,7 @@ class Draining:
         ended_count = self._count_ended()
         has_news = ended_count != self._ended_count
         self._ended_count = ended_count
-        if has_news or self._running() or self._engine.scheduler.queued_count or self._engine.outbox:
+        if has_news or self._running() or self._scheduler.queued_count or self._outbox:
             self._quiet_since_ns = None
             return False
         if self._quiet_since_ns is None:
@@ -99,33 +108,31 @@ class Draining:
 
     def _expects_more(self, now_ns: int) -> bool:
         """Whether a peer that does not know of the drain may be calling; probes such peers every `ASK_NS`."""
-        callers = self._engine.callers
+        callers = self._callers
         unaware = callers.unaware(self._begun_ns - RECENT_NS)
         if not unaware or now_ns - self._begun_ns >= FAREWELL_NS:
             return False
         if now_ns - self._asked_ns >= ASK_NS:
             self._asked_ns = now_ns
             callers.ask(unaware)
-            self._engine.watch.notify()
+            self._watch.notify()
         return True
 
     def _count_ended(self) -> int:
         """Operations ended so far, without timers and without the backplane's own operations, which operators call."""
-        engine = self._engine
-        names = {route.name for route in engine.registry.routes.values() if route.component.component_name != self._own}
-        operations = engine.statistics.operations
+        names = {route.name for route in self._registry.routes.values() if route.component.component_name != self._own}
+        operations = self._statistics.operations
         return sum(account.run.count for name, account in operations.items() if name in names)
 
     def _running(self) -> set[str]:
         """Names of actions admitted and not ended: they have a caller, run in a worker, or wait in the middle of their work."""
-        engine = self._engine
-        found = {action.name for action in engine.intake.accepted.values() if not self._is_own(action)}
-        for worker in engine.watch.team:
+        found = {action.name for *_, action in self._accepted if not self._is_own(action)}
+        for worker in self._watch.team:
             if worker.action is not None and not self._is_own(worker.action):
                 found.add(worker.action.name)
-        if engine.scheduler.waiting_count:
-            found |= {action.name for *_, action in engine.outgoing.calls}
-            found |= {action.name for action in engine.parking.parked.values()}
+        if self._scheduler.waiting_count:
+            found |= {action.name for *_, action in self._calls}
+            found |= {action.name for action in self._parking.parked.values()}
         return found
 
     def _not_begun(self) -> Iterator[Action]:
@@ -138,24 +145,21 @@ class Draining:
                 action = action.next
             if isinstance(object, StateMachine):
                 yield from object._deferred
-        yield from (each for each in self._engine.parking.parked.values() if not (each.has_begun or _is_inside(each)))
+        yield from (each for each in self._parking.parked.values() if not (each.has_begun or _is_inside(each)))
 
     def _objects(self) -> Iterator[AppObject]:
-        for name, component in self._engine.registry.components.items():
+        for name, component in self._registry.components.items():
             if name != self._own:
                 yield component
                 yield from component._objects
-        yield from self._engine.intake.digesting.digesters()
+        yield from self._digesters.all()
 
     def _refuse(self, action: Action, now_ns: int) -> None:
-        intake = self._engine.intake
         if isinstance(action, MethodAction) and action.timer is not None:
-            self._engine.scheduler.withdraw(action)  # it has no caller, and its timer is over
+            self._scheduler.withdraw(action)  # it has no caller, and its timer is over
             return
         self._refused_count += 1
-        name = action.asked.route or "" if isinstance(action, Digest) else action.name
-        error = intake.closing.not_begun(name)
-        self._engine.endings.take_out(action, error, now_ns)
+        self._withdrawal.take_out(action, self._closing.not_begun(route_of(action)), now_ns)
 
     def _is_own(self, action: Action) -> bool:
         component = action.object._component

@@ -6,37 +6,50 @@ overridden `refuse`, an `on_end` callback); the failure is reported and has no f
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from appbackplane.transport.envelope import status
 from appbackplane.transport.errors import BackplaneError, Cancelled, DeadlineExceeded, InternalError
 
 from ..objects.action import Action, Outcome, ParkableAction
-from ..objects.state_machine import NotAccepted, StateMachine
-from ..observation.recorder import Recorder
-from ..observation.statistics import OperationStatistics
+from ..objects.state_machine import NotAccepted
+from ..observation.statistics import OperationStatistics, Statistics
+from ..scheduling.scheduler import Scheduler
+from ..scheduling.timers import Timer
+from .accepted import AcceptedCalls
+from .closing import Closing
 from .failures import as_error, is_own_bug
+from .inheritance import Inheritance
 from .method_action import MethodAction
-
-if TYPE_CHECKING:
-    from ..scheduling.timers import Timer
-    from .beside import Beside
-    from .engine import Engine
+from .recorders import Recorders
+from .replays import Replays
+from .reports import Reports
+from .sender import Sender
 
 #: A timer that has failed this often in a row counts as failing.
 FAILING_MIN = 3
 
 
 class Endings:
-    """Completion of actions. Part of the engine: used under the lead."""
+    """Completion of actions. Used under the lead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        #: None: nothing is recorded.
-        self.recorder: Recorder | None = None
-        #: Gives the recorder for external work of that name (recording.py); None: nothing is recorded.
-        self.beside: Callable[[str], Beside] | None = None
+    def __init__(
+        self, *, lead: threading.RLock, scheduler: Scheduler, statistics: Statistics, reports: Reports, sender: Sender,
+        accepted: AcceptedCalls, closing: Closing, inheritance: Inheritance, replays: Replays, recorders: Recorders,
+        is_debug: bool,
+    ) -> None:  # fmt: skip
+        self._lead = lead
+        self._scheduler = scheduler
+        self._statistics = statistics
+        self._reports = reports
+        self._sender = sender
+        self._accepted = accepted
+        self._closing = closing
+        self._inheritance = inheritance
+        self._replays = replays
+        self._recorders = recorders
+        self._is_debug = is_debug
         #: Repeating timers whose last run raised: no caller learns of it. Cancelled ones are removed at the next query.
         self._failing: set[Timer] = set()
         #: Functions to call once an action has ended, by the identity of the action (`at_end`).
@@ -52,49 +65,49 @@ class Endings:
 
     def answer(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """Send the caller of an action its result or error, and log errors that have no receiver or are our own bugs."""
-        engine = self._engine
+        sender = self._sender
         peer, error, is_unsendable = action.peer, action.error, False
         if peer is not None:
-            engine.intake.accepted.pop((peer, action.call_id), None)
+            self._accepted.end(peer, action.call_id)
             if error is None:
                 try:
-                    if not engine.reply(peer, action.call_id, action.result, now_ns):
-                        engine.undelivered_count += 1
+                    if not sender.reply(peer, action.call_id, action.result, now_ns):
+                        sender.undelivered_count += 1
                 except BackplaneError as problem:
                     action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
                     error.__cause__ = problem
                     is_unsendable = True
         if error is not None:
-            told = as_error(action, error, is_debug=engine.is_debug)
-            is_told = peer is not None or action.on_end is not None or engine.intake.closing.is_closed
+            told = as_error(action, error, is_debug=self._is_debug)
+            is_told = peer is not None or action.on_end is not None or self._closing.is_closed
             is_bug = is_unsendable or (peer is not None and is_own_bug(action, error, told))
             if is_bug or not (is_told and isinstance(error, BackplaneError)):
-                engine.reports.failed(action, error, now_ns)
+                self._reports.failed(action, error, now_ns)
             if peer is not None:
                 is_refused = action.account is None  # a worker has never chosen it
-                if not engine.say(peer, status(action.call_id, told, is_refused=is_refused), now_ns):
-                    engine.undelivered_count += 1
-        if engine.intake.replays.running:
-            engine.intake.replays.ended(action, now_ns)
+                if not sender.say(peer, status(action.call_id, told, is_refused=is_refused), now_ns):
+                    sender.undelivered_count += 1
+        if self._replays.running:
+            self._replays.ended(action, now_ns)
 
     def book(self, action: Action, now_ns: int, has_run: bool = True) -> None:  # hot: scripts/bench call_rtt
         """Count an ended action, release its place in the throttle, and call its `on_end` and followers.
 
         `has_run` False: its error is not counted as one of the operation; the refusal was counted already.
         """
-        engine = self._engine
-        account: OperationStatistics = action.account or engine.statistics.of(action.name)
+        statistics, recorder = self._statistics, self._recorders.actions
+        account: OperationStatistics = action.account or statistics.of(action.name)
         account.run.record(action.run_ns)
         account.wait.record(action.wait_ns)
         account.cpu_ns += action.cpu_ns
         if action.error is not None and has_run:
             _count_error(account, action.error)
-        engine.statistics.actions_count += 1
-        if self.recorder is not None:
+        statistics.actions_count += 1
+        if recorder is not None:
             if action.parts is None:
-                self.recorder.record(action, account, now_ns)
+                recorder.record(action, account, now_ns)
             else:
-                self.recorder.record_parts(action, account, now_ns)
+                recorder.record_parts(action, account, now_ns)
         if action.throttle is not None:
             action.throttle.ended(now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:
@@ -109,24 +122,11 @@ class Endings:
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
         if not isinstance(error, Cancelled | DeadlineExceeded):  # these have counters of their own
-            self._engine.statistics.of(action.name).refused_count += 1
+            self._statistics.of(action.name).refused_count += 1
         self._let_go(action, error, now_ns)
-        self._engine.inheritance.left(action, now_ns)
+        self._inheritance.left(action, now_ns)
         self.answer(action, now_ns)
         self.book(action, now_ns, has_run=False)
-
-    def take_out(self, action: Action, error: BackplaneError, now_ns: int) -> bool:
-        """Refuse an action that has not begun: queued, parked, or deferred by a state machine. False: it is none of these."""
-        engine, machine = self._engine, action.object
-        if engine.scheduler.withdraw(action):
-            self.refuse(action, error, now_ns)
-            return True
-        if isinstance(action, ParkableAction):
-            return engine.parking.take_back(action, error, now_ns)
-        if isinstance(action, MethodAction) and isinstance(machine, StateMachine) and action in machine._deferred:
-            engine.intake.drop(action, error, now_ns)
-            return True
-        return False
 
     def never_posted(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """Refuse an action that was not admitted. Calls `refuse` and `on_end`, since its maker may hold resources for it."""
@@ -146,7 +146,6 @@ class Endings:
 
     def is_too_late(self, action: Action, now_ns: int) -> bool:
         """The deadline has passed: refuse an action that has not begun (True). A coroutine gets the error at its next step."""
-        engine = self._engine
         late = DeadlineExceeded(
             f"{action.name}: the deadline passed {(now_ns - (action.deadline_ns or 0)) / 1e6:.1f} ms ago"
         )
@@ -156,11 +155,11 @@ class Endings:
             return False
         if isinstance(action, ParkableAction) and action.has_begun:
             return False  # leaving the rest out would not undo the part that is done
-        engine.statistics.of(action.name).expired_count += 1
+        self._statistics.of(action.name).expired_count += 1
         action.wait_ns += now_ns - action.posted_ns
         self._let_go(action, late, now_ns)
         self.answer(action, now_ns)
-        engine.scheduler.finished(action, Outcome.DONE, now_ns)
+        self._scheduler.finished(action, Outcome.DONE, now_ns)
         self.book(action, now_ns, has_run=False)
         return True
 
@@ -175,7 +174,7 @@ class Endings:
     def _still_failing(self) -> list[Timer]:
         if not self._failing:
             return []
-        with self._engine.lead:
+        with self._lead:
             self._failing = {timer for timer in self._failing if not timer.is_over}
             return [*self._failing]
 
@@ -184,20 +183,20 @@ class Endings:
             if action.on_end is not None:
                 action.on_end(action)
         except BaseException as problem:  # the edge: it may be a user's
-            self._engine.reports.failed(action, problem, now_ns)
+            self._reports.failed(action, problem, now_ns)
 
     def _tell_followers(self, action: Action, now_ns: int) -> None:
         for function in self._followers.pop(id(action), ()):
             try:
                 function(action)
             except BaseException as problem:  # the edge: a follower may release a user's objects
-                self._engine.reports.failed(action, problem, now_ns)
+                self._reports.failed(action, problem, now_ns)
 
     def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         try:
             action.refuse(error)
         except BaseException as problem:  # the edge: users may override it
-            self._engine.reports.failed(action, problem, now_ns)
+            self._reports.failed(action, problem, now_ns)
         action.error = error
 
 

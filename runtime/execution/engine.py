@@ -8,41 +8,32 @@ be short, and at the latest after `DRAIN_INTERVAL_NS`. A virtual backplane runs 
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
-from appbackplane.transport import codec
-from appbackplane.transport.batching import Outbox
-from appbackplane.transport.connections import LinkPort
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply
+from appbackplane.transport import addressing, codec
+from appbackplane.transport.batching import SendResult
+from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, cast
 from appbackplane.transport.errors import MalformedFrame
 
-from ..objects.action import DONE, LOCAL, WAITING, Action, Outcome, run_foreign
+from ..objects.action import DONE, LOCAL, WAITING, Action, Outcome, ParkableAction, run_foreign
 from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
-from ..observation.statistics import OperationStatistics, Statistics
+from ..observation.statistics import OperationStatistics
 from ..scheduling.scheduler import Scheduler
-from .callers import Callers
+from .board import OwnSlot
 from .clock import Clock
-from .endings import Endings
+from .engine_parts import EngineLink, EngineParts
 from .firing import fire
-from .inheritance import Inheritance
-from .intake import Intake
 from .method_action import MethodAction
-from .modules import Modules
 from .os_priority import OsPriority
-from .outgoing import Outgoing
-from .parking import Parking
-from .presence import Presence
 from .progress import is_long
-from .publishing import Publishing
-from .reports import Reports
-from .watch import QUANTUM_NS, Watch
-
-if TYPE_CHECKING:
-    from .board import OwnSlot
-    from .worker import Worker
+from .sources import SourceRule
+from .watch import QUANTUM_NS
+from .worker import Worker
 
 #: How long short actions may run one after the other before the link is polled again. A poll costs 1.4 us, 3 % of 50 us.
 #: An urgent message may be delayed by 50 us: the price of one round trip on an idle machine.
@@ -64,18 +55,8 @@ STOP_LOOKS_MAX = 100
 WAIT_MAX_MS = 3_600_000  # poll(2) takes an int: a timer of a month would not fit
 
 
-class EngineLink(LinkPort, Protocol):
-    """The methods that the engine needs of a link (transport/link.py; testing/memory_link.py)."""
-
-    def known_as(self, peer: bytes) -> bytes: ...
-    def expect(self) -> None: ...
-    def has_input(self) -> bool: ...
-    def fileno(self) -> int: ...
-    def close(self) -> None: ...
-
-
-class Engine:
-    """The shared state of one backplane. Every method except `execute` needs the lead."""
+class Engine(EngineParts):
+    """The steps of one backplane. Every method except `execute` needs the lead."""
 
     def __init__(
         self,
@@ -89,34 +70,12 @@ class Engine:
         slot: OwnSlot | None = None,
         os_priority: OsPriority | None = None,
         is_debug: bool = False,
+        source_rules: Mapping[str, SourceRule] = MappingProxyType({}),
     ) -> None:
-        self.backplane = backplane
-        self.clock = clock
-        #: The clock's function itself: it is called three times an action.
-        self.now_ns: Callable[[], int] = clock.now_ns
-        self.link = link
-        self.registry = registry
-        self.scheduler = scheduler
-        self.presence = Presence(self, slot, os_priority)
-        self.is_debug = is_debug
-        self.lead = threading.RLock()
-        self.outbox = Outbox()
-        self.encoder = codec.Encoder()
-        self.statistics = Statistics()
-        self.reports = Reports(slow_action_ns)
-        self.endings = Endings(self)
-        self.intake = Intake(self)
-        self.callers = Callers(self)
-        self.outgoing = Outgoing(self)
-        self.publishing = Publishing(self)
-        self.inheritance = Inheritance(self)
-        self.parking = Parking(self)
-        self.modules = Modules(self)
-        self.watch = Watch(link.fileno())
-        self.stand_in: Callable[[threading.Lock, float], bool] | None = (
-            None  # set by single-threaded tests (blocking.py)
-        )
-        self.undelivered_count = 0
+        super().__init__(
+            backplane=backplane, clock=clock, link=link, registry=registry, scheduler=scheduler, slow_action_ns=slow_action_ns,
+            slot=slot, os_priority=os_priority, is_debug=is_debug, source_rules=source_rules,
+        )  # fmt: skip
         self._drained_ns = 0
         #: Whether anything was sent since the link was last found empty: a send may consume the descriptor's edge.
         self._is_unsure = True
@@ -199,12 +158,16 @@ class Engine:
         if outcome is not DONE:
             self.scheduler.finished(action, outcome, now_ns)
             if outcome is WAITING:
-                self.parking.begins_to_wait(action, now_ns)
+                if isinstance(action, ParkableAction):
+                    self.parking.park(action, now_ns)
+                else:
+                    assert isinstance(action, MethodAction), "only a method can await"
+                    self.outgoing.start(action, now_ns)
         elif isinstance(action, MethodAction) and action.is_deferred:
-            self._defer(action, now_ns)
+            self.deferring.defer(action, now_ns)
         else:
             # The reply is packed before the object may run again: later changes of its state must not change the reply.
-            if action.peer is not None or action.error is not None or self.intake.replays.running:
+            if action.peer is not None or action.error is not None or self.replays.running:
                 self.endings.answer(action, now_ns)
             self.scheduler.finished(action, outcome, now_ns)
             if not self.scheduler.ready.count and self.outbox:
@@ -249,6 +212,16 @@ class Engine:
         """A worker ends or parks without choosing again: hand the poll and the remaining work to other workers."""
         worker.action = None
         self.presence.show(worker)
+        self.hand_over()
+
+    def leaves(self, worker: Worker) -> None:
+        """A worker ends."""
+        self.watch.leaves(worker)
+        self.step_back(worker)
+        self.presence.left(worker)
+
+    def hand_over(self) -> None:
+        """The calling worker will neither send nor poll: send what is queued, and have another worker poll."""
         if self.outbox:
             self.flush(self.now_ns())
         self.watch.hand_over()
@@ -263,14 +236,19 @@ class Engine:
             self.drain(self.now_ns())
             if not self.link.has_input():
                 break
-        self.intake.closing.end(self.now_ns())
+        self.closing.end(self.now_ns())
         self._retry_ns = None
         self.flush(self.now_ns())
+
+    def close(self) -> None:
+        """Close the link, and the descriptor that wakes the poller."""
+        self.link.close()
+        self.watch.close()
 
     def next_wake_ns(self) -> int | None:
         """When the next timer, tick, deadline, probe or retry of a stalled peer is due; None: none is."""
         times = (
-            self.scheduler.next_wake_ns(), self.outgoing.calls.next_deadline_ns(), self.intake.deferred.next_deadline_ns(),
+            self.scheduler.next_wake_ns(), self.calls.next_deadline_ns(), self.deferring.next_deadline_ns(),
             self._retry_ns, self.callers.next_wake_ns(),
         )  # fmt: skip
         return min((ns for ns in times if ns is not None), default=None)
@@ -299,9 +277,11 @@ class Engine:
                 if received is None:
                     self._drained_ns = now_ns
                     self._is_unsure = False
-                    self.callers.unread_since_ns = 0
+                    self.intake.unread_since_ns = 0
                     break
                 envelopes = codec.decode(received[1])
+                if received[0] not in self.callers.heard_ns:
+                    self.sources.note(received[0], self.link.process())
                 self.callers.heard_ns[received[0]] = now_ns
                 for envelope in envelopes:
                     self.hear(received[0], envelope, now_ns)
@@ -313,9 +293,9 @@ class Engine:
             except MalformedFrame as error:
                 self.reports.malformed(received[0] if received else b"", error, now_ns)
         for timer in self.scheduler.timers.due(now_ns):
-            fire(self, timer, now_ns)
+            fire(self.inheritance, timer, now_ns)
         self.outgoing.expire(now_ns)
-        self.intake.expire(now_ns)
+        self.deferring.expire(now_ns)
         if now_ns >= self.callers.due_ns:
             self._is_unsure = True  # it sends past the outbox
             self.callers.look(now_ns)
@@ -332,34 +312,65 @@ class Engine:
         if kind == CALL or kind == CAST:
             self.intake.accept(peer, envelope, now_ns)
         elif kind == PUBLISH:
-            self.intake.accept_topic(peer, envelope, now_ns)
+            if peer is LOCAL:
+                self.intake.accept_topic(LOCAL, envelope, now_ns)
+            else:
+                self.publishing.receive(peer, envelope, now_ns)
         elif kind == CANCEL:
-            self.intake.cancel(peer, envelope.id, now_ns)
+            self.changes.cancel(peer, envelope.id, now_ns)
         elif kind == BOOST:
-            self.intake.boost(peer, envelope, now_ns)
+            self.changes.boost(peer, envelope, now_ns)
         else:
             self.outgoing.answered(peer, envelope, now_ns)
 
-    def say(self, peer: bytes, envelope: Envelope, now_ns: int) -> bool:  # hot: scripts/bench call_pipelined
-        """Send one envelope. False: the peer's queue is full. Raises `InvalidArgument` if it cannot be packed.
+    def has_input(self) -> bool:
+        """Whether input waits at the link."""
+        return self.link.has_input()
 
-        An envelope to this backplane itself is packed and unpacked, too: whether two objects share a list must not depend on
-        where they live.
-        """
-        if peer is LOCAL:
-            self.hear(LOCAL, self.as_received(envelope), now_ns)
-            return True
-        return self.outbox.add(peer, self.encoder.encode(envelope))
+    def see_unread(self, now_ns: int) -> None:
+        """Note since when unread input waits at the link. Called by the sentinel; takes the lead."""
+        with self.lead:
+            if not self.intake.unread_since_ns and self.watch.poller is None and self.link.has_input():
+                self.intake.unread_since_ns = now_ns
 
-    def reply(self, peer: bytes, id: int, result: Any, now_ns: int) -> bool:  # hot: scripts/bench call_pipelined
-        """Send a reply, as `say` does, without building an envelope for a remote peer."""
-        if peer is LOCAL:
-            return self.say(LOCAL, reply(id, result), now_ns)
-        return self.outbox.add(peer, self.encoder.reply(id, result))
+    def is_reachable(self, peer: bytes, frame: bytes) -> bool:
+        """Send a frame past the outbox. False: the peer is dead, and its subscriptions are dropped."""
+        if self.link.send(peer, frame) is SendResult.UNREACHABLE:
+            self.publishing.forget(peer)
+            return False
+        return True
 
-    def as_received(self, envelope: Envelope) -> Envelope:
-        """The envelope as a peer would receive it: packed and unpacked. Raises `InvalidArgument` if it cannot be packed."""
-        return codec.decode(codec.batch([self.encoder.encode(envelope)]))[0]
+    # -- the routing table --------------------------------------------------------------------------------------------
+
+    def update(self, directory: Directory, now_ns: int) -> None:
+        """Adopt a new routing table: calls to dead instances end now; new instances are connected when first used."""
+        routing, old = self.routing, self.routing.directory
+        if directory.version < old.version:
+            return
+        self.callers.update(old, directory)
+        routing.adopt(directory)
+        self.sources.refresh()
+        for name in routing.ended(directory):
+            finished, peer = routing.connections.finished(name), routing.connections.drop(name)
+            assert peer is not None
+            self.outbox.forget(peer)
+            self.publishing.forget(peer)
+            self.outgoing.fail_peer(peer, now_ns, finished)
+        self.publishing.update(directory)
+        for name in directory.newly_draining(old):
+            self._say_farewell(name, now_ns)
+        self.outgoing.look_again(now_ns)
+        for hear in self.directory_hearers:
+            hear()
+
+    def _say_farewell(self, name: str, now_ns: int) -> None:
+        """Tell a draining backplane that no more calls follow. The farewell arrives after all earlier calls."""
+        peer = self.routing.connections.peer(name)
+        if peer is not None:
+            route = addressing.backplane_route(name, addressing.FAREWELL)
+            self.sender.say(peer, cast(CallSpec(route, {})), now_ns)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
 
     def _mark_cpu(self, worker: Worker, now_ns: int) -> None:
         worker.cpu_mark_ns, worker.marked_ns = self.clock.cpu_ns(), now_ns
@@ -379,7 +390,7 @@ class Engine:
         is_retry = self._retry_ns is None or now_ns >= self._retry_ns
         unreachable = self.outbox.flush(self.link.send, with_stalled=is_retry)
         for peer in unreachable:
-            self.undelivered_count += 1
+            self.sender.undelivered_count += 1
             self.publishing.forget(peer)
             self.outgoing.fail_peer(peer, now_ns)
             self.callers.gone(peer)
@@ -391,11 +402,5 @@ class Engine:
 
     def post(self, action: Action, now_ns: int) -> None:
         """Queue an action that did not come over the link, and wake a worker for it."""
-        self.scheduler.post(action, now_ns)
-        self.inheritance.queued(action, now_ns)
+        self.inheritance.post(action, now_ns)
         self.watch.notify()
-
-    def _defer(self, action: MethodAction, now_ns: int) -> None:
-        action.is_deferred = False
-        self.scheduler.set_aside(action, now_ns)
-        self.intake.defer(action, now_ns)

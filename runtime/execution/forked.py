@@ -30,11 +30,12 @@ class _Nothing:
 def end_children_of(engine: Engine) -> None:
     """Install the fork hook that ends forked children at their first use of the link."""
 
+    lead, stop_recording = engine.lead, engine.stop_recording
+
     def in_child() -> None:
         engine.link = _Nothing()
-        engine.endings.recorder = None  # its memory is shared with the parent
-        engine.publishing.records = {}
-        engine.lead._at_fork_reinit()  # type: ignore[attr-defined]  # another thread, which is not here, may have had it
+        stop_recording()  # its memory is shared with the parent
+        lead._at_fork_reinit()  # type: ignore[attr-defined]  # another thread, which is not here, may have had it
 
     os.register_at_fork(after_in_child=in_child)
 

@@ -10,24 +10,40 @@ chain costs one small envelope a link and change.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.envelope import boost
 
-from ..objects.action import LOCAL, Action, ParkableAction
+from ..objects.action import LOCAL, Action, ParkableAction, lent
 from ..objects.app_object import AppObject
+from ..scheduling.scheduler import Scheduler
+from .accepted import AcceptedCalls
+from .awaited import callee_of
 from .coroutines import CallRequest
+from .digest import Digest
 from .method_action import MethodAction
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .presence import Presence
+from .replays import Replays
+from .routing import Routing
+from .sender import Sender
+from .watch import Watch
 
 
 class Inheritance:
-    """Which actions await something, and the priorities they inherit. Part of the engine: used under the lead."""
+    """Which actions await something, and the priorities they inherit. Used under the lead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, *, scheduler: Scheduler, watch: Watch, sender: Sender, accepted: AcceptedCalls,
+        calls: OutstandingCalls[MethodAction], routing: Routing, replays: Replays, presence: Presence,
+    ) -> None:  # fmt: skip
+        self._scheduler = scheduler
+        self._watch = watch
+        self._sender = sender
+        self._accepted = accepted
+        self._calls = calls
+        self._routing = routing
+        self._replays = replays
+        self._presence = presence
         # By identity: an object may compare equal to others, or be unhashable (a dataclass).
         self._awaiting: dict[int, list[Action]] = {}
         #: How many of the awaiting actions block their threads.
@@ -60,6 +76,11 @@ class Inheritance:
         """The actions of an object that await something, the oldest first."""
         return tuple(self._awaiting.get(id(object), ()))
 
+    def post(self, action: Action, now_ns: int) -> None:
+        """Queue an action; the actions behind which it queues inherit its priority."""
+        self._scheduler.post(action, now_ns)
+        self.queued(action, now_ns)
+
     def queued(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
         """An action has been posted: boost the waiting actions of its object, behind which it has queued."""
         if (action.object._waits or self.blocked_count) and not action.continues:
@@ -76,7 +97,7 @@ class Inheritance:
             each = in_the_way.pop()
             if each.priority <= priority:
                 continue
-            self._engine.scheduler.set_priority(each, priority)
+            self._scheduler.set_priority(each, priority)
             self.count += 1
             awaited = self._awaited(each, now_ns)
             in_the_way += self.awaiting(each.object) if awaited is None else awaited
@@ -103,11 +124,27 @@ class Inheritance:
             due = self._due(each)
             if due <= each.priority:
                 continue
-            self._engine.scheduler.set_priority(each, due)
+            self._scheduler.set_priority(each, due)
             if each.throttle is not None:
                 each.throttle.may_be_refused(due)
             falling += self._awaited(each, now_ns) or ()
             falling += self._begun(each.object)
+
+    def unwanted(self, action: Action, now_ns: int) -> None:
+        """An action that has begun goes on without its caller, and without the priority that its caller has inherited since."""
+        action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))
+        self.settle([action], now_ns)
+
+    def reprioritise(self, peer: bytes, id: int, priority: int) -> Action | None:
+        """Note the new priority of a call. Returns the action that is to follow it; None: the call has ended."""
+        action = self._accepted.get(peer, id)
+        if action is None:
+            return None
+        if not (self._replays.running and self._replays.reprioritised(action, peer, id, priority)):
+            action.priority_own = lent(priority, action.object)
+        if isinstance(action, Digest):
+            action.asked.priority = priority
+        return action
 
     def call_priority(self, action: Action, explicit: int | None) -> int:
         """The priority of a call made by `action`. `explicit`: as given by the operation, or None.
@@ -123,7 +160,7 @@ class Inheritance:
 
     def _due(self, action: Action) -> int:
         """The priority that an action should have: its own, or that of its most urgent waiter."""
-        due, replays = action.priority_own, self._engine.intake.replays
+        due, replays = action.priority_own, self._replays
         for behind in (action.urgency_behind(), replays.urgency_behind(action) if replays.running else None):
             if behind is not None and behind < due:
                 due = behind
@@ -147,7 +184,7 @@ class Inheritance:
             here = here.next
         begun += [
             each.action
-            for each in self._engine.watch.team
+            for each in self._watch.team
             if each.action is not None and each.action.object is object and each.action not in begun
         ]
         return begun
@@ -166,23 +203,16 @@ class Inheritance:
 
     def _hand_on(self, action: MethodAction, now_ns: int) -> list[Action]:
         """Boost the callee of `action`: a remote one gets a BOOST envelope, a local one is returned for the caller to boost."""
-        engine, id, request = self._engine, action.awaiting_id, action.request
-        peer = engine.outgoing.calls.peer_of(id)
+        id, request = action.awaiting_id, action.request
+        peer = callee_of(self._calls, id)
         if peer is None or not isinstance(request, CallRequest):
-            return []  # it waits for a time, which no priority changes
-        if engine.outgoing.is_nobody(peer):
-            return []  # its next attempt will say so
+            return []  # it waits for a time, which no priority changes, or for a retry, which will carry the new one
         priority = self.call_priority(action, request.spec.priority)
         if peer is LOCAL:
-            awaited = engine.intake.reprioritise(LOCAL, id, priority)
+            awaited = self.reprioritise(LOCAL, id, priority)
             return [] if awaited is None else [awaited]
-        engine.say(peer, boost(id, priority), now_ns)
-        place = engine.outgoing.place_of(peer)
+        self._sender.say(peer, boost(id, priority), now_ns)
+        place = self._routing.place_of(peer)
         if place is not None:
-            engine.presence.lend(place, priority, now_ns)
+            self._presence.lend(place, priority, now_ns)
         return []
-
-
-def lent(priority: int, object: AppObject) -> int:
-    """The priority of an action of `object` called at `priority`, raised to the object's minimum (`lends`) if it has one."""
-    return priority if object.lends is None else min(priority, object.lends)

@@ -9,46 +9,50 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-from appbackplane.transport.calls import OutstandingCalls
-from appbackplane.transport.directory import nearest
-from appbackplane.transport.envelope import CALL, Envelope, cancel, status
+from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
-    Cancelled,
     DeadlineExceeded,
     InternalError,
     InvalidArgument,
     NotFound,
+    PermissionDenied,
     Unavailable,
     UnknownRoute,
     text_of,
 )
-from appbackplane.transport.topics import GapCounter
 
-from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action, ParkableAction
+from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action
 from ..objects.app_object import AppObject
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
 from ..objects.operation_spec import OperationSpec
-from ..objects.registry import Route
-from ..objects.state_machine import StateMachine
+from ..objects.registry import Registry, Route
+from ..observation.statistics import Statistics
 from ..scheduling.balance import least_busy
-from ..scheduling.throttle import OwnWork, Throttle
+from ..scheduling.scheduler import Scheduler
+from .accepted import AcceptedCalls
 from .admission import Admission
+from .call_cycles import check_return
+from .clock import Clock
 from .closing import Closing
-from .digesting import Digest, Digesting
-from .foreign import action_of
-from .inheritance import lent
+from .digest import Digesters
+from .digesting import Digesting
+from .endings import Endings
+from .inheritance import Inheritance
 from .method_action import MethodAction
+from .remote_routes import RemoteRoutes
 from .replays import KeyedAction, Replays
-from .rings import Rings, check_return
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .reports import Reports
+from .rings import Rings
+from .routing import Routing
+from .sender import Sender
+from .sources import Sources
+from .user_actions import action_of
 
 #: Looked up once, as in objects/action.py.
 _PRIMARY: Final = ModuleState.PRIMARY
@@ -58,28 +62,37 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class Intake:
-    """Admission of calls, casts and messages. Part of the engine, owned by the thread that has the lead."""
+    """Admission of calls, casts and messages. Used under the lead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        #: Calls that were admitted, or are with a digester, and have not ended: by caller and context id.
-        self.accepted: dict[tuple[bytes, int], Action] = {}
-        #: Calls that state machines have deferred beside their queues, by their deadlines.
-        self.deferred: OutstandingCalls[MethodAction] = OutstandingCalls()
-        self.throttles: dict[str, Throttle] = {}
-        #: Work that components have given themselves.
-        self.own_work: dict[str, OwnWork] = {}
-        self.admission = Admission(engine)
-        self.closing = Closing(engine)
-        self.gaps = GapCounter()
+    def __init__(
+        self, *, clock: Clock, registry: Registry, scheduler: Scheduler, statistics: Statistics, reports: Reports,
+        sender: Sender, accepted: AcceptedCalls, closing: Closing, admission: Admission, digesters: Digesters,
+        replays: Replays, rings: Rings, endings: Endings, inheritance: Inheritance,
+        routing: Routing, remote: RemoteRoutes, sources: Sources,
+    ) -> None:  # fmt: skip
+        self._registry = registry
+        self._scheduler = scheduler
+        self._statistics = statistics
+        self._reports = reports
+        self._sender = sender
+        self._accepted = accepted
+        self._closing = closing
+        self._admission = admission
+        self._replays = replays
+        self._rings = rings
+        self._endings = endings
+        self._inheritance = inheritance
+        self._routing = routing
+        self._remote = remote
+        self._sources = sources
+        self._digesting = Digesting(
+            clock=clock, scheduler=scheduler, statistics=statistics, reports=reports, accepted=accepted, admission=admission,
+            digesters=digesters, accept=self.accept, turn_away=self.turn_away,
+        )  # fmt: skip
+        #: Where only workers read the link (`preempt = false`): when input was first seen there while all workers ran; 0: none
+        #: is unread. Calls read later have waited since then at most. Set by the engine, which reads the link.
+        self.unread_since_ns = 0
         self.refused_casts_count = 0
-        #: Takes requests for routes of other nodes, and later envelopes about such calls (runtime/peers).
-        self.foreign: Callable[[bytes, Envelope, int], None] | None = None
-        #: Called with each peer that made such requests and can no longer be reached.
-        self.foreign_gone: Callable[[bytes], None] | None = None
-        self.digesting = Digesting(engine)
-        self.replays = Replays(engine)
-        self.rings = Rings(engine)
 
     def accept(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
         """Admit a call or a cast, or tell its caller why it was refused."""
@@ -105,37 +118,43 @@ class Intake:
             envelope.kind, envelope.id, envelope.route, envelope.key, envelope.body, envelope.chain
         )  # fmt: skip
         assert name is not None
-        engine = self._engine
-        route = engine.registry.routes.get(name)
+        route = self._registry.routes.get(name)
         if route is None:
-            if self.foreign is not None and peer is not LOCAL:
-                return self.foreign(peer, envelope, now_ns)
-            raise UnknownRoute(name, self.nearest(name))
+            if self._remote.take is not None and peer is not LOCAL:
+                return self._remote.take(peer, envelope, now_ns)
+            raise UnknownRoute(name, self._routing.nearest(name))
         if not route.is_registered and (caller is None or caller._component is not route.component):
-            self.closing.check_served(route, is_inside=caller is not None)
+            self._closing.check_served(route, is_inside=caller is not None)
         priority = self._priority(name, envelope.priority, route.priority)
+        source = self._sources.of(peer, chain, envelope.source)
+        principal = envelope.principal
+        if principal is not None and not self._sources.may_say(peer):
+            principal = None
+        if self._sources.rules and (ruled := self._ruled(name, source)) is not None:
+            envelope.priority = priority = ruled
         deadline_ns = None
         if kind == CALL:
             deadline = DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline
             deadline_ns = -deadline if deadline < 0 else now_ns + deadline  # `due_ns`, inlined
             if deadline_ns <= now_ns:
-                engine.statistics.of(name).expired_count += 1
+                self._statistics.of(name).expired_count += 1
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
         is_keyed = envelope.idempotency_key is not None and kind == CALL
-        if (
-            is_keyed
-            and (key is not None or not route.has_digest)
-            and self.replays.has_answered(peer, envelope, priority, now_ns)
-        ):
-            return
+        if is_keyed and (key is not None or not route.has_digest):
+            record = self._replays.find(envelope, now_ns)
+            if record is not None:
+                work = self._replays.join(record, peer, id, priority, now_ns)
+                if work is not None:
+                    self._inheritance.boost(work, priority, now_ns)
+                return
         spec: OperationSpec | None = None
         if route.endpoint is not None:
-            asked = Request(name, key, body, priority, deadline_ns, chain or ())
-            made = action_of(route, asked, engine.scheduler.priorities)
+            asked = Request(name, key, body, priority, deadline_ns, chain or (), None, source, principal)
+            made = action_of(route, asked, self._scheduler.priorities)
             assert made is not None, "it is of no topic"
             action = made
         elif route.has_digest and key is None:
-            return self.digesting.begin(route, peer, envelope, priority, now_ns)
+            return self._digesting.begin(route, peer, envelope, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
             arguments = spec.binding.bind(body, name)
@@ -154,37 +173,30 @@ class Intake:
                 is_reentrant = spec is not None and spec.mark.reentrant
                 action.continues = check_return(action, chain, is_reentrant=is_reentrant)
                 action.chain = chain
-            action.trace = envelope.trace
+            action.trace, action.source, action.principal = envelope.trace, source, principal
             if route.is_counted:
-                self.admission.count_in(action, route.component, peer)
+                self._admission.count_in(action, route.component, peer)
         except BackplaneError as error:
-            engine.endings.never_posted(action, error, now_ns)
+            self._endings.never_posted(action, error, now_ns)
             raise
         if kind == CALL:
             action.peer, action.call_id = peer, id
-            self.accepted[peer, id] = action
+            self._accepted.add(peer, id, action)
             if is_keyed:
-                self.replays.began(action, envelope)
-        if engine.callers.unread_since_ns and peer is not LOCAL:
-            action.wait_ns = now_ns - engine.callers.unread_since_ns
-        engine.scheduler.post(action, now_ns)
-        engine.inheritance.queued(action, now_ns)
+                self._replays.began(action, envelope)
+        if self.unread_since_ns and peer is not LOCAL:
+            action.wait_ns = now_ns - self.unread_since_ns
+        self._scheduler.post(action, now_ns)
+        self._inheritance.queued(action, now_ns)
         if chain and kind == CALL:
-            self.rings.queued(action)
+            self._rings.queued(action)
 
     def accept_topic(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """Post a topic's message to each object of this backplane that subscribes to it."""
         topic, body, node = envelope.route, envelope.body, envelope.node
         assert topic is not None
-        if peer is not LOCAL:
-            lost = self.gaps.gap_before(peer, topic, envelope.id)
-            if self.foreign is not None:
-                return (
-                    self.foreign(peer, envelope, now_ns)
-                    if node is None
-                    else self._engine.publishing.pass_on(envelope, lost)
-                )
-        for number, hearer in enumerate(self._engine.registry.hearers(topic)):
+        source = self._sources.of(peer, None, None)
+        for number, hearer in enumerate(self._registry.hearers(topic)):
             if node is not None and not hearer.is_exported:
                 continue
             component, name, spec = hearer.component, hearer.name, hearer.spec
@@ -196,169 +208,60 @@ class Intake:
                 priority = self._priority(name, envelope.priority, hearer.priority)
                 action: Action | None
                 if hearer.route is not None:
-                    asked = Request(name, None, own, priority, None, (), topic)
-                    action = action_of(hearer.route, asked, self._engine.scheduler.priorities)
+                    asked = Request(name, None, own, priority, None, (), topic, source)
+                    action = action_of(hearer.route, asked, self._scheduler.priorities)
                     if action is None:
                         continue
                 else:
                     assert spec is not None
                     arguments = spec.binding.bind(own, name)
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
-                action.trace = envelope.trace
+                action.trace, action.source = envelope.trace, source
                 try:
-                    self.admission.count_in(action, component, peer)
+                    self._admission.count_in(action, component, peer)
                 except BackplaneError as error:
-                    self._engine.endings.never_posted(action, error, now_ns)
+                    self._endings.never_posted(action, error, now_ns)
                     raise
             except BaseException as error:  # the edge: an argument's own code may raise anything
                 if not isinstance(error, Busy):  # the throttle has counted that
-                    self._engine.statistics.of(name).refused_count += 1
+                    self._statistics.of(name).refused_count += 1
                 problem = f"a message of topic {topic!r} did not reach {hearer.object.name}: {text_of(error)}"
-                self._engine.reports.refused(f"topic {name}", problem, now_ns)
+                self._reports.refused(f"topic {name}", problem, now_ns)
             else:
-                self._engine.scheduler.post(action, now_ns)
-                self._engine.inheritance.queued(action, now_ns)
-
-    def cancel(self, peer: bytes, id: int, now_ns: int) -> None:
-        """Cancel a call: take it out of its queue, end its wait, or notify it at its next step.
-
-        The calls to this backplane that it awaits are cancelled with it, one after the other: they may be as many as objects.
-        """
-        if self.foreign is not None and (peer, id) not in self.accepted:
-            self.foreign(peer, cancel(id), now_ns)
-        while (action := self.accepted.get((peer, id))) is not None:  # None: the answer and the cancellation crossed
-            if self.replays.running and self.replays.taken_back(action, peer, id, now_ns):
-                return
-            peer, id = LOCAL, self._cancel(action, now_ns)
-
-    def _cancel(self, action: Action, now_ns: int) -> int:
-        """Cancel one action. Returns the id of the call to this backplane that it awaited, or 0."""
-        engine = self._engine
-        name = action.asked.route or "" if isinstance(action, Digest) else action.name
-        engine.statistics.of(name).cancelled_count += 1
-        if isinstance(action, MethodAction) and action.coroutine is not None:
-            action.cancel()
-            self._wanted_by_nobody(action, now_ns)
-            return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
-        error = Cancelled(f"{name}: cancelled before it began")
-        if isinstance(action, ParkableAction):
-            if engine.parking.take_back(action, error, now_ns):
-                return 0
-            # An action that has begun completes its handlers: half of a message's handlers is worse than an unwanted answer.
-            if action.has_begun:
-                self._wanted_by_nobody(action, now_ns)
-                return 0
-        machine = action.object
-        if engine.scheduler.withdraw(action):
-            engine.endings.refuse(action, error, now_ns)
-        elif isinstance(action, MethodAction) and isinstance(machine, StateMachine) and action in machine._deferred:
-            self.drop(action, Cancelled(f"{action.name}: cancelled before it was accepted"), now_ns)
-        else:  # it runs: if it is about to wait, or to await a call, it is told there
-            if isinstance(action, ParkableAction):
-                action.taken_back = error
-            elif isinstance(action, MethodAction):
-                action.cancel()
-            self._wanted_by_nobody(action, now_ns)
-        return 0
-
-    def _wanted_by_nobody(self, action: Action, now_ns: int) -> None:
-        """An action that has begun goes on without its caller, and without the priority that its caller has inherited since."""
-        action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))
-        self._engine.inheritance.settle([action], now_ns)
-
-    def boost(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
-        """The caller changes the priority of a call: a more urgent one waits for it, or no longer does (law 10)."""
-        id, priority = envelope.id, envelope.priority
-        assert priority is not None
-        if envelope.chain is not None:
-            self.rings.heard(peer, envelope)
-        elif (peer, id) not in self.accepted:
-            if self.foreign is not None:
-                self.foreign(peer, envelope, now_ns)
-        elif priority >= 0:
-            action = self.reprioritise(peer, id, min(priority, self._engine.scheduler.priorities - 1))
-            assert action is not None
-            self._engine.inheritance.changed(action, now_ns)
-
-    def reprioritise(self, peer: bytes, id: int, priority: int) -> Action | None:
-        """Note the new priority of a call. Returns the action that is to follow it; None: the call has ended."""
-        action = self.accepted.get((peer, id))
-        if action is None:
-            return None
-        if not (self.replays.running and self.replays.reprioritised(action, peer, id, priority)):
-            action.priority_own = lent(priority, action.object)
-        if isinstance(action, Digest):
-            action.asked.priority = priority
-        return action
-
-    def defer(self, action: MethodAction, now_ns: int) -> None:
-        """A state machine does not accept this action now: keep it beside the queue, until the next change of state."""
-        machine = action.object
-        assert isinstance(machine, StateMachine) and action.spec is not None
-        if machine._machine_state in (action.spec.mark.accepted_in or ()):
-            self._engine.scheduler.requeue([action])  # the state has changed since
-        else:
-            machine._deferred.append(action)
-            if action.throttle is not None:
-                action.throttle.may_be_refused(action.priority)
-            if action.deadline_ns is not None:
-                action.awaiting_id = self.deferred.open(LOCAL, action.deadline_ns, action)
-
-    def requeue(self, actions: Sequence[Action]) -> None:
-        """A state machine has changed its state: its deferred actions are tried again."""
-        for action in actions:
-            if isinstance(action, MethodAction) and action.awaiting_id:
-                self.deferred.end(action.awaiting_id)
-                action.awaiting_id = 0
-        self._engine.scheduler.requeue([*actions])
-
-    def expire(self, now_ns: int) -> None:
-        """End deferred actions at their deadlines: no caller waits for them, and they would keep their places for ever."""
-        for _, _, action in self.deferred.expire(now_ns):
-            machine = action.object
-            assert isinstance(machine, StateMachine)
-            if action in machine._deferred:  # if not, it is on its way to the queue, and ends there
-                self._engine.statistics.of(action.name).expired_count += 1
-                late = f"{action.name}: the deadline passed before {machine.name} accepted it"
-                self.drop(action, DeadlineExceeded(late), now_ns)
-
-    def drop(self, action: MethodAction, error: BackplaneError, now_ns: int) -> None:
-        """End an action that a state machine has deferred."""
-        machine = action.object
-        assert isinstance(machine, StateMachine)
-        machine._deferred.remove(action)
-        self.deferred.end(action.awaiting_id)
-        action.wait_ns += now_ns - action.posted_ns
-        self._engine.scheduler.drop(action)
-        self._engine.endings.refuse(action, error, now_ns)
-
-    def nearest(self, name: str) -> str | None:
-        """The known route most like `name`, for an error message."""
-        return nearest(name, self._engine.registry.routes) or self._engine.outgoing.directory.nearest(name)
+                self._inheritance.post(action, now_ns)
 
     def turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
         """Tell the caller why its call was refused. For a cast, which nobody awaits, count and report the refusal."""
         if envelope.kind == CALL:
-            self._engine.say(peer, status(envelope.id, error, is_refused=True), now_ns)
+            self._sender.say(peer, status(envelope.id, error, is_refused=True), now_ns)
             return
         self.refused_casts_count += 1
-        self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {text_of(error)}", now_ns)
+        self._reports.refused(f"cast {envelope.route}", f"a cast was refused: {text_of(error)}", now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _priority(self, name: str, asked: int | None, declared: int) -> int:
         if asked is None:
             return declared
-        if 0 <= asked < self._engine.scheduler.priorities:
+        if 0 <= asked < self._scheduler.priorities:
             return asked
-        raise InvalidArgument(f"{name}: priority {asked}, expected 0..{self._engine.scheduler.priorities - 1}")
+        raise InvalidArgument(f"{name}: priority {asked}, expected 0..{self._scheduler.priorities - 1}")
+
+    def _ruled(self, name: str, source: str) -> int | None:
+        """The priority that the configuration gives the source of a request; None: none. Raises `PermissionDenied`."""
+        rule = self._sources.rule_of(source)
+        if rule == "refuse":
+            raise PermissionDenied(
+                f"{name}: calls of {source} are refused here (`sources` of the backplane's configuration)"
+            )
+        return rule
 
     def _target(
         self, route: Route, key: str | None, chain: Sequence[Sequence[str]] | None
     ) -> tuple[AppObject, OperationSpec]:
         objects = route.objects
         if key is not None:
-            object = self._engine.registry.by_key(route.component.component_name, key)
+            object = self._registry.by_key(route.component.component_name, key)
             if object is None:
                 raise NotFound(f"{route.component.name} has no object with key {key!r}")
             spec = route.specs.get(type(object))

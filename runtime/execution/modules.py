@@ -8,7 +8,6 @@ of that state has finished, and keeps its old state if the hook fails. On the wa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition, NotFound
 
@@ -16,20 +15,26 @@ from ..objects.action import Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.module_state import ModuleState, check_move
-from ..scheduling.timers import Timer
+from ..objects.registry import Registry
+from ..scheduling.timers import Timer, Timers
+from .clock import Clock
 from .method_action import MethodAction
-
-if TYPE_CHECKING:
-    from .engine import Engine
 
 _SERVING = frozenset((ModuleState.PRIMARY, ModuleState.SECONDARY))
 
 
 class Modules:
-    """The module states of all components. Part of the engine: used under the lead."""
+    """The module states of all components. Used under the lead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, backplane: str, *, clock: Clock, registry: Registry, timers: Timers, post: Callable[[Action, int], None]
+    ) -> None:
+        """`post`: queues an action (action, now_ns) and wakes a worker for it."""
+        self._backplane = backplane
+        self._clock = clock
+        self._registry = registry
+        self._set_timers = timers
+        self._post = post
         # By identity: an object may compare equal to others, or be unhashable (a dataclass).
         self._timers: dict[int, list[Timer]] = {}
         self._latest: dict[str, MethodAction] = {}  # the hook of each component's latest move
@@ -38,9 +43,9 @@ class Modules:
     def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None], epoch: int = 0) -> None:
         """Begin a move; `on_end` is called with None or the hook's error. `epoch`: the cluster's, on its primary node.
         Raises `BackplaneError` at once for an unknown component, a forbidden move, or a failure to stop serving."""
-        component = self._engine.registry.components.get(name)
+        component = self._registry.components.get(name)
         if component is None:
-            raise NotFound(f"no component {name!r} in backplane {self._engine.backplane}")
+            raise NotFound(f"no component {name!r} in backplane {self._backplane}")
         check_move(component.name, component.state, to)
         before = component.state
         if to in (ModuleState.INITIALIZING, ModuleState.PRIMARY):  # a component that steps down keeps its old epoch
@@ -54,7 +59,7 @@ class Modules:
             except BackplaneError:
                 component._module_state = before  # so that it can be tried again
                 raise
-        now_ns = self._engine.clock.now_ns()
+        now_ns = self._clock.now_ns()
         hook = getattr(type(component), f"on_{to.value}")
         action = MethodAction(component, f"{name}.on_{to.value}", 0, hook, ())
 
@@ -72,7 +77,7 @@ class Modules:
 
         action.on_end = ended
         self._latest[name] = action
-        self._engine.post(action, now_ns)
+        self._post(action, now_ns)
 
     def _serves(self, component: Component, state: ModuleState) -> BaseException | None:
         if self.is_suspended:
@@ -89,7 +94,7 @@ class Modules:
         assert component is not None
         if component.state not in _SERVING or id(object) in self._timers or self.is_suspended:
             return
-        now_ns = self._engine.clock.now_ns()
+        now_ns = self._clock.now_ns()
         timers = self._timers[id(object)] = []
         for spec in type(object).__operations__.values():
             if spec.mark.kind == "timer":
@@ -97,7 +102,7 @@ class Modules:
                 timer = Timer(
                     object, name, spec.function, spec.bind({}, name), spec.mark.priority, spec.mark.interval_ns
                 )
-                self._engine.scheduler.timers.set(timer, now_ns + spec.mark.interval_ns)
+                self._set_timers.set(timer, now_ns + spec.mark.interval_ns)
                 timers.append(timer)
 
     def forget(self, object: AppObject) -> None:
@@ -108,7 +113,7 @@ class Modules:
     def suspend_timers(self) -> None:
         """The backplane is drained: cancel all `@every` timers. Timers that objects have set by `after` still fire."""
         self.is_suspended = True
-        for component in self._engine.registry.components.values():
+        for component in self._registry.components.values():
             component._drains()
         for timers in self._timers.values():
             for timer in timers:
@@ -118,4 +123,4 @@ class Modules:
         objects = (component, *component._objects)
         for object in objects:
             self.forget(object)
-        self._engine.scheduler.timers.cancel_of(objects)
+        self._set_timers.cancel_of(objects)

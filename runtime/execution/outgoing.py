@@ -1,21 +1,17 @@
 """Outgoing: calls and casts that objects of this backplane make, and the handling of their answers.
 
-Routes are resolved here, in the caller, by the routing table that the supervisor pushes; a call needs no third party. A call
-carries the running action's priority, the rest of its deadline, its trace, and the chain of objects that wait for it. It ends
-once: by an answer, by its deadline, or because the process that held it died.
+A call carries the running action's priority, the rest of its deadline, its trace, and the chain of objects that wait for it.
+It ends once: by an answer, by its deadline, or because the process that held it died.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from appbackplane.transport import addressing
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.calls import OutstandingCalls
-from appbackplane.transport.connections import Connections
-from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import STATUS, Envelope, call, cancel, cast
 from appbackplane.transport.errors import (
     BackplaneError,
@@ -23,46 +19,51 @@ from appbackplane.transport.errors import (
     DeadlineExceeded,
     InternalError,
     PeerDown,
-    Unavailable,
-    UnknownRoute,
     error_from,
     text_of,
 )
 from appbackplane.transport.request import check_call
-from appbackplane.transport.resolver import RETRY_AFTER_S, Resolver
 from appbackplane.transport.retrying import SPREAD_NS, Again
 
-from ..objects.action import LOCAL, Action
+from ..objects.action import LOCAL
 from ..objects.app_object import AppObject
+from ..scheduling.scheduler import Scheduler
+from .awaited import CLOCK, RETRY
 from .coroutines import CallRequest, Pause, Signal
+from .inheritance import Inheritance
+from .intake import Intake
 from .method_action import MethodAction
+from .presence import Presence
+from .recorders import Recorders
+from .routing import Routing
+from .sender import Sender
 from .trying_again import TryingAgain
-
-if TYPE_CHECKING:
-    from .engine import Engine
-
-#: Stands for the callee of a pause: the clock; and of a failed call that waits for a retry.
-_CLOCK, _AGAIN = b"\x00clock", b"\x00again"
+from .watch import Watch
 
 log = logging.getLogger("appbackplane.runtime")
 
 
 class Outgoing:
-    """Calls of this backplane's objects, and its actions' waits. Part of the engine, owned by the thread that has the lead."""
+    """Calls of this backplane's objects, and its actions' waits. Used under the lead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.calls: OutstandingCalls[MethodAction] = OutstandingCalls()
-        self.directory = Directory(system="")
-        self._resolver = Resolver(self.directory)
-        self._connections = Connections(engine.link)
+    def __init__(
+        self, *, calls: OutstandingCalls[MethodAction], routing: Routing, scheduler: Scheduler, sender: Sender, intake: Intake,
+        inheritance: Inheritance, presence: Presence, recorders: Recorders, watch: Watch,
+    ) -> None:  # fmt: skip
+        self.calls = calls
+        self._routing = routing
+        self._scheduler = scheduler
+        self._sender = sender
+        self._intake = intake
+        self._inheritance = inheritance
+        self._presence = presence
+        self._recorders = recorders
+        self._watch = watch
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
         self.again = TryingAgain()
         #: Calls that found no instance, by the id of their wait.
         self._unplaced: dict[int, MethodAction] = {}
-        #: Called after each new routing table.
-        self.hearers: list[Callable[[], None]] = []
 
     def start(self, action: MethodAction, now_ns: int) -> None:
         """Begin the wait of an action; its object is in the wait queue already."""
@@ -75,12 +76,12 @@ class Outgoing:
                 self._go_on(action, now_ns)
                 return
             request.action = action
-        self._engine.inheritance.awaits(action)
+        self._inheritance.awaits(action)
         if isinstance(request, Pause):
             due_ns = now_ns + request.delay_ns
             if action.deadline_ns is not None and now_ns < action.deadline_ns < due_ns:
                 due_ns = action.deadline_ns  # it resumes then, and learns that it is too late
-            action.awaiting_id = self.calls.open(_CLOCK, due_ns, action)
+            action.awaiting_id = self.calls.open(CLOCK, due_ns, action)
             self.again.others_count += 1
             return
         assert request is not None
@@ -105,21 +106,14 @@ class Outgoing:
                 action.awaiting_id = 0
             self._failed(action, error, now_ns, is_sent=is_placed)
 
-    def trace_of(self, action: Action | None) -> str | None:
-        """The trace that envelopes sent by `action` carry; where actions are recorded, it also names the sender."""
-        recorder = self._engine.endings.recorder
-        if action is None or recorder is None:
-            return None if action is None else action.trace
-        return recorder.context(action)
-
     def cast(self, caller: AppObject, spec: CallSpec, now_ns: int) -> None:
         """Send a request without a reply. Raises the `BackplaneError` that is known at once."""
         check_call(spec)
-        place = self._resolve(spec)
+        place = self._routing.resolve(spec)
         envelope = cast(spec)
         if place is None:
-            self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, caller)
-        elif not self._engine.say(self._peer(place), envelope, now_ns):
+            self._intake.admit(LOCAL, self._sender.as_received(envelope), now_ns, caller)
+        elif not self._sender.say(self._routing.peer_up(place), envelope, now_ns):
             raise Busy(f"{spec.route}: {place} does not keep up with the messages sent to it", retry_after=0.05)
 
     def answered(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_rtt
@@ -140,10 +134,10 @@ class Outgoing:
         """End overdue calls, resume pauses, and make the retries that are due."""
         for id, peer, action in self.calls.expire(now_ns):
             self._unplaced.pop(id, None)
-            if peer is _CLOCK:
+            if peer is CLOCK:
                 self._go_on(action, now_ns)
                 continue
-            if peer is _AGAIN:
+            if peer is RETRY:
                 assert isinstance(action.request, CallRequest)
                 action.awaiting_id = 0
                 self.again.others_count += 1
@@ -170,7 +164,7 @@ class Outgoing:
         self._go_on(action, now_ns)
         if peer is LOCAL:
             return id
-        if peer is not _CLOCK and peer is not _AGAIN:
+        if peer is not CLOCK and peer is not RETRY:
             self._remote_count -= 1
             self._take_back(peer, id, now_ns)
         return 0
@@ -182,7 +176,7 @@ class Outgoing:
         if isinstance(action, MethodAction) and action.request is signal:
             self.calls.end(action.awaiting_id)
             self._go_on(action, now_ns)
-            self._engine.watch.notify()
+            self._watch.notify()
 
     def fail_peer(self, peer: bytes, now_ns: int, error: PeerDown | None = None) -> None:
         """A peer is dead: the calls it held end in PEER_DOWN."""
@@ -192,66 +186,6 @@ class Outgoing:
         for _, action in failed:
             assert isinstance(action.request, CallRequest)
             self._failed(action, PeerDown(f"{action.request.spec.route}: {because}"), now_ns)
-
-    def ends(self, directory: Directory) -> bool:
-        """Whether, by this routing table, a backplane has ended to which calls were made."""
-        return bool(self._connections.outdated(directory, keep=""))
-
-    def update(self, directory: Directory, now_ns: int) -> None:
-        """Adopt a new routing table: calls to dead instances end now; new instances are connected when first used."""
-        if directory.version < self.directory.version:
-            return
-        self._engine.callers.update(self.directory, directory)
-        leaving = directory.newly_draining(self.directory)
-        self.directory, self._resolver = directory, Resolver(directory)
-        self._connections.note(directory)
-        for name in self._connections.outdated(directory, keep=""):
-            finished, peer = self._connections.finished(name), self._connections.drop(name)
-            assert peer is not None
-            self._engine.outbox.forget(peer)
-            self._engine.publishing.forget(peer)
-            self.fail_peer(peer, now_ns, finished)
-        self._engine.publishing.update(directory)
-        for name in leaving:
-            self._say_farewell(name, now_ns)
-        if self._unplaced:
-            self._look_again(now_ns)
-        for hear in self.hearers:
-            hear()
-
-    def _say_farewell(self, name: str, now_ns: int) -> None:
-        """Tell a draining backplane that no more calls follow. The farewell arrives after all earlier calls."""
-        peer = self._connections.peer(name)
-        if peer is not None:
-            route = addressing.backplane_route(name, addressing.FAREWELL)
-            self._engine.say(peer, cast(CallSpec(route, {})), now_ns)
-
-    def peer_of(self, backplane: str) -> bytes | None:
-        """The peer of a backplane, connected if necessary; None while it is down."""
-        place = self.directory.backplanes.get(backplane)
-        if place is None or not place.is_up:
-            return None
-        return self._connections.peer(backplane) or self._connections.connect(backplane, place)
-
-    def is_draining(self, backplane: str) -> bool:
-        """Whether a backplane is draining: it finishes its accepted work, and accepts nothing new."""
-        place = self.directory.backplanes.get(backplane)
-        return place is not None and place.is_draining
-
-    def is_nobody(self, peer: bytes) -> bool:
-        """Whether no process holds a call of this peer: it has failed, and waits for a retry."""
-        return peer is _AGAIN
-
-    def place_of(self, peer: bytes) -> Place | None:
-        """The instance behind a connected peer; None: it is no backplane, or unknown."""
-        name = self.backplane_of(peer)
-        return None if name is None else self.directory.backplanes.get(name)
-
-    def backplane_of(self, peer: bytes) -> str | None:
-        """The name of a peer's backplane; None for the clock, and for a peer that is no backplane."""
-        if peer is LOCAL:
-            return self._engine.backplane
-        return self._connections.place_name(peer)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -263,73 +197,26 @@ class Outgoing:
             if action.deadline_ns is not None and action.deadline_ns < spec.ends_ns:
                 spec.ends_ns = action.deadline_ns
         request.attempts_count += 1
-        place = self._resolve(spec, action.chain)
-        peer = LOCAL if place is None else self._peer(place)
+        place = self._routing.resolve(spec, action.chain)
+        peer = LOCAL if place is None else self._routing.peer_up(place)
         action.awaiting_id = id = self.calls.open(peer, spec.ends_ns, action)
         if peer is not LOCAL:
             self._remote_count += 1
-            if self._remote_count > self._connections.answers_ahead:
-                self._connections.expect_answers(self._remote_count)
+            if self._remote_count > self._routing.connections.answers_ahead:
+                self._routing.connections.expect_answers(self._remote_count)
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
-        spec.trace = self.trace_of(action)
+        spec.trace = self._recorders.trace_of(action)
+        if spec.principal is None:
+            spec.principal = action.principal
         envelope = call(id, spec, -spec.ends_ns, chain)
-        envelope.priority = priority = self._engine.inheritance.call_priority(action, spec.priority)
+        envelope.priority = priority = self._inheritance.call_priority(action, spec.priority)
         if peer is LOCAL:
-            self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, action.object)
-        elif not self._engine.say(peer, envelope, now_ns):
+            self._intake.admit(LOCAL, self._sender.as_received(envelope), now_ns, action.object)
+        elif not self._sender.say(peer, envelope, now_ns):
             raise Busy(f"{spec.route}: {place} does not keep up with the messages sent to it", retry_after=0.05)
         else:
             assert place is not None
-            self._engine.presence.lend(self.directory.backplanes[place], priority, now_ns)
-
-    def _resolve(self, spec: CallSpec, chain: Sequence[Sequence[str]] = ()) -> str | None:
-        """The backplane that is to serve a call; None: this one. `chain`: the calls that wait for its caller.
-
-        Of several backplanes that serve a call without an object's key, the same idempotency key always selects the same one.
-        """
-        engine, route, key = self._engine, spec.route, spec.key
-        here = engine.registry.routes.get(route)
-        if here is not None and (
-            (key is None and spec.idempotency_key is None)
-            or (key is not None and engine.registry.by_key(here.component.component_name, key) is not None)
-        ):
-            return None
-        try:
-            place = self._resolver.resolve(route, spec.routing_key())
-        except UnknownRoute:
-            if addressing.OF_NODE in route:
-                raise
-            if here is None:
-                raise UnknownRoute(route, engine.intake.nearest(route)) from None
-            return None  # the routing table does not hold our own routes yet
-        except Unavailable:
-            if here is not None and route not in self.directory.routes:
-                return None  # as above, while others have yet to register
-            if (
-                not self._is_finishing(chain)
-                or (draining := self._resolver.draining(route, spec.routing_key())) is None
-            ):
-                raise
-            place = draining
-        return None if place == engine.backplane else place
-
-    def _is_finishing(self, chain: Sequence[Sequence[str]]) -> bool:
-        """Whether the call belongs to work of a draining backplane: this one, or one that waits for us."""
-        if self.is_draining(self._engine.backplane):
-            return True
-        for waiting, route in chain:
-            if self.is_draining(waiting.partition("/")[0]):  # "backplane/object": its work may have no route of its own
-                return True
-            for name in self.directory.routes.get(route, ()):
-                if self.is_draining(name):
-                    return True
-        return False
-
-    def _peer(self, backplane: str) -> bytes:
-        peer = self.peer_of(backplane)
-        if peer is None:
-            raise Unavailable(f"backplane {backplane} is down", retry_after=RETRY_AFTER_S)
-        return peer
+            self._presence.lend(self._routing.directory.backplanes[place], priority, now_ns)
 
     def _failed(self, action: MethodAction, error: BackplaneError, now_ns: int, *, is_sent: bool = True) -> None:
         """A call has failed: retry it, or resume its action with the error."""
@@ -338,7 +225,7 @@ class Outgoing:
             self._go_on(action, now_ns, error=error)
             return
         route = request.spec.route
-        is_idempotent = type(route) is str and self._resolver.is_idempotent(route)
+        is_idempotent = type(route) is str and self._routing.is_idempotent(route)
         ids_count = self.calls.next_id
         verdict = self.again.decide(request, error, now_ns, ids_count, is_sent=is_sent, is_idempotent=is_idempotent)
         if isinstance(verdict, Again):
@@ -349,25 +236,27 @@ class Outgoing:
             self._go_on(action, now_ns, error=verdict)
 
     def _wait(self, action: MethodAction, due_ns: int) -> None:
-        action.awaiting_id = self.calls.open(_AGAIN, due_ns, action)
+        action.awaiting_id = self.calls.open(RETRY, due_ns, action)
         self.again.others_count += 1
 
-    def _look_again(self, now_ns: int) -> None:
+    def look_again(self, now_ns: int) -> None:
         """A new routing table: calls that found no instance try again soon, and not all at once."""
+        if not self._unplaced:
+            return
         unplaced, self._unplaced = self._unplaced, {}
         for id, action in unplaced.items():
-            if action.awaiting_id == id and self.calls.end(id, _AGAIN) is not None:
+            if action.awaiting_id == id and self.calls.end(id, RETRY) is not None:
                 self._wait(action, now_ns + int(self.again.random() * SPREAD_NS))
 
     def _take_back(self, peer: bytes, id: int, now_ns: int) -> None:
-        self._engine.say(peer, cancel(id), now_ns)
+        self._sender.say(peer, cancel(id), now_ns)
 
     def _go_on(
         self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None
     ) -> None:
         action.request, action.awaiting_id = None, 0
-        self._engine.inheritance.goes_on(action)
+        self._inheritance.goes_on(action)
         if action.thrown is None:  # a cancellation or a deadline takes precedence
             action.inbox, action.thrown = result, error
             action.received = error
-        self._engine.scheduler.resume(action, now_ns)
+        self._scheduler.resume(action, now_ns)

@@ -7,24 +7,35 @@ its priority (law 10). An action with a stack to return to blocks its thread ins
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from appbackplane.transport.errors import BackplaneError
 
 from ..objects.action import Action, ParkableAction
+from ..scheduling.scheduler import Scheduler
 from .current import current
-from .method_action import MethodAction
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .endings import Endings
+from .inheritance import Inheritance
+from .presence import Presence
+from .watch import Watch
 
 
 class Parking:
-    """Parked and blocked actions. Part of the engine: used under the lead."""
+    """Parked and blocked actions. Used under the lead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, *, lead: threading.RLock, scheduler: Scheduler, watch: Watch, presence: Presence, inheritance: Inheritance,
+        endings: Endings, hand_over: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """`hand_over`: hands the duties of the calling worker over, because it is about to block (`Engine.hand_over`)."""
+        self._lead = lead
+        self._scheduler = scheduler
+        self._watch = watch
+        self._presence = presence
+        self._inheritance = inheritance
+        self._endings = endings
+        self._hand_over = hand_over
         #: The parked actions, by identity: an action may compare equal to others.
         self.parked: dict[int, ParkableAction] = {}
         #: Actions that block their threads now, and the highest number so far: that many spare threads are kept.
@@ -34,25 +45,17 @@ class Parking:
         #: Called when `spares` has grown: starts the spare threads.
         self.on_spares: Callable[[], None] | None = None
 
-    def begins_to_wait(self, action: Action, now_ns: int) -> None:
-        """`action` has returned WAITING and its object is in the wait queue: park it, or send its call."""
-        if isinstance(action, ParkableAction):
-            self._park(action, now_ns)
-        else:
-            assert isinstance(action, MethodAction), "only a method can await"
-            self._engine.outgoing.start(action, now_ns)
-
-    def _park(self, action: ParkableAction, now_ns: int) -> None:
-        engine = self._engine
+    def park(self, action: ParkableAction, now_ns: int) -> None:
+        """`action` has returned WAITING and its object is in the wait queue: keep it until `resume`."""
         if action.is_resumed:
             action.is_resumed = False
-            engine.scheduler.resume_first(action, now_ns)
+            self._scheduler.resume_first(action, now_ns)
             return
         self.parked[id(action)] = action
         if action.throttle is not None and not action.has_begun:
             action.throttle.may_be_refused(action.priority)
         asked = action.priority
-        engine.inheritance.awaits(action)
+        self._inheritance.awaits(action)
         if action.priority != asked:  # more urgent work has queued behind it
             action.boosted()
         self.hurry(action, now_ns)
@@ -62,69 +65,63 @@ class Parking:
 
         Wakes no worker if it is the only ready action and the calling regular worker is between two actions: that one takes it.
         """
-        engine = self._engine
         if self.parked.pop(id(action), None) is None:  # it is about to be parked, or was cancelled
             action.is_resumed = True
             return
-        engine.inheritance.goes_on(action)
-        is_first = not engine.scheduler.ready.count
-        engine.scheduler.resume_first(action, now_ns)
+        self._inheritance.goes_on(action)
+        is_first = not self._scheduler.ready.count
+        self._scheduler.resume_first(action, now_ns)
         worker = current.worker
-        is_taken = worker is not None and worker.engine is engine and not worker.is_relief and not worker.started_ns
+        is_taken = worker is not None and worker.lead is self._lead and not worker.is_relief and not worker.started_ns
         if not (is_first and is_taken):
-            engine.watch.notify()
+            self._watch.notify()
 
     def hurry(self, action: ParkableAction, now_ns: int) -> None:
         """The actions that `action` now waits for inherit its priority."""
         for each in action.waits_for():
-            self._engine.inheritance.boost(each, action.priority, now_ns)
+            self._inheritance.boost(each, action.priority, now_ns)
 
     def take_back(self, action: ParkableAction, error: BackplaneError, now_ns: int) -> bool:
         """End a parked action that has not begun. False: it is not parked, or a part of it is done."""
-        engine = self._engine
         if action.has_begun or self.parked.pop(id(action), None) is None:
             return False
-        engine.inheritance.goes_on(action)
+        self._inheritance.goes_on(action)
         in_its_way = [*action.waits_for()]
-        engine.scheduler.resume(action, now_ns)
-        engine.scheduler.withdraw(action)
-        engine.endings.refuse(action, error, now_ns)
-        engine.inheritance.settle(in_its_way, now_ns)
+        self._scheduler.resume(action, now_ns)
+        self._scheduler.withdraw(action)
+        self._endings.refuse(action, error, now_ns)
+        self._inheritance.settle(in_its_way, now_ns)
         return True
 
     # -- blocking waiters: the scheduler still counts them as running -------------------------------------------------
 
     def begins_to_block(self, action: Action, now_ns: int, what: str = "") -> None:
         """`action` is about to block its thread, whose other duties pass to other workers. `what`: the reason, for `why`."""
-        engine = self._engine
         if what:
             self.blocked_by[id(action)] = what
         asked = action.priority
-        engine.inheritance.awaits(action)
-        engine.inheritance.blocked_count += 1
+        self._inheritance.awaits(action)
+        self._inheritance.blocked_count += 1
         if isinstance(action, ParkableAction):
             if action.priority != asked:
                 action.boosted()
             self.hurry(action, now_ns)
         self._spare()
         worker = current.worker
-        if worker is not None and worker.engine is engine:
+        if worker is not None and worker.lead is self._lead:
             worker.is_blocked = True
-            engine.presence.show(worker)
-        if engine.outbox:
-            engine.flush(now_ns)
-        engine.watch.hand_over()
-        engine.nudge()
+            self._presence.show(worker)
+        self._hand_over()
 
     def blocks_no_more(self, action: Action) -> None:
         """The blocking wait of `action` has ended."""
         self.blocked_by.pop(id(action), None)
-        engine, worker = self._engine, current.worker
-        if worker is not None and worker.engine is engine:
+        worker = current.worker
+        if worker is not None and worker.lead is self._lead:
             worker.is_blocked = False
-            engine.presence.show(worker)
-        engine.inheritance.goes_on(action)
-        engine.inheritance.blocked_count -= 1
+            self._presence.show(worker)
+        self._inheritance.goes_on(action)
+        self._inheritance.blocked_count -= 1
         self._blocked_count -= 1
 
     def _spare(self) -> None:

@@ -9,24 +9,32 @@ callee may get no CPU to receive the call (TRAPS 24: 558 ms without). The loan e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable
 
 from appbackplane.transport.directory import Place
 
 from ..objects.schedulable import Schedulable
+from ..scheduling.scheduler import Scheduler
 from .board import OwnSlot
 from .os_priority import OsPriority
-
-if TYPE_CHECKING:
-    from .engine import Engine
-    from .worker import Worker
+from .watch import Watch
+from .worker import Worker
 
 
 class Presence:
-    """Part of the engine: used under the lead, except `has_work_above`, which running actions call without it."""
+    """Used under the lead, except `has_work_above`, which running actions call without it."""
 
-    def __init__(self, engine: Engine, slot: OwnSlot | None, os_priority: OsPriority | None) -> None:
-        self._engine = engine
+    def __init__(
+        self, *, lead: threading.RLock, now_ns: Callable[[], int], scheduler: Scheduler, watch: Watch,
+        drain_if_due: Callable[[int], None], slot: OwnSlot | None, os_priority: OsPriority | None,
+    ) -> None:  # fmt: skip
+        """`drain_if_due`: receives what has come over the link, unless that was just done; needs the lead."""
+        self._lead = lead
+        self._now_ns = now_ns
+        self._scheduler = scheduler
+        self._watch = watch
+        self._drain_if_due = drain_if_due
         self._slot = slot
         self._os = os_priority
         self._felt: int | None = None  # the priority whose nice all busy workers have
@@ -36,9 +44,9 @@ class Presence:
         slot = self._slot
         if slot is None:
             return
-        engine = self._engine
-        highest = engine.scheduler.ready.highest()
-        for each in engine.watch.team:
+        highest = self._scheduler.ready.highest()
+        team = self._watch.team
+        for each in team:
             action = each.action
             if action is not None and not each.is_blocked:
                 if highest is None or action.priority < highest:
@@ -57,7 +65,7 @@ class Presence:
         if felt != self._felt:
             self._felt = felt
             os.set_group(0 if felt is None else felt)
-            for each in engine.watch.team:
+            for each in team:
                 os.set_thread(each.tid, 0 if felt is None or each.action is None else felt)
         else:
             os.set_thread(worker.tid, 0 if felt is None or worker.action is None else felt)
@@ -92,15 +100,14 @@ class Presence:
         priority = action.priority
         if self._slot is not None and self._slot.has_above(priority):
             return True
-        engine = self._engine
-        now_ns = engine.now_ns()
-        if engine.watch.poller is None and engine.lead.acquire(blocking=False):
+        now_ns = self._now_ns()
+        if self._watch.poller is None and self._lead.acquire(blocking=False):
             try:
-                engine.drain_if_due(now_ns)
+                self._drain_if_due(now_ns)
             finally:
-                engine.lead.release()
+                self._lead.release()
         # Read without the lead: a stale entry of an object whose priority rose may give a false yes, never a false no.
-        if engine.scheduler.ready.has_above(priority):
+        if self._scheduler.ready.has_above(priority):
             return True
         worker.has_looked(now_ns)
         return False
@@ -108,7 +115,7 @@ class Presence:
     def _with_loan(self, highest: int | None, lent: int) -> int | None:
         slot, os = self._slot, self._os
         assert slot is not None and os is not None
-        loan = slot.borrowed(lent, self._engine.clock.now_ns())
+        loan = slot.borrowed(lent, self._now_ns())
         if loan is not None and (highest is None or loan < highest):
             return loan
         slot.repay()  # the call has come, or never will

@@ -8,36 +8,52 @@ nothing for this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable, Sequence
 
 from ..objects.action import Action
+from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
 from .method_action import MethodAction
-
-if TYPE_CHECKING:
-    from .engine import Engine
-    from .worker import Worker
+from .watch import Watch
+from .worker import Worker
 
 
 class Progress:
     """Detects progress by comparing the counters of consecutive heartbeats."""
 
-    def __init__(self, now_ns: int) -> None:
+    def __init__(
+        self, *, lead: threading.RLock, statistics: Statistics, scheduler: Scheduler, watch: Watch,
+        has_input: Callable[[], bool], now_ns: int,
+    ) -> None:  # fmt: skip
+        """`has_input`: whether input waits at the link; called under the lead."""
+        self._lead = lead
+        self._statistics = statistics
+        self._scheduler = scheduler
+        self._watch = watch
+        self._has_input = has_input
         self._before: tuple[int, ...] = ()
         self._since_ns = now_ns
 
-    def look(self, engine: Engine, now_ns: int) -> tuple[int, int]:
+    def look(self, now_ns: int) -> tuple[int, int]:
         """The number of ready objects, and the time since when no worker has begun or ended an action.
 
         An action declared to take long (`is_long`) counts as progress: its waiting callers know by the declaration.
         """
-        workers = list(engine.watch.workers)
+        workers = list(self._watch.workers)
         # A step of a coroutine counts as a beginning: the coroutine yields between steps, so the scheduler works.
-        now = (engine.statistics.actions_count, *[worker.started_ns for worker in engine.watch.team])
+        now = (self._statistics.actions_count, *[worker.started_ns for worker in self._watch.team])
         if now != self._before or any(is_long(worker.action) for worker in workers):
             self._before, self._since_ns = now, now_ns
-        return ready_count(engine.scheduler, workers) + _has_unseen(engine), self._since_ns
+        return ready_count(self._scheduler, workers) + self._has_unseen(), self._since_ns
+
+    def _has_unseen(self) -> bool:
+        """Whether input waits at the link unread, because every worker runs and there is no relief (`preempt = false`)."""
+        watch = self._watch
+        if watch.poller is not None or not all(worker.started_ns for worker in watch.team if not worker.is_relief):
+            return False
+        with self._lead:
+            return watch.poller is None and self._has_input()
 
 
 def ready_count(scheduler: Scheduler, workers: Sequence[Worker]) -> int:
@@ -53,15 +69,6 @@ def ready_count(scheduler: Scheduler, workers: Sequence[Worker]) -> int:
             if action is not None and action.object._head is not None:
                 count += max(1, action.object._load - action.object._waits - 1)
     return count
-
-
-def _has_unseen(engine: Engine) -> bool:
-    """Whether input waits at the link unread, because every worker runs and there is no relief (`preempt = false`)."""
-    watch = engine.watch
-    if watch.poller is not None or not all(worker.started_ns for worker in watch.team if not worker.is_relief):
-        return False
-    with engine.lead:
-        return watch.poller is None and engine.link.has_input()
 
 
 def is_long(action: Action | None) -> bool:

@@ -8,20 +8,22 @@ subscriber loses messages and never slows the publisher; each loss is counted he
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import PUBLISH, Envelope, message
 from appbackplane.transport.errors import FailedPrecondition
-from appbackplane.transport.topics import FOUND_MAX, PAIRS_MAX, TopicTable
+from appbackplane.transport.topics import FOUND_MAX, PAIRS_MAX, GapCounter, TopicTable
 
 from ..objects.action import LOCAL
+from ..objects.registry import Registry
 from ..observation.message_log import MessageLog
-
-if TYPE_CHECKING:
-    from .engine import Engine
-
+from .callers import Callers
+from .intake import Intake
+from .remote_routes import RemoteRoutes
+from .routing import Routing
+from .sender import Sender
 
 #: Subscriptions of one client at this backplane, about 300 bytes each: a loop by mistake must not exhaust memory.
 PATTERNS_MAX = 1_000
@@ -44,10 +46,21 @@ class _Line:
 
 
 class Publishing:
-    """The subscribers of this backplane's messages. Part of the engine: used under the lead."""
+    """The subscribers of this backplane's messages. Used under the lead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, backplane: str, *, registry: Registry, sender: Sender, routing: Routing, intake: Intake, remote: RemoteRoutes,
+        callers: Callers,
+    ) -> None:  # fmt: skip
+        self._backplane = backplane
+        self._registry = registry
+        self._sender = sender
+        self._routing = routing
+        self._intake = intake
+        self._remote = remote
+        self._callers = callers
+        #: Numbers missing among the messages that other backplanes send to this one.
+        self.gaps = GapCounter()
         self._clients: TopicTable[bytes] = TopicTable()
         self._backplanes: TopicTable[str] = TopicTable()
         self._patterns: dict[bytes, set[str]] = {}
@@ -64,18 +77,30 @@ class Publishing:
     def publish(self, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
         """Record a message, if its topic is recorded, and send it to all subscribers. Raises `InvalidArgument` as `tell`."""
         if self.records and topic in self.records:
-            self.records[topic].append(self._engine.encoder.body(body), now_ns)
+            self.records[topic].append(self._sender.encoder.body(body), now_ns)
         self.tell(topic, body, trace, now_ns)
 
     def tell(self, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
         """Send a message to all subscribers, unrecorded. Raises `InvalidArgument` for a body that cannot be packed."""
-        engine = self._engine
+        sender = self._sender
         envelope = message(0, topic, body, trace=trace)
-        if engine.registry.hearers(topic):
-            engine.intake.accept_topic(LOCAL, engine.as_received(envelope), now_ns)
+        if self._registry.hearers(topic):
+            self._intake.accept_topic(LOCAL, sender.as_received(envelope), now_ns)
         lines, down_count = self._lines_of(topic)
         self.lost_count += down_count
-        self._send(lines, engine.encoder.rest(envelope))
+        self._send(lines, sender.encoder.rest(envelope))
+
+    def receive(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        """A message from another backplane: count what was lost before it, and pass it to the objects and clients here."""
+        topic = envelope.route
+        assert topic is not None
+        lost = self.gaps.gap_before(peer, topic, envelope.id)
+        if self._remote.take is None:
+            self._intake.accept_topic(peer, envelope, now_ns)
+        elif envelope.node is None:
+            self._remote.take(peer, envelope, now_ns)
+        else:
+            self.pass_on(envelope, lost)
 
     def pass_on(self, envelope: Envelope, lost: int) -> None:
         """Send a message of another node to the subscribed clients. `lost`: number of messages lost before it.
@@ -85,7 +110,7 @@ class Publishing:
         topic = envelope.route or ""
         lines = [self._line(peer, topic) for peer in self._clients.matching(topic)]
         if lines:
-            self._send(lines, self._engine.encoder.rest(envelope), lost)
+            self._send(lines, self._sender.encoder.rest(envelope), lost)
 
     def patterns(self) -> frozenset[str]:
         """The patterns of all subscribed clients."""
@@ -96,7 +121,7 @@ class Publishing:
         if peer not in self._patterns:
             self._subscribed_count += 1
             if self._subscribed_count % SUBSCRIBERS_SWEEP == 0:
-                self._engine.callers.ask(self._patterns)
+                self._callers.ask(self._patterns)
         patterns = self._patterns.setdefault(peer, set())
         if len(patterns) >= PATTERNS_MAX and pattern not in patterns:
             raise FailedPrecondition(
@@ -131,7 +156,7 @@ class Publishing:
         self._backplanes = TopicTable()
         for pattern, names in directory.topics.items():
             for name in names:
-                if name != self._engine.backplane:
+                if name != self._backplane:
                     self._backplanes.add(pattern, name)
 
     def _send(self, lines: list[_Line], rest: bytes, lost: int = 0) -> None:  # hot: scripts/bench pubsub
@@ -141,7 +166,7 @@ class Publishing:
             if line.number != packed_number:
                 packed_number = line.number
                 packed = codec.with_id(PUBLISH, packed_number, rest)
-            if not self._engine.outbox.add(line.peer, packed):
+            if not self._sender.outbox.add(line.peer, packed):
                 self.lost_count += 1
 
     def _lines_of(self, topic: str) -> tuple[list[_Line], int]:  # hot: scripts/bench pubsub
@@ -151,8 +176,8 @@ class Publishing:
         lines: list[_Line] = []
         down_count = 0
         for name in self._backplanes.matching(topic):
-            peer = self._engine.outgoing.peer_of(name)
-            if peer is None or self._engine.outgoing.is_draining(name):
+            peer = self._routing.peer_of(name)
+            if peer is None or self._routing.is_draining(name):
                 down_count += 1
             else:
                 lines.append(self._line(peer, topic))

@@ -40,7 +40,8 @@ class Recording:
 
     def __init__(self, config: ProcessConfig, engine: Engine, clock: Clock, unix_offset_ns: Callable[[], int]) -> None:
         """`unix_offset_ns`: add it to the clock's time to get Unix time. Raises OSError if a folder cannot be read."""
-        self._config, self._engine, self._clock, self._unix_offset_ns = config, engine, clock, unix_offset_ns
+        self._config, self._clock, self._unix_offset_ns = config, clock, unix_offset_ns
+        self._lead, self._stop_recording = engine.lead, engine.stop_recording
         self._is_due = threading.Event()
         self._is_closed = False
         self._written: list[tuple[Recorder | MessageLog | Beside, SegmentFiles]] = []
@@ -53,14 +54,15 @@ class Recording:
             files = self._files(folder, "actions", segments.ACTIONS_SUFFIX, config.record)
             # Spans count up from a random number of 61 bits. Of a thousand generations with a thousand million actions each,
             # two share a span in one of two thousand systems; and no span has more digits than a traceparent holds.
-            engine.endings.recorder = Recorder(files, secrets.randbits(61))
-            engine.endings.beside = self._beside
+            recorder = Recorder(files, secrets.randbits(61))
+            engine.record_actions(recorder, self._beside)
             files.prepare()  # every backplane has actions, but it may never publish on a topic
-            self._written.append((engine.endings.recorder, files))
+            self._written.append((recorder, files))
         for topic, policy in config.recorded_topics.items():
             folder = segments.messages_folder(run_dir, config.backplane, topic)
             files = self._files(folder, "messages", segments.MESSAGES_SUFFIX, policy, topic)
-            engine.publishing.records[topic] = messages = MessageLog(files)
+            messages = MessageLog(files)
+            engine.record_messages(topic, messages)
             self._written.append((messages, files))
         self._thread = threading.Thread(target=self._tend, name="recording", daemon=True)
 
@@ -87,8 +89,7 @@ class Recording:
 
     def close(self) -> None:
         """Stop recording and seal all segments. Call it under the lead, or from the only thread."""
-        self._engine.endings.recorder = self._engine.endings.beside = None
-        self._engine.publishing.records = {}
+        self._stop_recording()
         self._is_closed = True
         self._is_due.set()
         if self._thread.is_alive():
@@ -171,14 +172,12 @@ class Recording:
         """Close an old segment, even if no further record comes."""
         files.prepare()
         files.tend()  # makes the next file now, so that the next record does not wait for it
-        if self._engine.lead.acquire(
-            timeout=LEAD_TIMEOUT_S
-        ):  # with a timeout: `close` holds the lead and joins this thread
+        if self._lead.acquire(timeout=LEAD_TIMEOUT_S):  # with a timeout: `close` holds the lead and joins this thread
             try:
                 if not self._is_closed:
                     writer.turn()
             finally:
-                self._engine.lead.release()
+                self._lead.release()
 
 
 def _name_of(files: SegmentFiles, backplane: str) -> str:

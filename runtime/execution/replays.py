@@ -10,25 +10,22 @@ bounds (`ReplayPolicy`), the work is done again (docs/concepts/retries.md).
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgpack
 
-from appbackplane.transport import codec
 from appbackplane.transport.envelope import Envelope, status
 from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, Unavailable
 from appbackplane.transport.request import check_idempotency_key
 from appbackplane.transport.status import Status
 
-from ..objects.action import DONE, LOCAL, Action, Outcome
+from ..objects.action import DONE, Action, Outcome, lent
 from ..process_config import ReplayPolicy
+from .accepted import AcceptedCalls
+from .call_cycles import check_return
 from .failures import as_error
-from .inheritance import lent
 from .method_action import MethodAction
-from .rings import check_return
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .sender import Sender
 
 #: Calls that may wait for the end of one. A caller that repeats a call has one outstanding, and cancels it by its deadline.
 WAITERS_MAX: Final = 256
@@ -74,10 +71,12 @@ class IdempotencyRecord:
 
 
 class Replays:
-    """The idempotency cache. Part of the engine, owned by the thread that has the lead."""
+    """The idempotency cache. Used under the lead."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, *, sender: Sender, accepted: AcceptedCalls, is_debug: bool) -> None:
+        self._sender = sender
+        self._accepted = accepted
+        self._is_debug = is_debug
         #: Its bounds; set by the assembly.
         self.policy = ReplayPolicy()
         #: Work under way; usually none, which is all that a call without a key checks.
@@ -89,9 +88,9 @@ class Replays:
         #: Calls that got the reply of another call's work; and replies dropped before their time.
         self.replayed_count = self.forgotten_count = 0
 
-    def has_answered(self, peer: bytes, envelope: Envelope, priority: int, now_ns: int) -> bool:
-        """Whether a call with a key needs no work of its own: it has its reply, or will get it. Raises `InvalidArgument` if
-        the key was used with other arguments, `FailedPrecondition` if the work waits for this call, `Busy` at WAITERS_MAX.
+    def find(self, envelope: Envelope, now_ns: int) -> IdempotencyRecord | None:
+        """The record of a call's key; None: this is the first call with it. Raises `InvalidArgument` if the key was used with
+        other arguments, `FailedPrecondition` if the work waits for this call, `Busy` at WAITERS_MAX.
         """
         route, key = envelope.route, envelope.idempotency_key
         assert route is not None and key is not None
@@ -99,22 +98,28 @@ class Replays:
         self._forget(now_ns)
         record = self._of.get((route, envelope.key, key))
         if record is None:
-            return False
+            return None
         if record.digest != digest_of(envelope.body):
             raise InvalidArgument(f"{route}: idempotency_key {key!r} was used with other arguments: take a new one")
         action = record.action
         if action is None:
-            self.replayed_count += 1
-            self._say(peer, envelope.id, record.packed, now_ns)
-            return True
+            return record
         if envelope.chain:
             check_return(action, envelope.chain, is_reentrant=action.continues and not action.has_begun, key=key)
         if len(record.waiters) >= WAITERS_MAX:
             raise Busy(f"{route}: {WAITERS_MAX} calls wait for the one with idempotency_key {key!r}", retry_after=0.1)
-        record.waiters[peer, envelope.id] = priority
-        self._engine.intake.accepted[peer, envelope.id] = action
-        self._engine.inheritance.boost(action, priority, now_ns)
-        return True
+        return record
+
+    def join(self, record: IdempotencyRecord, peer: bytes, id: int, priority: int, now_ns: int) -> Action | None:
+        """Give a call the recorded reply, or let it wait for the work. Returns that work, which is to inherit its priority."""
+        action = record.action
+        if action is None:
+            self.replayed_count += 1
+            self._sender.answer(peer, id, record.packed, now_ns)
+            return None
+        record.waiters[peer, id] = priority
+        self._accepted.add(peer, id, action)
+        return action
 
     def urgency_behind(self, action: Action) -> int | None:
         """The most urgent priority of the calls that wait for `action` beside its own; None: no call waits."""
@@ -135,26 +140,28 @@ class Replays:
             return
         del self._of[record.scope]
         has_begun = action.account is not None
-        told = None if action.error is None else as_error(action, action.error, is_debug=self._engine.is_debug)
+        told = None if action.error is None else as_error(action, action.error, is_debug=self._is_debug)
         if not has_begun and told is not None:
             why = f"{action.name}: the first call with this key ended before it began: {told.message}"
             again = Unavailable(why, retry_after=told.retry_after or 0.0)
-            packed = self._engine.encoder.encode(status(0, again, is_refused=True))
+            packed = self._sender.encoder.encode(status(0, again, is_refused=True))
         else:
             packed = self._pack(action, told)
         waiters, record.action, record.waiters = record.waiters, None, {}
         for peer, id in waiters:
-            self._engine.intake.accepted.pop((peer, id), None)
+            self._accepted.end(peer, id)
             self.replayed_count += 1
-            self._say(peer, id, packed, now_ns)
+            self._sender.answer(peer, id, packed, now_ns)
         if has_begun and (told is None or told.status not in NOT_NOW):
             record.packed, record.ended_ns = packed, now_ns
             self._of[record.scope] = self._ended[record.scope] = record
             self._bytes += _size(record)
             self._forget(now_ns)
 
-    def taken_back(self, action: Action, peer: bytes, id: int, now_ns: int) -> bool:
-        """A caller of an action has cancelled its call, or is gone. True: the work goes on all the same."""
+    def taken_back(self, action: Action, peer: bytes, id: int) -> bool:
+        """A caller of an action has cancelled its call, or is gone. True: the work goes on all the same, and may fall back to a
+        lower priority.
+        """
         record = self.running.get(action)
         if record is None:
             return False
@@ -167,8 +174,7 @@ class Replays:
             else:
                 action.peer = None
                 action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))
-        self._engine.intake.accepted.pop((peer, id), None)
-        self._engine.inheritance.settle([action], now_ns)
+        self._accepted.end(peer, id)
         return True
 
     def reprioritised(self, action: Action, peer: bytes, id: int, priority: int) -> bool:
@@ -202,20 +208,13 @@ class Replays:
             self.forgotten_count += is_over
 
     def _pack(self, action: Action, told: BackplaneError | None) -> bytes:
-        encoder = self._engine.encoder
+        encoder = self._sender.encoder
         if told is None:
             try:
                 return encoder.reply(0, action.result)
             except BackplaneError as problem:
                 told = problem
         return encoder.encode(status(0, told))
-
-    def _say(self, peer: bytes, id: int, packed: bytes, now_ns: int) -> None:
-        engine, packed = self._engine, codec.renumbered(packed, id)
-        if peer is LOCAL:
-            engine.hear(LOCAL, codec.decode(codec.batch([packed]))[0], now_ns)
-        elif not engine.outbox.add(peer, packed):
-            engine.undelivered_count += 1
 
 
 def digest_of(arguments: Any) -> bytes:

@@ -10,43 +10,54 @@ calls. Not followed: locks, digesters, blocking calls, other nodes, and calls th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.envelope import Envelope, search
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import LOCAL, Action
+from ..scheduling.scheduler import Scheduler
+from .accepted import AcceptedCalls
+from .awaited import callee_of
+from .call_cycles import Path, spelled
+from .clock import Clock
 from .coroutines import CallRequest
+from .inheritance import Inheritance
 from .method_action import MethodAction
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .sender import Sender
+from .withdrawal import Withdrawal
 
 #: Steps of a search. In a ring that does not contain its own call it would go round for ever. No chain of calls written by
 #: people has been seen to have more than a dozen steps.
 STEPS_MAX: Final = 64
 
-#: [object, route] of each action that waits for the next; the call that began the search comes first.
-Path = Sequence[Sequence[str]]
-
 
 class Rings:
-    """Searches for rings of calls. Part of the engine: used under the lead."""
+    """Searches for rings of calls. Used under the lead. In each path the call that began the search comes first."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, *, clock: Clock, scheduler: Scheduler, sender: Sender, accepted: AcceptedCalls,
+        calls: OutstandingCalls[MethodAction], inheritance: Inheritance, withdrawal: Withdrawal,
+    ) -> None:  # fmt: skip
+        self._clock = clock
+        self._scheduler = scheduler
+        self._sender = sender
+        self._accepted = accepted
+        self._calls = calls
+        self._inheritance = inheritance
+        self._withdrawal = withdrawal
 
     def queued(self, action: Action) -> None:  # hot: scripts/bench call_pipelined
         """A call made by an object has been queued: search for a ring that it closes, and break it."""
-        if not action.continues and self._engine.inheritance.awaiting(action.object):
+        if not action.continues and self._inheritance.awaiting(action.object):
             # Not the time of the drain that received it: it must be later than that of every call queued before.
-            action.posted_ns = self._engine.clock.now_ns()
+            action.posted_ns = self._clock.now_ns()
             self._follow(action, [], action.posted_ns)
 
     def heard(self, peer: bytes, envelope: Envelope) -> None:
         """Continue a search of the backplane `peer`, which has followed its waiting actions to a call that it made here."""
-        action, path = self._engine.intake.accepted.get((peer, envelope.id)), envelope.chain
+        action, path = self._accepted.get(peer, envelope.id), envelope.chain
         if action is None or not path:
             return
         if _is_first(action, path, envelope.body):
@@ -58,7 +69,6 @@ class Rings:
 
     def _follow(self, action: Action, path: Path, since: int) -> None:
         """Search along the actions that `action` waits for, directly or not. `path`: the actions that wait for `action`."""
-        engine = self._engine
         pending = [(action, path)]
         while pending:
             each, before = pending.pop()
@@ -72,63 +82,39 @@ class Rings:
                 if awaited is not None:
                     pending.append((awaited, way))
             elif not each.started_ns and not each.continues and each.posted_ns <= since:
-                pending += [(waiting, way) for waiting in engine.inheritance.awaiting(each.object)]
+                pending += [(waiting, way) for waiting in self._inheritance.awaiting(each.object)]
 
     def _awaited(self, action: MethodAction, request: CallRequest, way: Path, since: int) -> Action | None:
         """The callee of `action`, if it is here; another backplane is asked to continue the search, and the result is None."""
-        engine, id = self._engine, action.awaiting_id
-        peer = engine.outgoing.calls.peer_of(id)
-        if peer is None or engine.outgoing.is_nobody(peer):
+        id = action.awaiting_id
+        peer = callee_of(self._calls, id)
+        if peer is None:
             return None  # the call is yet to be sent, or sent again: then it will be the newest
         if peer is LOCAL:
-            return engine.intake.accepted.get((LOCAL, id))
-        priority = engine.inheritance.call_priority(action, request.spec.priority)
+            return self._accepted.get(LOCAL, id)
+        priority = self._inheritance.call_priority(action, request.spec.priority)
         # A peer that does not read gets no envelope: then the ring ends with the first deadline in it.
-        engine.say(peer, search(id, priority, since, way), engine.clock.now_ns())
+        self._sender.say(peer, search(id, priority, since, way), self._clock.now_ns())
         return None
 
     def _break(self, action: Action, way: Path) -> None:
         """Refuse the call that has closed a ring; a reentrant one runs at once, although its object awaits a reply."""
-        engine, now_ns = self._engine, self._engine.clock.now_ns()
+        now_ns = self._clock.now_ns()
         is_reentrant = isinstance(action, MethodAction) and action.spec is not None and action.spec.mark.reentrant
-        if is_reentrant and action.object._waits and engine.scheduler.withdraw(action):
+        if is_reentrant and action.object._waits and self._scheduler.withdraw(action):
             own, action.wait_ns = action.priority_own, action.wait_ns + now_ns - action.posted_ns
             action.continues = True
-            engine.scheduler.post(action, now_ns)
+            self._scheduler.post(action, now_ns)
             action.priority_own = own
             return
         error = FailedPrecondition(
-            f"call ring: {_spelled([*way, way[0]])}, each of which waits for the next; "
+            f"call ring: {spelled([*way, way[0]])}, each of which waits for the next; "
             f"declare {action.name} reentrant=True, or call without waiting (cast)"
         )
-        engine.endings.take_out(action, error, now_ns)
-
-
-def check_return(action: Action, chain: Path, *, is_reentrant: bool, key: str | None = None) -> bool:
-    """Whether a call has returned to an object that waits in its own chain, and may run there because it is reentrant.
-
-    Raises `FailedPrecondition` if it may not. `key`: its idempotency key, if `action` is the work of an earlier call.
-    """
-    name = action.object.name
-    for index, (waiting, _) in enumerate(chain):
-        if waiting != name:
-            continue
-        if is_reentrant:
-            return True
-        cycle = _spelled([*chain[index:], (name, action.name)])
-        with_key = "" if key is None else f" with idempotency_key {key!r}"
-        remedy = f"declare {action.name} reentrant=True{'' if key is None else ' and take another key'}"
-        raise FailedPrecondition(
-            f"call cycle: {cycle}{with_key}, which waits for this very call; {remedy}, or call without waiting (cast)"
-        )
-    return False
+        self._withdrawal.take_out(action, error, now_ns)
 
 
 def _is_first(action: Action, way: Path, since: int) -> bool:
     """Whether `action` is the call that began the search, and has not run yet."""
     object, route = way[0]
     return action.posted_ns == since and not action.started_ns and (action.object.name, action.name) == (object, route)
-
-
-def _spelled(way: Path) -> str:
-    return " -> ".join(f"{route} on {object}" for object, route in way)

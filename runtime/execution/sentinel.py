@@ -73,6 +73,16 @@ class Sentinel:
         max_latency_ns: int = 0,
     ) -> None:
         self._engine = engine
+        self._lead = engine.lead
+        self._clock = engine.clock
+        self._watch = watch = engine.watch
+        self._scheduler = engine.scheduler
+        self._statistics = engine.statistics
+        self._reports = engine.reports
+        self._limits = engine.limits
+        self._endings = engine.endings
+        self._modules = engine.modules
+        self._routing = engine.routing
         #: Called under the lead with the keeper of the CPU limit (`CpuBudget.keeper`), if there is a limit.
         self.on_keeper: Callable[[str], None] | None = None
         #: The latency contract, ns; 0: at most the default one.
@@ -80,12 +90,12 @@ class Sentinel:
         self._link = link
         self._slot = slot
         self._lifeline_fd = lifeline_fd
-        self._statistics = statistics
+        self._figures = statistics
         self._why = why
         self._configure = configure
         self._os_priority = os_priority
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        engine.watch.sentinel_fd = self._wake_fd
+        watch.sentinel_fd = self._wake_fd
         self._control = Control(
             link,
             run_dir,
@@ -105,8 +115,11 @@ class Sentinel:
         self._looks_without_overrun = 0
         self._looks_idle = 0
         self._beaten_ns = 0
-        self._unseen = Unseen(engine.clock.cpu_ns_of)
-        self._progress = Progress(engine.clock.now_ns())
+        self._unseen = Unseen(self._clock.cpu_ns_of)
+        self._progress = Progress(
+            lead=engine.lead, statistics=engine.statistics, scheduler=engine.scheduler, watch=watch,
+            has_input=engine.has_input, now_ns=self._clock.now_ns(),
+        )  # fmt: skip
         self._parent, self._is_orphan = os.getppid(), False
 
     def register(self, registration: Registration) -> None:
@@ -129,7 +142,7 @@ class Sentinel:
 
     def run(self) -> str:
         """Serve the control link and check the workers until there is a reason to stop; returns the reason."""
-        clock = self._engine.clock
+        clock = self._clock
         ears = [self._wake_fd, self._link.fileno(), *(() if self._lifeline_fd is None else (self._lifeline_fd,))]
         wait = waiting(ears)
         is_called = True
@@ -156,7 +169,7 @@ class Sentinel:
     def close(self) -> None:
         """Send the queued envelopes and close the link. Unread envelopes are dropped."""
         self._control.flush()
-        self._engine.watch.sentinel_fd = -1
+        self._watch.sentinel_fd = -1
         self._link.close()
         os.close(self._wake_fd)
 
@@ -164,8 +177,7 @@ class Sentinel:
 
     def _look(self, now_ns: int) -> int:  # hot: scripts/bench urgent_long
         """Check the workers; returns the nanoseconds until the next check."""
-        engine = self._engine
-        watch = engine.watch
+        watch = self._watch
         running_since_ns = 0
         is_overrun = False
         for worker in watch.team:
@@ -174,14 +186,14 @@ class Sentinel:
             if started_ns:
                 running_since_ns = min(running_since_ns or started_ns, started_ns)
                 is_overrun |= self._unseen.overruns(worker, now_ns)
-                if now_ns - started_ns >= engine.reports.slow_actions.threshold_ns:
+                if now_ns - started_ns >= self._reports.slow_actions.threshold_ns:
                     self._notice_slow(worker, started_ns, now_ns)
         if now_ns - self._beaten_ns >= HEARTBEAT_NS:
             self._beat(now_ns, running_since_ns)
         if not running_since_ns:
             self._looks_idle += 1
             if self._looks_idle >= LOOKS_IDLE:
-                with engine.lead:
+                with self._lead:
                     # Only a worker that wakes up wakes us, and one that never sleeps (a flood of short actions) would not.
                     watch.is_sentinel_asleep = watch.poller is not None
                 if watch.is_sentinel_asleep:
@@ -190,13 +202,13 @@ class Sentinel:
         self._looks_idle = 0
         watch.is_sentinel_asleep = False
         if not watch.reliefs:  # no thread reads the link before an action ends
-            engine.callers.see_unread(now_ns)
+            self._engine.see_unread(now_ns)
         if is_overrun:
             # Without a relief to let in, checking often would change nothing, and cost bulk work 10 %.
             is_found = watch.poller is None and bool(watch.reliefs)
             self._looks_without_overrun = 0 if is_found else self._looks_without_overrun + 1
-            with engine.lead:
-                engine.overrun()
+            with self._lead:
+                self._engine.overrun()
         else:
             self._looks_without_overrun += 1
         return QUANTUM_NS if self._looks_without_overrun < LOOKS_OFTEN else self._seldom_ns()
@@ -204,17 +216,17 @@ class Sentinel:
     def _seldom_ns(self) -> int:
         """The long interval between checks: bounded by the heartbeat and by half of `slow_action`, both noticed in time."""
         pause_ns = min(self.max_latency_ns / SELDOM_OF_MAX_LATENCY, HEARTBEAT_NS)
-        return max(SELDOM_NS, min(int(pause_ns), self._engine.reports.slow_actions.threshold_ns // 2))
+        return max(SELDOM_NS, min(int(pause_ns), self._reports.slow_actions.threshold_ns // 2))
 
     def _notice_slow(self, worker: Worker, started_ns: int, now_ns: int) -> None:
         action = worker.action
-        if action is None or is_long(action) or self._engine.reports.is_noticed(action):
+        if action is None or is_long(action) or self._reports.is_noticed(action):
             return
         frame = sys._current_frames().get(worker.ident)
-        with self._engine.lead:
+        with self._lead:
             if worker.action is not action or worker.started_ns != started_ns:
                 return  # the action has just ended, and is reported without a stack
-            self._engine.reports.runs_slowly(action, now_ns - started_ns, now_ns, frame)
+            self._reports.runs_slowly(action, now_ns - started_ns, now_ns, frame)
 
     def _beat(self, now_ns: int, running_since_ns: int) -> None:
         self._beaten_ns = now_ns
@@ -225,50 +237,48 @@ class Sentinel:
             self._is_orphan = True
         if self._slot is None:
             return
-        engine = self._engine
-        ready_count, progress_ns = self._progress.look(engine, now_ns)
+        ready_count, progress_ns = self._progress.look(now_ns)
         # Integers that other threads write; each is read once, so the figures need not agree exactly.
         self._slot.beat(
             now_ns,
-            engine.statistics.actions_count,
-            engine.scheduler.queued_count,
-            engine.scheduler.waiting_count,
+            self._statistics.actions_count,
+            self._scheduler.queued_count,
+            self._scheduler.waiting_count,
             running_since_ns,
-            engine.clock.process_cpu_ns(),
-            sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
-            engine.reports.slow_actions.count,
+            self._clock.process_cpu_ns(),
+            self._limits.refused_count(),
+            self._reports.slow_actions.count,
             0 if self._os_priority is None else self._os_priority.boosts_count,
             ready_count,
             progress_ns,
-            engine.endings.failing_count(),
+            self._endings.failing_count(),
         )
         if self._os_priority is not None:
-            with engine.lead:
+            with self._lead:
                 self._os_priority.look()  # finds a boost that came while the last was being undone
 
     # -- calls of the supervisor --------------------------------------------------------------------------------------
 
     def _directory(self, body: Any, answer: Answer) -> None:
         directory = Directory.from_body(body["directory"])
-        engine = self._engine
-        with engine.lead:
-            has_ended = engine.outgoing.ends(directory)
+        with self._lead:
+            has_ended = bool(self._routing.ended(directory))
         if has_ended:
             self._read_on()
-        with engine.lead:
-            engine.outgoing.update(directory, engine.clock.now_ns())
-            engine.watch.notify()
+        with self._lead:
+            self._engine.update(directory, self._clock.now_ns())
+            self._watch.notify()
         answer({}, None)
 
     def _read_on(self) -> None:
         """A callee backplane has ended: receive the replies that it sent before. Workers continue between the drains."""
         engine = self._engine
         for _ in range(STOP_LOOKS_MAX):
-            with engine.lead:
-                engine.drain(engine.clock.now_ns())
-                if not engine.link.has_input():
+            with self._lead:
+                engine.drain(self._clock.now_ns())
+                if not engine.has_input():
                     return
-                engine.watch.notify()
+                self._watch.notify()
             select.select((), (), (), GAP_S)
 
     def _move(self, body: Any, answer: Answer) -> None:
@@ -276,8 +286,8 @@ class Sentinel:
             name, state, epoch = str(body["component"]), ModuleState(body["state"]), int(body.get("epoch") or 0)
         except (KeyError, ValueError, TypeError) as error:
             raise InvalidArgument(f"control.move: {error}") from error
-        with self._engine.lead:
-            self._engine.modules.move(name, state, lambda error: answer({}, error), epoch)
+        with self._lead:
+            self._modules.move(name, state, lambda error: answer({}, error), epoch)
 
     def _reconfigure(self, body: Any, answer: Answer) -> None:
         self._configure(body.get("settings"))
@@ -290,27 +300,26 @@ class Sentinel:
             self._placed(result)
             return
         log.warning("the CPU limit is held by the scheduler alone: %s", error)
-        with self._engine.lead:
-            self._engine.scheduler.budget.leave_to_kernel(False)
+        with self._lead:
+            self._scheduler.budget.leave_to_kernel(False)
             self._tell_keeper()
 
     def _placed(self, body: Any) -> None:
         """Take over the supervisor's report, after registration or a change: the keeper of our limit, and our cgroup."""
-        engine = self._engine
-        with engine.lead:
-            engine.scheduler.budget.leave_to_kernel(body["by"] not in (None, "scheduler"))
+        with self._lead:
+            self._scheduler.budget.leave_to_kernel(body["by"] not in (None, "scheduler"))
             self._tell_keeper()
             if self._os_priority is not None:
                 self._os_priority.moved_to(body["cgroup"])
-            engine.watch.notify()  # a spent budget may hold up work no more, or from now on
+            self._watch.notify()  # a spent budget may hold up work no more, or from now on
 
     def _tell_keeper(self) -> None:
-        keeper = self._engine.scheduler.budget.keeper
+        keeper = self._scheduler.budget.keeper
         if keeper is not None and self.on_keeper is not None:
             self.on_keeper(keeper)
 
     def _tell_statistics(self, body: Any, answer: Answer) -> None:
-        answer(self._statistics(with_buckets=body.get("buckets") is True), None)
+        answer(self._figures(with_buckets=body.get("buckets") is True), None)
 
     def _tell_why(self, body: Any, answer: Answer) -> None:
         asked = body.get("asked")
@@ -326,7 +335,7 @@ class Sentinel:
             because = str(body["because"])
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidArgument(f"control.drain: {type(error).__name__}: {error}") from error
-        now_ns = self._engine.clock.now_ns()
+        now_ns = self._clock.now_ns()
         self._draining = Draining(
             self._engine, limit_ns=limit_ns, stop_limit_ns=stop_limit_ns, because=because, answer=answer, now_ns=now_ns
         )

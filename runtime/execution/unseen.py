@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .watch import QUANTUM_NS
-
-if TYPE_CHECKING:
-    from .worker import Worker
+from .worker import Worker
 
 
 class _Seen(NamedTuple):

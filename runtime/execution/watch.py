@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import os
 import select
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from .worker import ReliefWorker, Worker
+from .worker import ReliefWorker, Worker
 
 #: How long one action may run before another worker polls the link. With 0.5 ms, urgent p99 behind 20 ms actions
 #: was 1.4 ms and bulk throughput unchanged; without it, 20 ms (DESIGN section 5).
@@ -75,7 +74,7 @@ class Watch:
 
         `timeout_ms` is `wake_ns` converted for poll().
         """
-        lead = worker.engine.lead
+        lead = worker.lead
         if not worker.is_relief:
             self.retire_reliefs()
         if self.poller is not None:

@@ -1,36 +1,41 @@
-"""Worker: a thread that takes the lead, chooses an action, gives the lead up to run it, and takes the lead again.
+"""Worker: the state of one thread that runs actions, as the poll, the board and the sentinel see it (worker_loop.py: the loop).
 
-The same worker receives, schedules and runs (leader/follower): short work is never handed from thread to thread. A relief
-worker runs the same loop. It is parked until all others overrun, and then runs only actions more urgent than theirs.
+A relief worker is parked until all others overrun, and then runs only actions more urgent than theirs.
 Threads are daemons: a process that is told to stop does not wait for an operation that never returns.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from ..objects.action import Action
-from .async_log import last_words
-from .current import current
 
-if TYPE_CHECKING:
-    from .engine import Engine
 
-#: EX_SOFTWARE of sysexits.h.
-EXIT_BUG = 70
+class WorkerHost(Protocol):
+    """The services of a backplane that code of a running action uses through its thread (current.py)."""
 
-log = logging.getLogger("appbackplane.runtime")
+    def now_ns(self) -> int: ...
+    def has_work_above(self, worker: Worker) -> bool: ...
+    def begins_to_block(self, action: Action, what: str = "") -> None: ...
+    def blocks_no_more(self, action: Action) -> None: ...
+    def at_end(self, action: Action, function: Callable[[Action], None]) -> None: ...
+
+    @property
+    def is_draining(self) -> bool: ...
+    @property
+    def stand_in(self) -> Callable[[Any, float], bool] | None: ...
 
 
 class Worker:
     """One thread. Its fields are read by the sentinel without the lead: each is one reference or one integer."""
 
-    def __init__(self, engine: Engine, number: int) -> None:
-        self.engine = engine
+    def __init__(self, number: int, lead: threading.RLock, host: WorkerHost) -> None:
         self.number = number
+        #: The lock of its backplane.
+        self.lead = lead
+        self.host = host
         #: The action that it runs now, or is about to run.
         self.action: Action | None = None
         #: When that began; 0 while no action runs.
@@ -51,7 +56,7 @@ class Worker:
         self.gate.acquire()
         #: The kernel's number of the thread; 0 until it runs (and in a test that has none).
         self.tid = 0
-        self._os_thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
+        self._os_thread: threading.Thread | None = None
 
     def begins(self, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """The run of `action` begins. `started_ns` is set last, because the sentinel reads the others once it is set."""
@@ -66,60 +71,30 @@ class Worker:
         if unseen_ns > self.unseen_ns:
             self.unseen_ns = unseen_ns
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._os_thread.start()
+    def start(self, run: Callable[[], None]) -> None:
+        """Start the thread with `run`."""
+        thread = self._os_thread = threading.Thread(target=run, name=f"worker-{self.number}", daemon=True)
+        thread.start()
 
     def join(self, timeout: float) -> bool:
         """Wait for the thread, at most `timeout` seconds; returns whether it has ended."""
-        self._os_thread.join(timeout)
-        return not self._os_thread.is_alive()
+        thread = self._os_thread
+        if thread is None:
+            return True
+        thread.join(timeout)
+        return not thread.is_alive()
 
     @property
     def ident(self) -> int:
         """`Thread.ident` of the thread, for its stack and CPU clock; 0 before it starts."""
-        return self._os_thread.ident or 0
-
-    def _run(self) -> None:
-        current.worker = self
-        self.tid = threading.get_native_id()
-        try:
-            with self.engine.lead:
-                self._serve()
-                self.engine.watch.leaves(self)
-                self.engine.step_back(self)
-                self.engine.presence.left(self)
-        except BaseException:
-            # An invariant of the runtime is broken and its state may be inconsistent: end, and let the supervisor restart us.
-            log.critical("worker %d failed: this is a bug of the runtime", self.number, exc_info=True)
-            last_words()
-            os._exit(EXIT_BUG)
-
-    def _serve(self) -> None:  # hot: scripts/bench call_rtt
-        engine = self.engine
-        while not self.is_stopping:
-            action = engine.choose(self)
-            if action is None:
-                engine.wait(self)
-            else:
-                self._run_without_lead(action)
-
-    def _run_without_lead(self, action: Action) -> None:  # hot: scripts/bench call_rtt
-        engine = self.engine
-        lead = engine.lead
-        lead.release()
-        try:
-            outcome, now_ns, run_ns, cpu_ns = engine.execute(self, action)
-        finally:
-            lead.acquire()
-        engine.complete(action, outcome, now_ns, run_ns, cpu_ns)
+        return 0 if self._os_thread is None else self._os_thread.ident or 0
 
 
 class ReliefWorker(Worker):
     """Runs only more urgent actions while all regular workers overrun; else parked."""
 
-    def __init__(self, engine: Engine, number: int) -> None:
-        super().__init__(engine, number)
+    def __init__(self, number: int, lead: threading.RLock, host: WorkerHost) -> None:
+        super().__init__(number, lead, host)
         self.is_relief = True
         #: Whether it is to poll and run, and whether it waits at its gate. Both are used under the lead.
         self.is_active = False
@@ -131,25 +106,3 @@ class ReliefWorker(Worker):
         if self.is_parked:
             self.is_parked = False
             self.gate.release()
-
-    def _serve(self) -> None:
-        engine = self.engine
-        while not self.is_stopping:
-            self.action = None
-            if not self.is_active or engine.watch.is_looked_after_besides(self):
-                self.is_active = False
-                self.is_parked = True
-                engine.step_back(self)
-                engine.lead.release()
-                self.gate.acquire()
-                engine.lead.acquire()
-                continue
-            self.below = engine.watch.relief_limit()
-            if self.below is None:
-                self.is_active = False
-                continue
-            action = engine.choose(self)
-            if action is None:
-                engine.wait(self)
-            else:
-                self._run_without_lead(action)

@@ -57,8 +57,8 @@ class Action:
 
     __slots__ = (
         "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "lane", "name", "next", "object",
-        "on_end", "parts", "peer", "posted_ns", "priority", "priority_asked", "priority_own", "result", "run_ns", "span",
-        "started_ns", "throttle", "trace", "wait_ns",
+        "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked", "priority_own", "result", "run_ns",
+        "source", "span", "started_ns", "throttle", "trace", "wait_ns",
     )  # fmt: skip
 
     # Any, and checked here: compiled code would check the declared types first, with a less helpful message.
@@ -96,6 +96,9 @@ class Action:
         #: [object, route] of every call that waits for this one, outermost first.
         self.chain: Sequence[Sequence[str]] = ()
         self.trace: str | None = None
+        #: Who asked for it (execution/sources.py); "": nobody, as for a timer. And on whose behalf; None: on no one's.
+        self.source = ""
+        self.principal: str | None = None
         #: The account that counts it as outstanding; None: not counted.
         self.throttle: ThrottleAccount | None = None
         #: Called once when it has ended: done, failed or refused.
@@ -168,6 +171,11 @@ class ParkableAction(Action):
 
     def boosted(self) -> None:
         """Called when its priority changes while it waits, with the lead."""
+
+
+def lent(priority: int, object: AppObject) -> int:
+    """The priority of an action of `object` called at `priority`, raised to the object's minimum (`lends`) if it has one."""
+    return priority if object.lends is None else min(priority, object.lends)
 
 
 def _mistyped(kind: str, name: object, priority: object, deadline_ns: object) -> str:

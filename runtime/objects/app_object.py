@@ -187,8 +187,13 @@ class AppObject(Schedulable):
         timeout: float | None = None,
         idempotency_key: str | None = None,
         retry: bool = True,
+        principal: str | None = None,
     ) -> Awaitable[Any]:
-        """`call`, for arguments whose names clash with its own keywords. Raises TypeError if they are no mapping."""
+        """`call`, for arguments whose names clash with its own keywords. Raises TypeError if they are no mapping.
+
+        `principal`: on whose behalf the call is made, such as a user whom a gateway has authenticated. By default that of the
+        running action. It goes along the chain of calls.
+        """
         if not isinstance(arguments, Mapping):
             raise TypeError(f"arguments={arguments!r}: expected a map of names to values")
         spec = CallSpec(
@@ -199,6 +204,7 @@ class AppObject(Schedulable):
             timeout=timeout,
             idempotency_key=idempotency_key,
             is_retried=retry,
+            principal=principal,
         )
         return self._host.call(self, spec)
 

@@ -29,6 +29,10 @@ class Request(NamedTuple):
     chain: Sequence[Sequence[str]] = ()
     #: The topic that it was published on; None: it was called or cast.
     topic: str | None = None
+    #: Who asks: "client:NAME/PID", "node:NAME/FINGERPRINT", or an object, "BACKPLANE/COMPONENT.KEY".
+    source: str = ""
+    #: On whose behalf, if a backplane says so.
+    principal: str | None = None
 
 
 class Endpoint:

@@ -132,8 +132,8 @@ class LocalContext(Context):
         An operation is any action: a call, a timer, a hook, a message. A plain request that posts by the component's kernel,
         and not by its own, shares its action with other requests; its element tells it apart.
         """
-        engine, action = current.engine, current.action
-        if self.element is not None or engine is None or action is None:
+        host, action = current.host, current.action
+        if self.element is not None or host is None or action is None:
             return super()._default_owner()
         executed = getattr(action, "element", None)
         if not isinstance(executed, Element):
@@ -143,7 +143,7 @@ class LocalContext(Context):
         if part is None:
             name = action.name if executed is None else f"{action.name}, {executed.runnable} {executed.id}"
             part = self._operations[key] = ScopedOwner(None, 0, name)
-            engine.endings.at_end(action, partial(self._operation_ended, action, key))
+            host.at_end(action, partial(self._operation_ended, action, key))
         return part
 
     def _operation_ended(self, _action: Action, key: tuple[int, Element | None], action: Action) -> None:

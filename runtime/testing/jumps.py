@@ -38,19 +38,19 @@ def _jump(backplane: VirtualBackplane, components: tuple[str, ...], to: ModuleSt
     for name in components:
         if name not in order:
             raise LookupError(f"no component {name!r} here: {', '.join(order)}")
-    modules = backplane.backplane.engine.registry.components
+    states = backplane.backplane.states
     order = [name for name in order if not components or name in components]
     ran: list[str] = []
     for name in reversed(order):
-        if modules[name].state in _ABOVE[to]:
+        if states()[name] in _ABOVE[to]:
             ran += _step(backplane, name, to)
     if to is ModuleState.DOWN:
         return ran
     for name in order:
-        if modules[name].state in _BOTTOM:
+        if states()[name] in _BOTTOM:
             ran += _step(backplane, name, ModuleState.INITIALIZING)
     for name in order:
-        if modules[name].state is not to:
+        if states()[name] is not to:
             ran += _step(backplane, name, to)
     return ran
 
@@ -70,8 +70,8 @@ def _order(backplane: VirtualBackplane) -> list[str]:
 
 def _step(backplane: VirtualBackplane, component: str, to: ModuleState) -> list[str]:
     ended: list[BaseException | None] = []
-    assert to in MOVES[backplane.backplane.engine.registry.components[component].state]
-    backplane.backplane.engine.modules.move(component, to, ended.append)
+    assert to in MOVES[backplane.backplane.states()[component]]
+    backplane.backplane.move(component, to, ended.append)
     ran = backplane.run_until_idle()
     if not ended:
         raise AssertionError(

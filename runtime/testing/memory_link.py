@@ -24,6 +24,9 @@ class MemoryLink:
         self.full: set[bytes] = set()
         self.gone: set[bytes] = set()
         self._connected = 0
+        #: The process that each peer claims to be; a peer that is not listed has no process.
+        self.processes: dict[bytes, int] = {}
+        self._sender = b""
 
     def deliver(self, peer: bytes, frame: bytes) -> None:
         """Queue a frame from `peer` for the backplane."""
@@ -40,7 +43,14 @@ class MemoryLink:
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """The next frame for the backplane; None: there is none."""
-        return self._inbox.popleft() if self._inbox else None
+        if not self._inbox:
+            return None
+        self._sender, frame = self._inbox.popleft()
+        return self._sender, frame
+
+    def process(self) -> int:
+        """The process of the peer whose frame was received last; 0: it has none."""
+        return self.processes.get(self._sender, 0)
 
     def read_ahead(self, frames: int) -> None:
         """Does nothing: `deliver` has no bound that would need frames to be read ahead."""

@@ -31,7 +31,7 @@ class StandIn:
     def wait(self, gate: threading.Lock, limit_s: float) -> bool:
         """Run other actions until `gate` opens; False: `limit_s` seconds of virtual time have passed.
 
-        The value of `Engine.stand_in`; the test itself may call it outside any action. Raises AssertionError as above.
+        The value of `Host.stand_in`; the test itself may call it outside any action. Raises AssertionError as above.
         """
         backplane, outer = self._backplane, current.worker
         engine, clock = backplane.backplane.engine, backplane.clock
@@ -64,7 +64,4 @@ class StandIn:
         if self._free:
             return self._free.pop()
         self._count += 1
-        engine = self._backplane.backplane.engine
-        worker = Worker(engine, self._count)
-        engine.watch.joins(worker)
-        return worker
+        return self._backplane.backplane.stand_in_worker(self._count)

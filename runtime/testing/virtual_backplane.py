@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Any, Literal
 
 from appbackplane.transport import codec
@@ -165,6 +166,7 @@ class VirtualBackplane:
         outside: tuple[str, ...] = (),
         topics: tuple[str, ...] = (),
         idempotent: tuple[str, ...] = (),
+        sources: Mapping[str, int | Literal["refuse"]] = MappingProxyType({}),
     ) -> None:
         """`role`: the state that its components are moved to; None leaves them in `start`.
 
@@ -176,6 +178,7 @@ class VirtualBackplane:
         self._config = ProcessConfig(
             system="test", backplane=name, run_dir="/nowhere", components=(), priorities=priorities, quotas=quotas,
             order=order, tick_ns=round(tick * 1e9), cpu_limit=cpu_limit, slow_action_ns=round(slow_action * 1e9), preempt=False,
+            sources=dict(sources),
         )  # fmt: skip
         self._components = list(components)
         self._role = role
@@ -198,10 +201,8 @@ class VirtualBackplane:
         """The backplane itself. On first use it is constructed, and its components are moved to their role."""
         if self._backplane is None:
             self._backplane = Backplane(self._config, self._components, clock=self.clock, link=self.link)
-            self._backplane.engine.outgoing.again.random = Random(0).random
-            self._worker = Worker(self._backplane.engine, 0)
-            self._backplane.engine.watch.joins(self._worker)
-            self._backplane.engine.stand_in = StandIn(self).wait
+            self._backplane.be_virtual(Random(0).random, StandIn(self).wait)
+            self._worker = self._backplane.stand_in_worker(0)
             self._tell_of_outside(is_up=True)
             if self._role is not None:
                 self.move("initializing")
@@ -223,7 +224,7 @@ class VirtualBackplane:
         for each in self._components:
             if component is None or each.component_name == component:
                 failures: list[BaseException | None] = []
-                self.backplane.engine.modules.move(each.component_name, ModuleState(state), failures.append)
+                self.backplane.move(each.component_name, ModuleState(state), failures.append)
                 order += self.run_until_idle()
                 if failures and failures[0] is not None:
                     raise failures[0]
@@ -383,7 +384,7 @@ class VirtualBackplane:
         assert self._backplane is not None
         engine = self._backplane.engine
         # A route that is served here, too, has two backplanes, like that of replicas.
-        served, here = engine.registry.routes, self._config.backplane
+        served, here = self._backplane.routes, self._config.backplane
         routes: dict[str, tuple[str, ...]] = {
             route: ("outside", here) if route in served else ("outside",) for route in self._outside
         }
@@ -392,7 +393,5 @@ class VirtualBackplane:
             "outside": Place(1, "/nowhere/outside-1.sock", is_up),
             self._config.backplane: Place(1, "/nowhere/here-1.sock"),
         }
-        version = engine.outgoing.directory.version + 1
-        engine.outgoing.update(
-            Directory("test", version, places, routes, topics, self._idempotent), self.clock.now_ns()
-        )
+        version = engine.routing.directory.version + 1
+        engine.update(Directory("test", version, places, routes, topics, self._idempotent), self.clock.now_ns())

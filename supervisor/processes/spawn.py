@@ -182,6 +182,7 @@ def process_config(
         slow_action_ns=int(share.slow_action_ns),
         preempt=share.preempt,
         affinity=share.affinity,
+        sources=share.sources,
         nice=config.system.nice,
         replay=ReplayPolicy(share.replay.count, int(share.replay.keep_ns), int(share.replay.size)),
         record=None if config.record is None or not config.record.actions else recording.policy(config.record),

@@ -112,7 +112,7 @@ MUTATIONS = (
         "if head is not None and (head.continues or not object._waits):", "if head is not None:",
     ),
     law(
-        6, "who waits can be removed", "runtime/execution/host.py", "engine.scheduler.check_removable(object)", "pass"
+        6, "who waits can be removed", "runtime/execution/host.py", "self._scheduler.check_removable(object)", "pass"
     ),
     law(
         6, "reentrant calls queue behind ordinary ones", SCHEDULER,
@@ -129,25 +129,25 @@ MUTATIONS = (
         "if not scheduler.ready.count:",
     ),
     law(7, "the digester is no more urgent than its request", DIGESTING, "max(0, priority - 1)", "priority"),
-    law(7, "the digester goes before everything", DIGESTING, "digester, name, max(0, priority - 1)", "digester, name, 0"),
+    law(7, "the digester goes before everything", DIGESTING, "name,\n            max(0, priority - 1)", "name,\n            0"),
     law(
         7, "everything is digested", INTAKE,
         "elif route.has_digest and key is None:", "elif route.has_digest:",
     ),
     law(
         7, "a request vanishes with its digester", DIGESTING,
-        'intake.turn_away(peer, envelope, told, then_ns)', "pass",
+        'self._turn_away(peer, envelope, told, then_ns)', "pass",
     ),
     law(
         8, "timers run at once", "runtime/execution/firing.py",
-        "action.throttle, timer.account = timer.account, None\n        _post(engine, action, now_ns)",
+        "action.throttle, timer.account = timer.account, None\n        inheritance.post(action, now_ns)",
         "action.timer = timer\n        action.run()",
     ),
     law(8, "timers pile up", "runtime/scheduling/timers.py", "if timer.is_pending:", "if False:"),
-    law(8, "hooks run beside the scheduler", MODULES, "self._engine.post(action, now_ns)", "action.run(); ended(action)"),
+    law(8, "hooks run beside the scheduler", MODULES, "self._post(action, now_ns)", "action.run(); ended(action)"),
     law(
         8, "topics run at once", INTAKE,
-        "            else:\n                self._engine.scheduler.post(action, now_ns)",
+        "            else:\n                self._inheritance.post(action, now_ns)",
         "            else:\n                action.run()",
     ),
     law(9, "no limit", "runtime/scheduling/throttle.py", "return self.outstanding >= self.limit", "return False"),
@@ -158,7 +158,7 @@ MUTATIONS = (
     law(9, "nobody is asked to make room", ADMISSION, "component.make_room(action)", "False"),
     law(
         9, "who makes room is not told", ADMISSION,
-        "if not engine.endings.take_out(action, error, engine.clock.now_ns()):", "if not engine.scheduler.withdraw(action):",
+        "if not self._withdrawal.take_out(action, error, self._clock.now_ns()):", "if not self._scheduler.withdraw(action):",
     ),
     law(9, "room is made at the cost of anybody", ADMISSION, " and action.priority > below", ""),
     law(9, "urgent work makes no room", "runtime/objects/component.py", "self.shed(below=request.priority) > 0", "False"),
@@ -171,7 +171,7 @@ MUTATIONS = (
         'return Busy(f"{action.name}: {because}", retry_after=throttle.retry_after())',
         'return Busy(f"{action.name}: {because}", retry_after=None)',
     ),
-    law(9, "a refusal is not counted", ADMISSION, "self._engine.statistics.of(action.name).refused_count += 1", "pass"),
+    law(9, "a refusal is not counted", ADMISSION, "self._statistics.of(action.name).refused_count += 1", "pass"),
     law(10, "a checkpoint never yields", COROUTINES, "        if should_yield():", "        if False:"),
     law(10, "a checkpoint always yields", COROUTINES, "        if should_yield():", "        if True:"),
     law(
@@ -181,7 +181,7 @@ MUTATIONS = (
     law(10, "equal work elsewhere counts", "runtime/execution/board.py", "> 255 - priority", ">= 255 - priority"),
     law(
         10, "a callee runs at its own priority", "runtime/execution/outgoing.py",
-        "envelope.priority = priority = self._engine.inheritance.call_priority(action, spec.priority)",
+        "envelope.priority = priority = self._inheritance.call_priority(action, spec.priority)",
         "priority = spec.priority",
     ),
     law(
@@ -190,7 +190,7 @@ MUTATIONS = (
     ),
     law(
         10, "the chain ends after one link", "runtime/execution/inheritance.py",
-        "engine.say(peer, boost(id, priority), now_ns)", "pass",
+        "self._sender.say(peer, boost(id, priority), now_ns)", "pass",
     ),
     law(
         10, "who runs is not boosted by what queues behind", PRESENCE,

@@ -18,7 +18,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         OPERATIONS,
         (
             "operations share one owner",
-            "        if self.element is not None or engine is None or action is None:\n",
+            "        if self.element is not None or host is None or action is None:\n",
             "        if True:\n",
         ),
         (
@@ -187,6 +187,26 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
+        "runtime/execution/intake.py",
+        (f"{DOERS}/test_replays.py",),
+        (
+            "an urgent call with the key of a bulk call waits as long as that one",
+            "                    self._inheritance.boost(work, priority, now_ns)\n",
+            "                    pass\n",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/call_changes.py",
+        (f"{DOERS}/test_replays.py",),
+        (
+            "the work stays urgent when the urgent one of its callers has gone",
+            "                self._inheritance.settle([action], now_ns)\n",
+            "",
+        ),
+    ),
+    *mutations(
+        AREA,
         "runtime/execution/replays.py",
         (f"{DOERS}/test_replays.py",),
         (
@@ -201,8 +221,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "who asks while it runs waits for ever",
-            "        record.waiters[peer, envelope.id] = priority\n",
-            "",
+            "        record.waiters[peer, id] = priority\n        self._accepted",
+            "        self._accepted",
         ),
         (
             "keys of different objects are one",
@@ -218,16 +238,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "what has begun is taken back",
             "            elif action.account is None:\n                return False",
             "            elif True:\n                return False",
-        ),
-        (
-            "an urgent call with the key of a bulk call waits as long as that one",
-            "        self._engine.inheritance.boost(action, priority, now_ns)\n",
-            "",
-        ),
-        (
-            "the work stays urgent when the urgent one of its callers has gone",
-            "        self._engine.inheritance.settle([action], now_ns)\n",
-            "",
         ),
         (
             "replies are kept for ever",

@@ -212,7 +212,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("who is woken before he sleeps, sleeps for ever", "        if action.is_resumed:\n", "        if False:\n"),
         (
             "who stands in the way does not inherit",
-            "            self._engine.inheritance.boost(each, action.priority, now_ns)",
+            "            self._inheritance.boost(each, action.priority, now_ns)",
             "            pass",
         ),
     ),
@@ -229,7 +229,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_inheritance.py",),
         (
             "an inherited priority stays when the urgent call is taken back",
-            "        self._engine.inheritance.left(action, now_ns)\n",
+            "        self._inheritance.left(action, now_ns)\n",
             "",
         ),
     ),
@@ -256,13 +256,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("tests/runtime/dispatcher/test_waiting_for_locks.py",),
         (
             "a holder stays urgent when who waits for its lock is taken back",
-            "        engine.inheritance.settle(in_its_way, now_ns)\n",
+            "        self._inheritance.settle(in_its_way, now_ns)\n",
             "",
         ),
     ),
     *mutations(
         AREA,
-        "runtime/execution/intake.py",
+        "runtime/execution/inheritance.py",
         (f"{DOERS}/test_inheritance.py",),
         (
             "a boost is lost with a digester",
@@ -299,8 +299,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_intake.py",),
         (
             "a priority below the lowest is taken",
-            "if 0 <= asked < self._engine.scheduler.priorities:",
-            "if 0 <= asked <= self._engine.scheduler.priorities:",
+            "if 0 <= asked < self._scheduler.priorities:",
+            "if 0 <= asked <= self._scheduler.priorities:",
         ),
     ),
     *mutations(
@@ -315,16 +315,25 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/rings.py",
+        "runtime/execution/call_cycles.py",
         (f"{DOERS}/test_rings.py",),
         ("a cycle of calls waits for itself", "        if waiting != name:", "        if True:"),
-        ("two chains that cross wait for each other", "engine.endings.take_out(action, error, now_ns)", "True"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/rings.py",
+        (f"{DOERS}/test_rings.py",),
+        ("two chains that cross wait for each other", "self._withdrawal.take_out(action, error, now_ns)", "True"),
         (
             "both calls of a ring are refused",
             "each.posted_ns <= since",
             "True",
         ),
-        ("a search ends at the edge of a backplane", "        engine.say(peer, ", "        (lambda *_: None)(peer, "),
+        (
+            "a search ends at the edge of a backplane",
+            "        self._sender.say(peer, ",
+            "        (lambda *_: None)(peer, ",
+        ),
     ),
     *mutations(
         AREA,
@@ -371,11 +380,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/intake.py",
+        "runtime/execution/call_changes.py",
         (f"{DOERS}/test_outgoing.py",),
         (
             "the calls that a cancelled one awaits go on",
-            "return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0",
+            "return self._outgoing.give_up(action, now_ns) if action.awaiting_id else 0",
             "return 0",
         ),
     ),

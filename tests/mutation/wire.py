@@ -10,6 +10,25 @@ TESTS = "tests/transport"
 MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
+        "runtime/execution/sources.py",
+        ("tests/runtime/execution/test_sources.py",),
+        (
+            "a client poses as another",
+            "return self._routing.backplane_with(pid) if pid else None",
+            'return "web"',
+        ),
+        ("a backplane cannot name a source", "        if said is not None:\n            return said\n", ""),
+        ("a new backplane stays a client", "        self._clients.clear()\n", "        pass\n"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/intake.py",
+        ("tests/runtime/execution/test_sources.py",),
+        ("a client speaks for anybody", "            principal = None\n", "            pass\n"),
+        ("a refused source is served", '        if rule == "refuse":', "        if False:"),
+    ),
+    *mutations(
+        AREA,
         "transport/codec.py",
         (f"{TESTS}/test_codec.py",),
         ("a batch of sixteen is no array", "    if count < 16:", "    if count <= 16:"),
@@ -20,7 +39,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             'packed = b"".join((_HEADS[kind], _pack_id(_UINT32, id & _ID_MAX), rest))',
         ),
         ("a frame holds any number of envelopes", " or len(rows) > ENVELOPES_MAX", ""),
-        ("the key of idempotency is lost on its way", "        idempotency_key = fields[9]\n", ""),
+        (
+            "the key of idempotency is lost on its way",
+            "            idempotency_key = fields[9]\n",
+            "            pass\n",
+        ),
         (
             "a route may be a number",
             "if type(route) is not str or type(body) is not dict:",

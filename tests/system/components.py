@@ -13,7 +13,7 @@ import threading
 from datetime import datetime, timedelta, tzinfo
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from appbackplane.runtime import (
     Action,
@@ -28,6 +28,7 @@ from appbackplane.runtime import (
 )
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.execution.current import current
+from appbackplane.runtime.execution.running import current as running
 
 # Load
 
@@ -592,6 +593,24 @@ class Gate(StateMachine):
     def who_passed(self) -> list[str]:
         """So far."""
         return self.passed
+
+
+class Guest(Component):
+    """Is told who calls."""
+
+    @operation()
+    def who(self) -> list[str | None]:
+        """The source, and the principal."""
+        return [running().source, running().principal]
+
+
+class Host(Component):
+    """Calls the guest."""
+
+    @operation()
+    async def introduce(self, user: str | None = None) -> list[str | None]:
+        """What the guest is told."""
+        return cast(list[str | None], await self.request("guest.who", {}, principal=user))
 
 
 class Worker(Component):

@@ -208,6 +208,18 @@ def wait_ready(program: subprocess.Popen[str]) -> None:
     assert program.stdout.readline() == "ready\n"
 
 
+def wait_asleep(pid: int) -> None:
+    """Until all threads of a process wait for something: its ZeroMQ thread has written all that its sockets take."""
+    limit = Limit(LIMIT_S)
+    while any(state != "S" for state in _states(pid)):
+        limit.check(f"process {pid} is at work: {_states(pid)}", pause_s=EVERY_S)
+
+
+def _states(pid: int) -> list[str]:
+    stats = [stat.read_text() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return [stat.rpartition(")")[2].split()[0] for stat in stats]
+
+
 def wait_dead(pid: int) -> None:
     """Until a process that is not our child has ended."""
     try:

@@ -218,6 +218,7 @@ def hurry(client: Client, words: list[str]) -> object:
     _ready()
     sys.stdin.readline()
     pending = [client.submit(route, number=number, timeout=seconds) for number in range(count)]
+    client.flush()
     _ready()
     sys.stdin.read()
     return len(pending)

@@ -94,7 +94,7 @@ def test_an_outage_is_not_multiplied_by_those_who_try_again(up: Up, ratio: float
     with connect(system.run_dir, retry_budget=budget) as client:
         pending = []
         for _ in range(calls_count // 50):
-            pending += [client.submit("cashier.ask_in_vain", timeout=1.0, retry=True) for _ in range(50)]
+            pending += [client.submit("cashier.ask_in_vain", timeout=LIMIT_S, retry=True) for _ in range(50)]
             pending[-50].exception(LIMIT_S)
         errors = [each.exception(LIMIT_S) for each in pending]
         asked = client.call("cashier.counts")[1]

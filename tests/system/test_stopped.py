@@ -15,7 +15,7 @@ import pytest
 from appbackplane.transport import Client
 from appbackplane.transport.errors import DeadlineExceeded
 
-from .conftest import System, Up, answer_of, ask_until, wait_dead, wait_ready
+from .conftest import System, Up, answer_of, ask_until, wait_asleep, wait_dead, wait_ready
 
 BOOKS = """
 [backplane.left]
@@ -91,6 +91,7 @@ def test_nor_if_whoever_wanted_it_is_dead(client: Client, system: System) -> Non
         assert program.stdin is not None
         print(file=program.stdin, flush=True)
         wait_ready(program)
+        wait_asleep(program.pid)
         program.kill()
         wait_dead(program.pid)
         with pytest.raises(DeadlineExceeded):

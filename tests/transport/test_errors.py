@@ -7,7 +7,8 @@ from appbackplane.transport.envelope import status
 from appbackplane.transport.status import Status
 
 KINDS = [
-    errors.InternalError, errors.InvalidArgument, errors.NotFound, errors.FailedPrecondition, errors.DeadlineExceeded,
+    errors.InternalError, errors.InvalidArgument, errors.NotFound, errors.PermissionDenied, errors.FailedPrecondition,
+    errors.DeadlineExceeded,
     errors.Cancelled, errors.Busy, errors.Unavailable, errors.PeerDown,
 ]  # fmt: skip
 

@@ -122,7 +122,7 @@ class Inside:
     @property
     def recorded_count(self) -> int:
         """Actions that have been recorded."""
-        recorder = self.backplane.engine.endings.recorder
+        recorder = self.backplane.engine.recorders.actions
         return 0 if recorder is None else recorder.count
 
     def per_s(self, batches: int) -> float:

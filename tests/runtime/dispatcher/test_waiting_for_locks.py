@@ -17,7 +17,6 @@ from appbackplane.runtime.dispatcher.registrations import Registrations
 from appbackplane.runtime.execution.current import current
 from appbackplane.runtime.execution.draining import Draining
 from appbackplane.runtime.execution.host import EngineHost
-from appbackplane.runtime.execution.worker import Worker
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.envelope import BOOST, Envelope
@@ -163,7 +162,7 @@ def backplane(house: House) -> VirtualBackplane:
 def meanwhile(backplane: VirtualBackplane, before_it_is_put_aside: Callable[[], object] = lambda: None) -> None:
     """What another worker does while this handler is in the middle of something: all there is."""
     engine = backplane.backplane.engine
-    other, outer = Worker(engine, 99), current.worker
+    other, outer = backplane.backplane.stand_in_worker(99), current.worker
     current.worker = other
     try:
         engine.drain(backplane.clock.now_ns())

@@ -90,7 +90,7 @@ def test_a_search_for_room_that_found_none_is_not_repeated_until_there_may_be_so
     """At the limit each refusal would look through all that is queued; and what comes later must be found all the same."""
     found = [library.call("library.find", title="t") for _ in range(4)]
     assert is_refused(library, library.call("library.find", title="t"))
-    throttle = library.backplane.engine.intake.throttles["library"]
+    throttle = library.backplane.engine.limits.requests["library"]
     assert throttle.barren_below == 2
     found[0].cancel()
     bulk = library.call("library.sort")
@@ -114,7 +114,7 @@ def test_what_falls_back_to_the_priority_of_a_vain_search_does_not_have_it_repea
     call = library.call("library.find", title="t")
     for _ in range(3):
         library.call("library.find", title="t")
-    throttle = library.backplane.engine.intake.throttles["library"]
+    throttle = library.backplane.engine.limits.requests["library"]
     assert is_refused(library, library.call("library.find", title="t"))
     for priority in (0, 2):
         library.hear(Envelope(BOOST, call._id, priority))
@@ -182,7 +182,7 @@ def test_what_is_put_aside_has_a_vain_search_repeated_only_if_it_is_less_urgent(
     """At the limit each request that is put aside would have the next refusal look through all the others."""
     backplane = VirtualBackplane(Bank())
     backplane.call("bank.fetch")
-    throttle = backplane.backplane.engine.intake.throttles["bank"]
+    throttle = backplane.backplane.engine.limits.requests["bank"]
     backplane.backplane.engine.drain(backplane.clock.now_ns())
     throttle.barren_below = found_none_below  # it was running then, so that the search did not see it
     backplane.run_until_idle()
@@ -202,9 +202,9 @@ def test_what_parks_has_a_vain_search_repeated_only_if_it_is_less_urgent(found_n
     bank = Bank()
     backplane = VirtualBackplane(bank)
     engine = backplane.backplane.engine
-    throttle = engine.intake.throttles["bank"]
+    throttle = engine.limits.requests["bank"]
     action = Parked(bank._objects[0], "bank.message", 6)
-    engine.intake.admission.count_in(action, bank, OTHER)
+    engine.admission.count_in(action, bank, OTHER)
     engine.post(action, 0)
     throttle.barren_below = found_none_below  # as above
     backplane.run_until_idle()
@@ -218,7 +218,7 @@ def test_what_a_digester_has_not_begun_makes_room() -> None:
     look = backplane.call("bank.look")
     assert look.result() is None
     assert [is_busy(call) for call in paying] == [False, False, True]
-    assert backplane.backplane.engine.intake.throttles["bank"].outstanding == 0
+    assert backplane.backplane.engine.limits.requests["bank"].outstanding == 0
 
 
 # -- the bound of each caller ---------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def test_a_caller_at_its_bound_makes_room_for_its_own_urgent_work(archive: Archi
 
 def test_the_places_of_a_caller_come_back_however_its_requests_end(full: VirtualBackplane) -> None:
     """Answered, or taken back."""
-    throttle = full.backplane.engine.intake.throttles["archive"]
+    throttle = full.backplane.engine.limits.requests["archive"]
     assert [(share.caller, share.outstanding) for share in throttle.shares.values()] == [(b"test", 9)]
     calls = full.outside_calls()
     for call in calls[:5]:

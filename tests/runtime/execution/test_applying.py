@@ -56,17 +56,15 @@ class Process:
         self.log = MessageLog(files)
         append = self.log.append
         self.log.append = lambda body, now_ns: self.at_a_write() or append(body, now_ns)  # type: ignore[method-assign]
-        engine: Any = SimpleNamespace(
-            backplane="b",
-            clock=SimpleNamespace(now_ns=lambda: 5),
-            lead=threading.RLock(),
-            encoder=SimpleNamespace(body=msgpack.packb),
-            publishing=SimpleNamespace(
+        parts: dict[str, Any] = {
+            "clock": SimpleNamespace(now_ns=lambda: 5),
+            "sender": SimpleNamespace(encoder=SimpleNamespace(body=msgpack.packb)),
+            "publishing": SimpleNamespace(
                 records={TOPIC: self.log}, tell=lambda _topic, row, _trace, _now: self.tell(row)
             ),
-            watch=SimpleNamespace(notify=lambda: None),
-        )
-        self.applying = Applying(engine, run_dir, generation)
+            "watch": SimpleNamespace(notify=lambda: None),
+        }
+        self.applying = Applying("b", run_dir, generation, lead=threading.RLock(), **parts)
         write = self.applying._write
         self.applying._write = lambda told: self.at_a_write() or write(told)  # type: ignore[func-returns-value,method-assign]
         self.applying.recover()
@@ -238,7 +236,7 @@ def test_the_longest_topic_and_group_leave_the_ledger_readable() -> None:
     longest = replace(_entry("\U0001f600" * 255, 2**62), topic="\U0001f600" * 255)
     told = b"".join(map(pack, [longest, _entry("behind", 1)]))
     assert [entry.group for entry in unpack(told)] == [longest.group, "behind"]
-    take = batches(SimpleNamespace(engine=SimpleNamespace(scheduler=SimpleNamespace(priorities=8)), applying=None)).take  # type: ignore[arg-type,attr-defined]
+    take = batches(None, 8).take  # type: ignore[arg-type,attr-defined]
     with pytest.raises(InvalidArgument, match="a topic of 256 characters: at most 255"):
         take("x" * 256, "g", 0, 0, [{}])
 

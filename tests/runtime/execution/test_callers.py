@@ -199,14 +199,14 @@ def test_an_idle_backplane_has_no_reason_to_wake(office: VirtualBackplane) -> No
 def test_a_backplane_that_has_died_is_a_caller_that_has_died(office: VirtualBackplane) -> None:
     """The supervisor says so at once: nobody has to ask."""
     engine = office.backplane.engine
-    places = {**engine.outgoing.directory.backplanes, "caller": Place(3, "/nowhere/caller-3.sock")}
-    version = engine.outgoing.directory.version
-    engine.outgoing.update(Directory("test", version + 1, places), office.clock.now_ns())
+    places = {**engine.routing.directory.backplanes, "caller": Place(3, "/nowhere/caller-3.sock")}
+    version = engine.routing.directory.version
+    engine.update(Directory("test", version + 1, places), office.clock.now_ns())
     call(office, b"caller-3-5eed", 1, "wait", seconds=25.0)
     office.run_until_idle()
     office.link.gone.add(b"caller-3-5eed")
     places = {**places, "caller": Place(4, "/nowhere/caller-4.sock")}
-    engine.outgoing.update(Directory("test", version + 2, places), office.clock.now_ns())
+    engine.update(Directory("test", version + 2, places), office.clock.now_ns())
     office.run_until_idle()
     assert desk(office).done == ["Cancelled"]
     assert outstanding(office) == 0
@@ -216,11 +216,11 @@ def test_a_backplane_whose_name_begins_like_that_of_a_dead_one_lives(office: Vir
     """The seventh generation of `caller-3`, when the third of `caller` has died."""
     engine = office.backplane.engine
     places = {"caller": Place(3, "/nowhere/caller-3.sock"), "caller-3": Place(7, "/nowhere/caller-3-7.sock")}
-    version = engine.outgoing.directory.version
-    engine.outgoing.update(Directory("test", version + 1, places), office.clock.now_ns())
+    version = engine.routing.directory.version
+    engine.update(Directory("test", version + 1, places), office.clock.now_ns())
     call(office, b"caller-3-7-5eed", 1, "wait", seconds=25.0)
     office.run_until_idle()
-    engine.outgoing.update(Directory("test", version + 2, {"caller-3": places["caller-3"]}), office.clock.now_ns())
+    engine.update(Directory("test", version + 2, {"caller-3": places["caller-3"]}), office.clock.now_ns())
     office.run_until_idle()
     assert outstanding(office) == 1
 
@@ -282,11 +282,11 @@ def test_what_waits_while_nobody_reads_the_link_is_counted() -> None:
     backplane = VirtualBackplane(Office())
     engine = backplane.backplane.engine
     backplane.run_until_idle()
-    engine.callers.see_unread(backplane.clock.now_ns())
-    assert engine.callers.unread_since_ns == 0, "nothing has come"
+    engine.see_unread(backplane.clock.now_ns())
+    assert engine.intake.unread_since_ns == 0, "nothing has come"
     backplane.call("office.note", key="desk", what=1)
     for _ in range(2):  # the first look at it counts
-        engine.callers.see_unread(backplane.clock.now_ns())
+        engine.see_unread(backplane.clock.now_ns())
         backplane.clock.sleep(0.2)
     backplane.run_until_idle()
     account = engine.statistics.of("office.note")

@@ -167,7 +167,7 @@ def test_a_client_subscribes_to_so_many_topics_and_no_more(
 
 def test_a_flood_of_a_backplanes_own_operations_has_a_bound(library: VirtualBackplane) -> None:
     """Whoever asks how a backplane is must not fill it with questions."""
-    library.backplane.engine.intake.throttles["backplane.virtual"].change(3)
+    library.backplane.engine.limits.requests["backplane.virtual"].change(3)
     calls = [library.call("backplane.virtual.threads") for _ in range(5)]
     assert [_is_busy(call) for call in calls] == [False, False, False, True, True]
     assert "backplane.virtual" not in library.call("backplane.virtual.limits").result()["max_requests"]
@@ -193,7 +193,7 @@ def test_a_refused_request_frees_its_place(library: VirtualBackplane) -> None:
     for _ in range(3):
         calls = [library.call("library.tear") for _ in range(4)]
         assert all(isinstance(call.error(), InternalError) for call in calls)
-    assert library.backplane.engine.intake.throttles["library"].outstanding == 0
+    assert library.backplane.engine.limits.requests["library"].outstanding == 0
 
 
 def test_expired_work_does_not_run(library: VirtualBackplane) -> None:
@@ -203,7 +203,7 @@ def test_expired_work_does_not_run(library: VirtualBackplane) -> None:
     library.clock.sleep(1.0)
     assert isinstance(late.error(), DeadlineExceeded)
     assert library.backplane.statistics()["operations"]["library.sort"]["expired"] == 1
-    assert library.backplane.engine.intake.throttles["library"].outstanding == 0
+    assert library.backplane.engine.limits.requests["library"].outstanding == 0
 
 
 def test_a_cancelled_call_leaves_its_queue(library: VirtualBackplane) -> None:
@@ -321,7 +321,7 @@ def test_a_digester_that_fails_tells_the_caller() -> None:
     """Nothing is lost on the way to the target."""
     backplane = VirtualBackplane(Desk())
     assert "no book" in backplane.call("desk.lose", letter="a").error().message
-    assert backplane.backplane.engine.intake.throttles["desk"].outstanding == 0
+    assert backplane.backplane.engine.limits.requests["desk"].outstanding == 0
 
 
 def test_a_call_with_its_digester_can_be_taken_back() -> None:
@@ -334,7 +334,7 @@ def test_a_call_with_its_digester_can_be_taken_back() -> None:
     assert isinstance(calls[0].error(), Cancelled)
     assert calls[1].result() == "bob"
     engine = backplane.backplane.engine
-    assert (engine.intake.throttles["desk"].outstanding, engine.intake.accepted) == (0, {})
+    assert (engine.limits.requests["desk"].outstanding, len(engine.accepted)) == (0, 0)
 
 
 def test_a_call_that_is_too_late_is_not_digested() -> None:
@@ -392,7 +392,7 @@ def test_a_call_that_a_digester_has_not_begun_with_can_be_taken_back() -> None:
     assert type(call.error()) is Cancelled
     assert backplane.backplane.statistics()["operations"]["desk.handle"]["cancelled"] == 1
     assert backplane.backplane.statistics()["components"]["desk"]["outstanding"] == 0
-    assert not backplane.backplane.engine.intake.accepted
+    assert not backplane.backplane.engine.accepted
 
 
 def test_a_call_that_a_digester_works_on_can_be_taken_back() -> None:
@@ -408,7 +408,7 @@ def test_a_call_that_a_digester_works_on_can_be_taken_back() -> None:
     desk.meanwhile = cancel
     assert backplane.run_until_idle() == ["whose"]
     assert type(call.error()) is Cancelled
-    assert not backplane.backplane.engine.intake.accepted
+    assert not backplane.backplane.engine.accepted
 
 
 def test_a_call_whose_deadline_passes_before_its_digester_begins_is_not_looked_up() -> None:

@@ -291,15 +291,15 @@ def test_a_place_that_is_drained_is_told_once_that_nothing_more_comes(bank: Virt
     """Behind all that was asked there: it closes when all who call have said so."""
     bank.call("bank.ask", key="one")
     bank.run_until_idle()
-    outgoing = bank.backplane.engine.outgoing
+    engine = bank.backplane.engine
     for _ in range(2):
-        known = outgoing.directory
+        known = engine.routing.directory
         drained = {
             **known.backplanes,
             "outside": msgspec.structs.replace(known.backplanes["outside"], is_draining=True),
         }
         new = msgspec.structs.replace(known, version=known.version + 1, backplanes=drained)
-        outgoing.update(new, bank.clock.now_ns())
+        engine.update(new, bank.clock.now_ns())
         bank.run_until_idle()
     assert bank.casts == [("backplane.outside.farewell", {})]
 
@@ -307,13 +307,13 @@ def test_a_place_that_is_drained_is_told_once_that_nothing_more_comes(bank: Virt
 def tell(bank: VirtualBackplane, *, here: bool = False, outside: bool = False) -> None:
     """Who is draining, says the supervisor."""
     engine = bank.backplane.engine
-    old = engine.outgoing.directory
+    old = engine.routing.directory
     places = {
         "virtual": msgspec.structs.replace(old.backplanes["virtual"], is_draining=here),
         "outside": msgspec.structs.replace(old.backplanes["outside"], is_draining=outside),
     }
     new = msgspec.structs.replace(old, version=old.version + 1, backplanes=places)
-    engine.outgoing.update(new, bank.clock.now_ns())
+    engine.update(new, bank.clock.now_ns())
 
 
 def draining_bank() -> VirtualBackplane:
@@ -384,9 +384,10 @@ class Abroad(Component):
 def with_node(node: str) -> VirtualBackplane:
     """`Abroad`, in a system whose backplane of this name knows other nodes."""
     backplane = VirtualBackplane(Abroad(), outside=("oracle.answer",))
-    outgoing = backplane.backplane.engine.outgoing
-    version = outgoing.directory.version + 1
-    outgoing.update(msgspec.structs.replace(outgoing.directory, version=version, node=node), backplane.clock.now_ns())
+    engine = backplane.backplane.engine
+    directory = engine.routing.directory
+    version = directory.version + 1
+    engine.update(msgspec.structs.replace(directory, version=version, node=node), backplane.clock.now_ns())
     return backplane
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -59,6 +59,8 @@ class Impatient(Action):
 
 
 class House(Component):
+    hear: Callable[[bytes, Envelope, int], None]
+
     def setup(self) -> None:
         self.things = [Thing() for _ in range(4)]
         for number, thing in enumerate(self.things):
@@ -146,7 +148,7 @@ def hear(backplane: VirtualBackplane, *envelopes: Envelope) -> None:
 def accept(backplane: VirtualBackplane, action: Action) -> None:
     """It is what `CALLER` called."""
     action.peer, action.call_id = CALLER, 1
-    backplane.backplane.engine.intake.accepted[CALLER, 1] = action
+    backplane.backplane.engine.accepted.add(CALLER, 1, action)
 
 
 def test_what_waits_for_nobody_any_more_falls_back(backplane: VirtualBackplane, house: House) -> None:
@@ -166,9 +168,9 @@ def test_what_waits_for_nobody_any_more_falls_back(backplane: VirtualBackplane, 
 def hurry_and_take_back(action: Action) -> None:
     """What its caller does while it runs."""
     component = action.object._component
-    assert component is not None
+    assert isinstance(component, House)
     for envelope in (Envelope(BOOST, 1, 0), Envelope(CANCEL, 1)):
-        component._host._engine.hear(CALLER, envelope, 0)
+        component.hear(CALLER, envelope, 0)
 
 
 class Patient(Guest):
@@ -191,6 +193,7 @@ def test_what_runs_for_nobody_any_more_falls_back(
     """Else whatever it waits for next is hurried for nobody, and its thread is."""
     action = kind(house.things[0], "action", 6)
     accept(backplane, action)
+    house.hear = backplane.backplane.engine.hear
     house.post(action)
     backplane.run_until_idle()
     assert (action.priority, action.priority_own) == (6, 6)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
+from typing import cast
 
 from appbackplane.runtime import AppObject, Component, operation
 from appbackplane.runtime.execution.method_action import MethodAction
 from appbackplane.runtime.execution.progress import Progress
+from appbackplane.runtime.execution.watch import Watch
 from appbackplane.runtime.objects.action import DONE, WAITING
 from appbackplane.runtime.objects.operation_spec import specs_of
+from appbackplane.runtime.observation.statistics import Statistics
 from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
 
 SECOND_NS = 1_000_000_000
@@ -35,17 +38,13 @@ class Scene:
         self.workers = [SimpleNamespace(action=None, started_ns=0, is_relief=False) for _ in range(workers)]
         self.relief = SimpleNamespace(action=None, started_ns=0, is_relief=True)
         self.watch = SimpleNamespace(workers=self.workers, team=(*self.workers, self.relief), poller=None)
-        self.link = SimpleNamespace(has_input=lambda: self.has_input)
-        self.engine = SimpleNamespace(
-            scheduler=self.scheduler,
-            watch=self.watch,
-            link=self.link,
-            lead=threading.RLock(),
-            statistics=SimpleNamespace(actions_count=0),
-        )
+        self.statistics = Statistics()
         self.has_input = False
         self.now_ns = 0
-        self.progress = Progress(0)
+        self.progress = Progress(
+            lead=threading.RLock(), statistics=self.statistics, scheduler=self.scheduler, watch=cast(Watch, self.watch),
+            has_input=lambda: self.has_input, now_ns=0,
+        )  # fmt: skip
 
     def post(self, object: AppObject, name: str = "grind") -> MethodAction:
         spec = specs_of(Mill)[name]
@@ -64,13 +63,13 @@ class Scene:
         action = self.workers[worker].action
         self.scheduler.finished(action, WAITING if waits else DONE, self.now_ns)
         self.scheduler.budget.charge(cpu_ns)
-        self.engine.statistics.actions_count += not waits
+        self.statistics.actions_count += not waits
         self.workers[worker].action, self.workers[worker].started_ns = None, 0
 
     def look(self, seconds: float = 1.0) -> tuple[int, int]:
         """What is ready, and for how many seconds nothing has begun or ended."""
         self.now_ns += round(seconds * SECOND_NS)
-        ready_count, since_ns = self.progress.look(self.engine, self.now_ns)  # type: ignore[arg-type]
+        ready_count, since_ns = self.progress.look(self.now_ns)
         return ready_count, (self.now_ns - since_ns) // SECOND_NS
 
 

@@ -112,7 +112,7 @@ def test_to_hear_no_more_may_be_said_without_waiting(town: VirtualBackplane) -> 
 
 def test_a_subscriber_that_is_down_is_counted_as_not_reached(town: VirtualBackplane) -> None:
     """What is not sent is not silently forgotten."""
-    town.backplane.engine.outgoing.update(
+    town.backplane.engine.update(
         Directory("virtual", 1_000, {"away": Place(1, "/nowhere", is_up=False)}, {}, {"gossip": ("away",)}), 0
     )
     town.call("town.shout", topic="gossip").result()

@@ -277,7 +277,7 @@ def test_a_digest_finds_the_object_first(till: Till) -> None:
 
 def bounded(shop: VirtualBackplane, **bounds: int) -> None:
     """Set them."""
-    shop.backplane.engine.intake.replays.policy = ReplayPolicy(**bounds)
+    shop.backplane.engine.replays.policy = ReplayPolicy(**bounds)
 
 
 def pay(shop: VirtualBackplane, key: str, note: str = "") -> int:
@@ -327,14 +327,14 @@ def test_a_record_takes_what_it_is_said_to_take(shop: VirtualBackplane) -> None:
     """The page promises a memory, and `size` counts with it."""
     bounded(shop, count=2_000)
     engine = shop.backplane.engine
-    replays = engine.intake.replays
+    replays = engine.replays
 
     def keep(number: int) -> None:
         envelope = Envelope(CALL, 1, None, "bench.pay", "till", None, None, {"cents": 5}, None, f"{number:036}")
         action = Action(engine.registry.components["bench"], "bench.pay", 4)
         action.account = engine.statistics.of("bench.pay")
         received = codec.decode(codec.batch([codec.Encoder().encode(envelope)]))[0]
-        assert not replays.has_answered(b"x", received, 4, 1)
+        assert replays.find(received, 1) is None
         replays.began(action, received)
         replays.ended(action, 1)
 
@@ -407,7 +407,7 @@ def test_an_urgent_call_lends_its_priority_to_the_work_that_it_waits_for(
     assert shop.run_until_idle() == expected
     waits = urgent if happens == "the first is taken back" else first
     assert waits.result() == [1, 5]
-    assert not shop.backplane.engine.intake.accepted
+    assert not shop.backplane.engine.accepted
 
 
 def test_one_that_waits_inherits_for_the_work_of_another(shop: VirtualBackplane) -> None:
@@ -417,7 +417,7 @@ def test_one_that_waits_inherits_for_the_work_of_another(shop: VirtualBackplane)
     engine, worker = shop.backplane.engine, shop._worker
     assert worker is not None
     engine.drain(shop.clock.now_ns())
-    (work,) = engine.intake.replays.running
+    (work,) = engine.replays.running
     priorities = [work.priority]
     running = engine.choose(worker)
     assert running is not None and running.name == "bench.twice"

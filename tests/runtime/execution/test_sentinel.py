@@ -99,9 +99,9 @@ def test_workers_go_on_while_the_last_answers_of_one_that_has_ended_are_read(
 
     monkeypatch.setattr(MemoryLink, "has_input", has_input)
     monkeypatch.setattr(module.select, "select", lambda *_: had_lead.wait(LIMIT_S))
-    engine.outgoing.hearers.append(lambda: order.append("directory"))
+    engine.directory_hearers.append(lambda: order.append("directory"))
     answers: list[Any] = []
-    ended = Directory("test", engine.outgoing.directory.version + 1)
+    ended = Directory("test", engine.routing.directory.version + 1)
     sentinel._directory({"directory": ended.to_body()}, lambda result, error: answers.append((result, error)))
     worker.join(LIMIT_S)
     assert order == ["look", "worker", "look", "look", "directory"]

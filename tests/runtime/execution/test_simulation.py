@@ -370,10 +370,10 @@ class World(VirtualBackplane):
             {"far.echo": ("outside",), "far.note": ("outside",)}, {"news.*": ("outside",)},
         )  # fmt: skip
         engine = self.backplane.engine
-        engine.outgoing.update(directory, self.clock.now_ns())
+        engine.update(directory, self.clock.now_ns())
 
     def peers(self) -> list[bytes]:
-        return [*CLIENTS, *self.backplane.engine.outgoing._connections._names]
+        return [*CLIENTS, *self.backplane.engine.routing.connections._names]
 
     def full(self) -> None:
         self.link.full = {peer for peer in self.peers() if self.random.random() < 0.3}
@@ -416,7 +416,7 @@ class World(VirtualBackplane):
 
     def a_limit(self) -> None:
         engine = self.backplane.engine
-        engine.intake.throttles["party"].change(self.random.choice((1, 5, 12, 100)))
+        engine.limits.requests["party"].change(self.random.choice((1, 5, 12, 100)))
         engine.scheduler.budget.change(self.random.choice((None, 20, 100)))
 
     def noise(self) -> None:
@@ -453,11 +453,11 @@ def test_nothing_is_lost_and_nothing_is_left(seed: int) -> None:
     lost = {token: key for key, token in world.sent.items() if key not in world.ends and key[0] not in world.were_gone}
     assert not lost and not world.problems
     engine = world.backplane.engine
-    assert not engine.intake.accepted
+    assert not engine.accepted
     assert not engine.outbox
-    assert not len(engine.outgoing.calls) and not len(engine.intake.deferred)
+    assert not len(engine.outgoing.calls) and not len(engine.deferring)
     assert engine.outgoing._remote_count == 0
     assert not engine.scheduler.waiting_count and not engine.scheduler.queued_count and not engine.scheduler.ready.count
     assert not len(engine.scheduler.timers)
-    assert engine.intake.throttles["party"].outstanding == 0
+    assert engine.limits.requests["party"].outstanding == 0
     assert [(object.name, object._load) for object in engine.registry.objects() if object._load] == []

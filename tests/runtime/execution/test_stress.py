@@ -421,7 +421,7 @@ class Stress:
                 {"far.echo": ("there",)},
                 {"crowd.*": ("there",)},
             )
-            self.engine.outgoing.update(directory, self.engine.clock.now_ns())
+            self.engine.update(directory, self.engine.clock.now_ns())
             self.engine.watch.notify()
 
     # -- waiting ------------------------------------------------------------------------------------------------------
@@ -449,7 +449,7 @@ class Stress:
         lines.append(
             f"ready {scheduler.ready.depths()} queued {scheduler.queued_count} waiting {scheduler.waiting_count} "
             f"outbox {bool(engine.outbox)} outstanding {len(engine.outgoing.calls)} accepted "
-            f"{[(id, action.name) for (_, id), action in list(engine.intake.accepted.items())[:10]]} "
+            f"{[(id, action.name) for _, id, action in list(engine.accepted)[:10]]} "
             f"woken {watch._is_woken} sentinel asleep {watch.is_sentinel_asleep} spent {scheduler.budget.is_spent}"
         )
         for member in self.crowd.members:
@@ -709,13 +709,13 @@ class Stress:
         def is_at_rest() -> bool:
             with engine.lead:
                 return not (
-                    engine.intake.accepted
-                    or engine.intake.throttles["crowd"].outstanding
+                    engine.accepted
+                    or engine.limits.requests["crowd"].outstanding
                     or any(action.request is not None for _, _, action in engine.outgoing.calls._calls.values())
                     or any(member._waits for member in self.crowd.members)
                 )
 
-        self.until(is_at_rest, f"it does not come to rest: {engine.intake.throttles['crowd'].outstanding}", self.a_beat)
+        self.until(is_at_rest, f"it does not come to rest: {engine.limits.requests['crowd'].outstanding}", self.a_beat)
 
     def a_beat(self) -> None:
         self.quiet_client.hear(0.02)

@@ -44,10 +44,10 @@ def temple() -> VirtualBackplane:
 
 def come_back(temple: VirtualBackplane) -> None:
     """The other backplane's next generation."""
-    known = temple.backplane.engine.outgoing.directory
+    known = temple.backplane.engine.routing.directory
     places = {**known.backplanes, "outside": Place(2, "/nowhere/outside-2.sock")}
     new = Directory("test", known.version + 1, places, known.routes, known.topics, known.idempotent)
-    temple.backplane.engine.outgoing.update(new, temple.clock.now_ns())
+    temple.backplane.engine.update(new, temple.clock.now_ns())
 
 
 def test_a_refusal_is_tried_again_and_the_object_waits(temple: VirtualBackplane) -> None:
@@ -91,11 +91,12 @@ def test_work_that_was_done_is_not_told_to_have_died() -> None:
     backplane.add(Teller())
     told = backplane.call("bench.tell")
     backplane.run_until_idle()
-    outgoing = backplane.backplane.engine.outgoing
-    place = msgspec.structs.replace(outgoing.directory.backplanes["outside"], is_up=False, has_finished=True)
-    places = {**outgoing.directory.backplanes, "outside": place}
-    new = msgspec.structs.replace(outgoing.directory, version=outgoing.directory.version + 1, backplanes=places)
-    outgoing.update(new, backplane.clock.now_ns())
+    engine = backplane.backplane.engine
+    directory = engine.routing.directory
+    place = msgspec.structs.replace(directory.backplanes["outside"], is_up=False, has_finished=True)
+    places = {**directory.backplanes, "outside": place}
+    new = msgspec.structs.replace(directory, version=directory.version + 1, backplanes=places)
+    engine.update(new, backplane.clock.now_ns())
     backplane.run_until_idle()
     assert told.result() == (
         "oracle.answer: backplane 'outside' has ended, and its answer was lost on the way: the work was done, unless it "
@@ -221,10 +222,10 @@ def test_peer_down_is_what_it_was(temple: VirtualBackplane) -> None:
 def test_among_several_an_idempotency_key_leads_to_one_place(temple: VirtualBackplane) -> None:
     """Also where the caller's own backplane serves it, which is asked first otherwise: another would do it again."""
     engine = temple.backplane.engine
-    known = engine.outgoing.directory
+    known = engine.routing.directory
     routes = {"bench.ping": ("outside", "virtual")}
-    engine.outgoing.update(Directory("test", known.version + 1, known.backplanes, routes), temple.clock.now_ns())
-    resolve = engine.outgoing._resolve
+    engine.update(Directory("test", known.version + 1, known.backplanes, routes), temple.clock.now_ns())
+    resolve = engine.routing.resolve
     assert resolve(CallSpec("bench.ping", {})) is None
     homes = [
         [resolve(CallSpec("bench.ping", {}, idempotency_key=f"key-{number}")) for _ in range(3)] for number in range(20)
@@ -236,9 +237,9 @@ def test_among_several_an_idempotency_key_leads_to_one_place(temple: VirtualBack
 def test_what_is_served_here_is_called_here_while_others_have_yet_to_register(temple: VirtualBackplane) -> None:
     """And what nobody serves yet is waited for: it was an unknown route."""
     engine = temple.backplane.engine
-    known = engine.outgoing.directory
-    engine.outgoing.update(Directory("test", known.version + 1, missing=("virtual", "late")), temple.clock.now_ns())
-    assert engine.outgoing._resolve(CallSpec("bench.ping", {})) is None
+    known = engine.routing.directory
+    engine.update(Directory("test", known.version + 1, missing=("virtual", "late")), temple.clock.now_ns())
+    assert engine.routing.resolve(CallSpec("bench.ping", {})) is None
     with pytest.raises(Unavailable, match=r"'late\.do' is not known yet") as caught:
-        engine.outgoing._resolve(CallSpec("late.do", {}))
+        engine.routing.resolve(CallSpec("late.do", {}))
     assert caught.value.retry_after

@@ -129,6 +129,13 @@ def test_the_trace_of_a_call_goes_on_here(here: Here) -> None:
     assert here.session.traces == [trace, None, None, None, None]
 
 
+def test_the_source_of_a_call_is_its_key_whatever_the_node_says(here: Here) -> None:
+    """And its principal stays there: this node does not know who may speak for whom."""
+    here.hear(1, source="web/shop", principal="alice")
+    spec = here.session.calls[1]
+    assert (spec.source, spec.principal) == (f"node:{PEER.name}/{PEER.key.fingerprint}", None)
+
+
 def test_answers_go_to_who_asked_under_their_numbers(here: Here) -> None:
     """Nodes count for themselves: two may have the same number outstanding here."""
     other = Holder("c", KEY)

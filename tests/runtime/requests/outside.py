@@ -77,10 +77,10 @@ class Outside:
             name: Place(generation, f"/nowhere/{name}-{generation}.sock", self.is_up[name])
             for name, generation in self.generations.items()
         }
-        version = engine.outgoing.directory.version + 1
+        version = engine.routing.directory.version + 1
         routes = {**dict.fromkeys((EXECUTE, RECALL), tuple(self.generations)), "bulk.post_requests": ("k",)}
         directory = Directory("test", version, places, routes, {}, ())
-        engine.outgoing.update(directory, self.virtual.clock.now_ns())
+        engine.update(directory, self.virtual.clock.now_ns())
 
     # -- who posts and rejoins in the kernel's backplane -------------------------------------------------------------
 

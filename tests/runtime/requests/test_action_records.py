@@ -56,7 +56,7 @@ class Running:
         self.memory = Memory(1_000)
         engine = self.backplane.backplane.engine
         if is_recorded:
-            engine.endings.recorder = Recorder(self.memory, SPAN)
+            engine.recorders.actions = Recorder(self.memory, SPAN)
 
     def records(self) -> list[tuple[str, Mapping[str, int]]]:
         """(operation, fields) of what the workers did, in the order of the records."""

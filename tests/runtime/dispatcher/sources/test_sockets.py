@@ -339,7 +339,7 @@ def test_what_comes_too_fast_waits_at_the_peer(up: Callable[..., Hub], kind: typ
         peer.setblocking(True)
         sender = threading.Thread(target=peer.sendall, args=(stream[sent:],))
         sender.start()
-        posted = hub.backplane.engine.intake.own_work[hub.component_name]  # type: ignore[attr-defined]
+        posted = hub.backplane.engine.limits.own_work[hub.component_name]  # type: ignore[attr-defined]
         hub.gate.open.set()
         assert hub.gate.all.wait(LIMIT_S)
         sender.join(LIMIT_S)
@@ -362,7 +362,7 @@ def test_a_source_that_is_not_handled_reads_no_more(up: Callable[..., Hub]) -> N
             while sent < 100 << 20:
                 sent += peer.send(b"x 1\n" * 4096)
         except TimeoutError:
-            posted = hub.backplane.engine.intake.own_work[hub.component_name]  # type: ignore[attr-defined]
+            posted = hub.backplane.engine.limits.own_work[hub.component_name]  # type: ignore[attr-defined]
             assert 0 < posted.outstanding <= AHEAD_MAX
             hub.gate.open.set()
     assert hub.gate.open.is_set(), f"{sent:,} bytes were taken while nothing was handled"
@@ -424,7 +424,7 @@ def test_nor_does_one_that_has_its_bytes_and_waits_for_data(up: Callable[..., Hu
         found = hub.sockets._connections[connection]
         first = hub.sockets.begin_read(connection)
         peer.sendall(b"precious")
-        wait_for(lambda: bool(hub._host._engine.parking.parked))  # type: ignore[attr-defined]
+        wait_for(lambda: bool(hub.backplane.engine.parking.parked))  # type: ignore[attr-defined]
         assert found.inbound == b"" and found.read is None
         second = hub.sockets.begin_read(connection)
         assert hub.sockets.cancel(first) is True

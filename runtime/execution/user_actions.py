@@ -1,4 +1,4 @@
-"""Foreign: checks actions made by users' code before they are queued.
+"""User actions: checks actions made by users' code before they are queued.
 
 An endpoint turns a request into an action, and a component may post an action of its own: both may supply any value. A bad
 one is refused here with a message for its author, instead of failing later, where its origin would be unknown.
