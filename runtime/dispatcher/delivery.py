@@ -30,7 +30,7 @@ from .message import Message
 from .observed import Observed, given_back, messages_of, taken
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatcher
+    from .dispatcher_base import DispatcherBase
     from .registration import HandlerEntry
     from .served import Served
 
@@ -44,7 +44,7 @@ class Delivery(ParkableAction):
     )  # fmt: skip
 
     def __init__(
-        self, queue: AppObject, priority: int, deadline_ns: int | None, dispatcher: Dispatcher, served: Served,
+        self, queue: AppObject, priority: int, deadline_ns: int | None, dispatcher: DispatcherBase, served: Served,
         message: Message | None, handle: Handle | None,
     ) -> None:  # fmt: skip
         Action.__init__(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..objects.app_object import AppObject
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatcher
+    from .dispatcher_base import DispatcherBase
 
 
 class DeliveryQueue(AppObject):
@@ -30,7 +30,7 @@ class DeliveryQueue(AppObject):
 class DeliveryQueues:
     """The queues of one dispatcher; for any thread."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: DispatcherBase) -> None:
         self._dispatcher = dispatcher
         # No lock for these: `append`, `pop` and `next` are atomic.
         self._idle: list[DeliveryQueue] = []

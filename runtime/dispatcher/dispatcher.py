@@ -16,13 +16,12 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import Action
-from ..objects.app_object import AppObject
-from ..objects.component import Component
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
 from ..objects.operation import operation
 from .delivery import Delivery
 from .delivery_queues import DeliveryQueue, DeliveryQueues
+from .dispatcher_base import DispatcherBase, Inner
 from .eavesdroppers import Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
 from .handles import Handle, ordering_key_of
@@ -40,7 +39,6 @@ from .sources.attached_sources import AttachedSources
 from .sources.block_handle import BlockHandle
 from .sources.source import Source
 
-Inner = TypeVar("Inner", bound=AppObject)
 S = TypeVar("S", bound=Source | Protector[Any])
 
 
@@ -52,7 +50,7 @@ REACHING_MAX: Final = 32
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Dispatcher(Registrar, Component):
+class Dispatcher(Registrar, DispatcherBase):
     """Subclass it, and register handlers in `setup`. Route of each message, unless it is internal: `COMPONENT.MESSAGE`."""
 
     #: Whether registrations are fixed once it runs, as safety rules demand (seed 003, section 6).
@@ -62,16 +60,10 @@ class Dispatcher(Registrar, Component):
     #: Whether its data are distributed by key over its replicas, the backplanes that have it (shards.py).
     sharded: ClassVar[bool] = False
 
-    # Members for deliveries, shards and sources (other files) have an underscore: all other names belong to the subclass.
+    # All other names without an underscore belong to the subclass.
 
-    #: Guards locks, delivery queues and registrations. Held for a few steps; never take the lead while holding it.
-    _mutex: threading.Lock
-    #: Handles that resolved to no message, or failed to.
-    vanished_count: int
     _eavesdropping: Eavesdropping
     _queues: DeliveryQueues
-    #: `REACHING_MAX` places: each message that has a handler with an accessor holds one.
-    _places: Lock
     _shards: Shards | None
     _served: dict[type[Message], Served]
     #: `_ended`, bound once instead of per message.

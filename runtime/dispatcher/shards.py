@@ -36,7 +36,7 @@ from .sending import fields_of, key_text
 
 if TYPE_CHECKING:
     from .delivery_queues import DeliveryQueue
-    from .dispatcher import Dispatcher
+    from .dispatcher_base import DispatcherBase
 
 #: Suffix of the route of a forwarded message in statistics and chains.
 FORWARD = ".forward"
@@ -47,7 +47,7 @@ log = logging.getLogger("appbackplane.runtime")
 class Shards:
     """Finds the homes of one dispatcher's messages, and forwards them. Any thread may call it."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: DispatcherBase) -> None:
         self._dispatcher = dispatcher
         #: Protectors whose data are distributed over the shards by key.
         self._spread: list[SelectiveProtector[Any, Any]] = []

@@ -21,7 +21,7 @@ from .source import Source, sources_in
 
 if TYPE_CHECKING:
     from ...objects.action import Action
-    from ..dispatcher import Dispatcher
+    from ..dispatcher_base import DispatcherBase
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -29,7 +29,7 @@ log = logging.getLogger("appbackplane.runtime")
 class AttachedSources:
     """Sources start in the order in which they were attached, and stop in the reverse order."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: DispatcherBase) -> None:
         self._dispatcher = dispatcher
         self._sources: list[Source] = []
         self._is_serving = False
