@@ -15,7 +15,7 @@ from .policy import KernelPolicy
 from .runnable import RunnableSpec
 
 if TYPE_CHECKING:
-    from .kernel import RequestKernel
+    from .kernel_base import KernelBase
 
 #: Group of entry points by which executors of other packages are found; the name is the policy's `kernel`.
 ENTRY_POINTS = "appbackplane.request_executors"
@@ -65,7 +65,7 @@ class KernelPort(Protocol):
 class Executor(Protocol):
     """The workers of a kernel, of whichever kind."""
 
-    def start(self, kernel: RequestKernel, ledger: KernelPort) -> None:
+    def start(self, kernel: KernelBase, ledger: KernelPort) -> None:
         """Start the workers. An error raised here is one clear sentence for the operator."""
 
     def kick(self, worker: str) -> None:

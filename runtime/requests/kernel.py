@@ -26,10 +26,10 @@ from .backlog_detector import BacklogDetector
 from .command_routes import CommandRoutes
 from .commands import CommandHandler, handler_of
 from .context import Context
-from .executor import Executor
 from .executors import executor_of
 from .figures import Figures
 from .instrumentation import Instrumentation, IntervalRecord
+from .kernel_base import KernelBase
 from .kernel_service import KernelService
 from .local_context import LocalContext
 from .operating_mode import OperatingMode
@@ -52,24 +52,17 @@ WATCH_NS: Final = 500_000_000
 log = logging.getLogger("appbackplane.runtime")
 
 
-class RequestKernel(Component):
+class RequestKernel(KernelBase):
     """Base class of kernels: a subclass names its runnables. Setting: `policy`, a table with the fields of `KernelPolicy`."""
 
     #: The classes that execute its requests.
     runnables: ClassVar[tuple[type[Runnable], ...]] = ()
     #: Resources that each executing thread opens for itself, by name (thread_resources.py).
     resources: ClassVar[Mapping[str, Resource[Any]]] = {}
-    #: The default policy; the component's setting `policy` takes its place.
-    policy: KernelPolicy = KernelPolicy()
     #: The command handler's class (commands.py); None: no commands.
     commands: ClassVar[type[CommandHandler] | None] = CommandHandler
 
-    _ledger: SynchronizedLedger
-    _executor: Executor | None
     _specs: dict[str, RunnableSpec]
-    _names: RequestNames
-    _resources: ThreadResources
-    _priorities: int
     _timers: dict[str, tuple[int, WorkHandle]]
     _kernel: Context | None
     _routes: CommandRoutes | None

@@ -20,7 +20,7 @@ from .waiting import checked_limit
 from .wire import BATCH_BYTES_MAX, ITEMS_MAX, Asked, Item
 
 if TYPE_CHECKING:
-    from .kernel import RequestKernel
+    from .kernel_base import KernelBase
 
 #: How far a part's number may be ahead of the known ones: the kernel never hears of parts whose requests could not be posted.
 PARTS_MAX: Final = 1 << 16
@@ -31,7 +31,7 @@ class KernelService(AppObject):
 
     is_refusable = False
 
-    def __init__(self, kernel: RequestKernel) -> None:
+    def __init__(self, kernel: KernelBase) -> None:
         self._kernel = kernel
 
     @operation(priority=0)

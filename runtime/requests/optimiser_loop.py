@@ -23,7 +23,7 @@ from .optimiser import KernelSample, Optimiser, OptimiserPolicy, Setting
 from .policy import KernelPolicy
 
 if TYPE_CHECKING:
-    from .kernel import RequestKernel
+    from .kernel_base import KernelBase
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -31,7 +31,7 @@ log = logging.getLogger("appbackplane.runtime")
 class OptimiserLoop(AppObject):
     """Runs the optimiser, as an object of the kernel."""
 
-    def __init__(self, kernel: RequestKernel) -> None:
+    def __init__(self, kernel: KernelBase) -> None:
         self._kernel: Any = kernel
         policy = kernel.policy
         self._bounds = policy.optimiser

@@ -19,7 +19,7 @@ from .wire import EXECUTE, service_key
 from .worker_connection import WorkerConnection, drive
 
 if TYPE_CHECKING:
-    from .kernel import RequestKernel
+    from .kernel_base import KernelBase
 
 
 class ProcessExecutor:
@@ -37,7 +37,7 @@ class ProcessExecutor:
         #: Run time of each runnable, ns: a recent average.
         self.costs: dict[str, int] = {}
 
-    def start(self, kernel: RequestKernel, ledger: KernelPort) -> None:
+    def start(self, kernel: KernelBase, ledger: KernelPort) -> None:
         """Implements `Executor.start`, and follows the routing table."""
         self.kernel, self.ledger = kernel, ledger
         self.ledger.recall = self.recall

@@ -28,7 +28,7 @@ from .synchronized_ledger import SynchronizedLedger
 from .thread_resources import ThreadResources
 
 if TYPE_CHECKING:
-    from .kernel import RequestKernel
+    from .kernel_base import KernelBase
 
 #: How long one action executes requests before the scheduler chooses again; quotas and budgets count these actions. An action
 #: costs about 5 us more than the request in it: at 1 ms that is nothing, and a tick of a second still has a thousand of them.
@@ -46,7 +46,7 @@ class ThreadExecutor:
         self._kernel: Any = None
         self._ledger: Any = None
 
-    def start(self, kernel: RequestKernel, ledger: KernelPort) -> None:
+    def start(self, kernel: KernelBase, ledger: KernelPort) -> None:
         """Implements `Executor.start`, and takes over the workers of an earlier start."""
         self._kernel, self._ledger = kernel, ledger
         self._ledger.hurry = self.hurry
@@ -131,7 +131,7 @@ class Serving(ParkableAction):
     def __init__(
         self,
         object: KernelWorker,
-        kernel: RequestKernel,
+        kernel: KernelBase,
         ledger: SynchronizedLedger,
         executor: ThreadExecutor,
         worker: str,
