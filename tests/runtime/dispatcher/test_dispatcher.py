@@ -572,7 +572,11 @@ class Clinic(Hub):
 
 def test_names_that_are_not_said_to_be_the_dispatchers_are_its_users() -> None:
     """An operation called `report` would be told what went wrong, and no message would end."""
-    own = {name for name in (*dir(Dispatcher), *Dispatcher.__annotations__) if not name.startswith("_")}
+    own = {
+        name
+        for name in (*dir(Dispatcher), *Dispatcher.__annotations__, *DispatcherBase.__annotations__)
+        if not name.startswith("_")
+    }
     assert own - {*dir(Component), *Component.__annotations__} == {
         "attach", "dispatch", "eavesdrop", "eavesdroppers", "entries", "frozen", "handlers", "home_of",
         "priorities", "register", "registrations", "sharded", "vanished_count",
