@@ -20,6 +20,7 @@ from appbackplane.runtime.dispatcher import (
     SelectiveProtector,
     message,
 )
+from appbackplane.runtime.dispatcher.dispatcher_base import DispatcherBase
 from appbackplane.runtime.objects.component import Component
 from appbackplane.runtime.objects.operation import operation
 from appbackplane.runtime.testing import VirtualBackplane
