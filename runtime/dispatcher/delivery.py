@@ -25,7 +25,7 @@ from .accessor import finished
 from .answer import detached
 from .errors import HandlerFailed
 from .handles import Handle
-from .locking import NOBODY, Lock, LockClaim, Others
+from .locking import NO_EFFECTS, Lock, LockClaim, LockEffects
 from .message import Message
 from .observed import Observed, given_back, messages_of, taken
 
@@ -61,7 +61,7 @@ class Delivery(ParkableAction):
         #: Closed lock at which its thread blocks; None: it does not block.
         self.gate: threading.Lock | None = None
         #: Effects of its last release on others, which continue once it has ended.
-        self.left = NOBODY
+        self.left = NO_EFFECTS
         self.served = served
         #: Its handlers, read when its turn has come; None: not yet.
         self.entries: Sequence[HandlerEntry] | None = None
@@ -282,17 +282,17 @@ class Delivery(ParkableAction):
     def take(self, claims: Sequence[LockClaim], gate: threading.Lock | None = None) -> bool:
         """Hold exactly `claims`. False: not yet; then the action is to be parked, or its thread waits at the closed `gate`."""
         dispatcher = self.dispatcher
-        is_free, others = False, NOBODY
+        is_free, effects = False, NO_EFFECTS
         with dispatcher._mutex:
             if self.held:
-                is_free, others = locking.change(self, claims)
+                is_free, effects = locking.change(self, claims)
             elif locking.take(self, claims):  # hot: scripts/bench dispatcher_overhead
                 return True
             if not is_free:
                 self.waited_from_ns = dispatcher._now_ns()
                 self.gate = gate
-        if others is not NOBODY:
-            self.tell(others)
+        if effects is not NO_EFFECTS:
+            self.tell(effects)
         return is_free
 
     def wait_for(self, claims: Sequence[LockClaim]) -> None:
@@ -308,12 +308,12 @@ class Delivery(ParkableAction):
         self.gate = None
         self.book_wait()
 
-    def tell(self, others: Others) -> None:
+    def tell(self, effects: LockEffects) -> None:
         """Resume holders that have their locks, and pass priority on for those that still wait. Without the mutex."""
-        for each in cast("list[Delivery]", others.ready):
+        for each in cast("list[Delivery]", effects.ready):
             if not each.try_open():
                 self.dispatcher._host.resume(each)
-        for each in cast("list[Delivery]", others.moved):
+        for each in cast("list[Delivery]", effects.moved):
             self.dispatcher._host.hurry(each)
 
     def try_open(self) -> bool:
@@ -326,17 +326,17 @@ class Delivery(ParkableAction):
     def release(self) -> None:
         """Release all locks, at its end. New holders continue once it has ended; those that block a thread, at once."""
         with self.dispatcher._mutex:
-            others = locking.release(self)
-        if others is not NOBODY:
-            ready = [each for each in others.ready if not cast("Delivery", each).try_open()]
-            self.left = Others(ready, others.moved)
+            effects = locking.release(self)
+        if effects is not NO_EFFECTS:
+            ready = [each for each in effects.ready if not cast("Delivery", each).try_open()]
+            self.left = LockEffects(ready, effects.moved)
 
     def tell_left(self) -> None:
         """Notify the others of `release`. With the lead: this thread then runs them itself; waking another costs 40 us."""
         if self.held:  # its worker stopped it in the middle
             self.release()
-        left, self.left = self.left, NOBODY
-        if left is not NOBODY:
+        left, self.left = self.left, NO_EFFECTS
+        if left is not NO_EFFECTS:
             self.tell(left)
 
     # -- for accessors ------------------------------------------------------------------------------------------------
@@ -401,9 +401,9 @@ class Delivery(ParkableAction):
     def boosted(self) -> None:
         """Its priority has changed: move it in the wait queue of its lock."""
         with self.dispatcher._mutex:
-            others = locking.boosted(self)
-        if others is not NOBODY:
-            self.tell(others)
+            effects = locking.boosted(self)
+        if effects is not NO_EFFECTS:
+            self.tell(effects)
 
     def doing(self) -> str:
         """For reports: the current handler, and the data that it has locked."""

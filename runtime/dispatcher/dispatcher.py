@@ -26,7 +26,7 @@ from .delivery_queues import DeliveryQueue, DeliveryQueues
 from .eavesdroppers import Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
 from .handles import Handle, ordering_key_of
-from .locking import FIRST, NOBODY, Lock
+from .locking import FIRST, NO_EFFECTS, Lock
 from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
 from .protectors import DataProtector, Protector
@@ -36,7 +36,7 @@ from .registrations import Registrations
 from .route import MessageEndpoint
 from .served import Served
 from .shards import Shards
-from .sources.attached import Attached
+from .sources.attached_sources import AttachedSources
 from .sources.block_handle import BlockHandle
 from .sources.source import Source
 
@@ -77,7 +77,7 @@ class Dispatcher(Registrar, Component):
     #: `_ended`, bound once instead of per message.
     _on_end: Callable[[Action], None]
     _registrations: DataProtector[Registrations] | None
-    _sources: Attached
+    _sources: AttachedSources
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
@@ -90,7 +90,7 @@ class Dispatcher(Registrar, Component):
         self._served = {}
         self._on_end = self._ended
         self._registrations = None
-        self._sources = Attached(self)
+        self._sources = AttachedSources(self)
         return self
 
     # -- for users ----------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class Dispatcher(Registrar, Component):
         queue = action.object
         assert isinstance(queue, DeliveryQueue)
         self._queues.give_back(queue)
-        if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
+        if isinstance(action, Delivery) and (action.left is not NO_EFFECTS or action.held):
             action.tell_left()
 
 
