@@ -23,7 +23,7 @@ class BacklogDetector:
         self._since_ns = self._joined_total = -1
         self._is_said = False
 
-    def look(self, ledger: Ledger, now_ns: int) -> str:
+    def check(self, ledger: Ledger, now_ns: int) -> str:
         """The warning, one sentence; "": there is no backlog, or it has been reported."""
         poster = next(iter(ledger.posters), None)
         if poster is None or not ledger.is_rejoin_full(poster.lane) or ledger.joined_total != self._joined_total:

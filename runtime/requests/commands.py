@@ -167,13 +167,13 @@ class CommandHandler(AppObject):
         mode.quiesce()
         if wait:
             await mode.ended()
-        return mode.told()
+        return mode.report()
 
     @command
     def hold(self) -> dict[str, Any]:
         """Start no ready requests; executing ones finish, and new ones are accepted while there is room."""
         self.component._mode.hold()
-        return self.component._mode.told()
+        return self.component._mode.report()
 
     @command
     async def stop(self, wait: bool = False, now: bool = False) -> dict[str, Any]:
@@ -182,13 +182,13 @@ class CommandHandler(AppObject):
         mode.stop(is_now=now)
         if wait:
             await mode.ended()
-        return mode.told()
+        return mode.report()
 
     @command
     def resume(self) -> dict[str, Any]:
         """End `quiesce`, `hold` or `stop`: accept and start requests again, with the number of workers in the settings."""
         self.component._mode.resume()
-        return self.component._mode.told()
+        return self.component._mode.report()
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class KernelPort(Protocol):
     def lost(self, worker: str, elements: Sequence[Element], why: str) -> None:
         """Report requests of which the outcome is unknown: they fail."""
 
-    def begins(self, worker: str) -> bool:
+    def register(self, worker: str) -> bool:
         """Register a worker, which then takes requests by itself. False: it is registered already."""
 
     def dismiss(self, worker: str) -> None:

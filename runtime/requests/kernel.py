@@ -278,20 +278,20 @@ class RequestKernel(KernelBase):
 
     def _optimise(self) -> None:
         optimiser = self._optimiser
-        if optimiser is None or optimiser.is_looking:
+        if optimiser is None or optimiser.is_running:
             return
-        if self._mode.begins:
+        if self._mode.is_starting_requests:
             self._serve(OptimiserAction(optimiser, f"{self.component_name}.optimise", 0))
-            optimiser.is_looking = True
+            optimiser.is_running = True
         else:
             optimiser.pause()
 
     def _watch(self) -> None:
-        self._rates.look(self._ledger.figures())
+        self._rates.add(self._ledger.figures())
         if self._scheduled is not None:
-            self._scheduled.look()
+            self._scheduled.run_due()
         self._say_unheard()
-        if backlog := self._ledger.inspect(self._backlog.look):
+        if backlog := self._ledger.inspect(self._backlog.check):
             log.warning("%s: %s", self.name, backlog)
         executor = self._executor
         workers = None if executor is None else [worker["name"] for worker in executor.workers()]

@@ -126,11 +126,11 @@ class OperatingMode:
         return self._ledger.inspect(_executing if self._is_stopped else _not_ended)
 
     @property
-    def begins(self) -> bool:
+    def is_starting_requests(self) -> bool:
         """Whether ready requests are begun; if not, the throughput means nothing."""
         return not (self._ledger.is_held or self._is_stopped)
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """State and counts, as the reply to a command."""
         figures = self._ledger.figures()
         return {

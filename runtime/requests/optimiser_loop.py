@@ -39,7 +39,7 @@ class OptimiserLoop(AppObject):
         self._before: Figures | None = None  # None: there is nothing to compare with
         self._is_first = True
         #: Whether a check is queued or running; the next one is then left out.
-        self.is_looking = False
+        self.is_running = False
 
     @property
     def workers_held(self) -> int:
@@ -50,7 +50,7 @@ class OptimiserLoop(AppObject):
         """The time until the next check is not measured: requests are held, or the optimiser is off. Any thread."""
         self._before = None
 
-    def look(self) -> None:
+    def run_interval(self) -> None:
         """An interval has passed: sample it, and apply the optimiser's move."""
         kernel = self._kernel
         policy: KernelPolicy = kernel.policy
@@ -95,12 +95,12 @@ class OptimiserAction(Action):
     __slots__ = ()
 
     def run(self) -> Outcome:
-        """Call `OptimiserLoop.look`, which logs a refused move."""
+        """Call `OptimiserLoop.run_interval`, which logs a refused move."""
         optimiser: Any = self.object
         try:
-            optimiser.look()
+            optimiser.run_interval()
         finally:
-            optimiser.is_looking = False
+            optimiser.is_running = False
         return DONE
 
 

@@ -103,7 +103,7 @@ class ProcessExecutor:
                 self._connections[name] = connection
                 self.kernel._object(f"recaller{AT}{name}", lambda connection=connection: connection.recaller)
                 self.kernel._object(service_key(name), lambda: KernelService(self.kernel))
-            if self.ledger.begins(name):
+            if self.ledger.register(name):
                 self._serve(self._connections[name])
 
     def _serve(self, connection: WorkerConnection) -> None:

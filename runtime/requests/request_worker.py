@@ -48,7 +48,7 @@ class BatchRunner(AppObject):
 
     @operation(priority=0, is_long=True)
     async def execute(self, kernel: str, start: int, items: list[list[Any]]) -> list[list[Any]]:
-        """(Internal) Execute requests, each [number, runnable, packed, lane]; returns a `wire.Answer` for each.
+        """(Internal) Execute requests, each [number, runnable, packed, lane]; returns a `wire.RequestAnswer` for each.
 
         Requests neither here nor reported before have not begun. `start`: identifies the start of the kernel, which counts
         its requests anew each time.

@@ -54,7 +54,7 @@ class ScheduledCommands:
         self._timers.clear()
         self._by_day, self._day_times = (), None
 
-    def look(self) -> None:
+    def run_due(self) -> None:
         """Check the wall clock, and run the commands that are due."""
         if self._day_times is None:
             return

@@ -84,7 +84,7 @@ class SynchronizedLedger:
         ledger = self._ledger
         now_ns = self.now_ns()
         if self.given_up:
-            self.look_for_given_up()
+            self.disown_given_up()
         with self._mutex:
             if self._enters(element, now_ns):
                 wake, late = self._moved_by(element)
@@ -106,7 +106,7 @@ class SynchronizedLedger:
         """`post` without waiting; False: there is no room. Not counted as a refusal."""
         now_ns = self.now_ns()
         if self.given_up:
-            self.look_for_given_up()
+            self.disown_given_up()
         with self._mutex:
             if not self._enters(element, now_ns):
                 return False
@@ -120,8 +120,8 @@ class SynchronizedLedger:
             is_withdrawn = self._ledger.withdraw(element)
             if is_withdrawn and element.parent is not None:
                 self._ledger.blocks(element.parent, "")
-            told = self._settle()
-        self._go_on(told)
+            to_resume = self._answer_waiters()
+        self._resume(to_resume)
         return is_withdrawn
 
     # -- for executors ------------------------------------------------------------------------------------------------
@@ -144,15 +144,15 @@ class SynchronizedLedger:
             count_max = min(count_max, max(1, fair))
             taken = [] if self.is_held else self._ledger.take(worker, count_max, now_ns, costs, budget_ns, bytes_max)
             if not taken:
-                self._rests(worker)
+                self._mark_idle(worker)
             elif self._idle and self._ledger.has_takeable:
-                wake = self._rouse()
-        self._tell()
+                wake = self._take_idle()
+        self._resume_answered()
         if wake:
             self._kick(wake)
         return taken
 
-    def turn(
+    def end_and_take(
         self, worker: str, ended: Element | None, result: Any, failure: Failure | None, run_ns: int
     ) -> Element | None:  # hot: scripts/bench requests
         """Report the request that has ended, if any, and take the next one. None: there is none; the worker is woken later."""
@@ -164,11 +164,11 @@ class SynchronizedLedger:
                 ledger.end(worker, ended, result, failure, run_ns, now_ns)
             taken = [] if self.is_held else ledger.take(worker, 1, now_ns)
             if not taken:
-                self._rests(worker)
+                self._mark_idle(worker)
             elif self._idle and ledger.has_takeable:
-                wake = self._rouse()
+                wake = self._take_idle()
         if ledger.admitted or ledger.handed:
-            self._tell()
+            self._resume_answered()
         if wake:
             self._kick(wake)
         return taken[0] if taken else None
@@ -181,7 +181,7 @@ class SynchronizedLedger:
                 self._ledger.end(worker, each.element, each.result, each.failure, each.run_ns, now_ns)
         if self.records is not None:
             self.records.ended(worker, done, self.policy)
-        self._tell()
+        self._resume_answered()
         self.wake()
 
     def answered(self, worker: str, answers: Sequence[RequestAnswer]) -> None:
@@ -198,7 +198,7 @@ class SynchronizedLedger:
                         max(0, each.run_ns), RUN_NS_MAX
                     )  # a wrong value from a worker must not spoil the totals
                     ledger.end(worker, element, result, failure, run_ns, now_ns)
-        self._tell()
+        self._resume_answered()
         self.wake()
 
     def has_threads(self, count: int) -> None:
@@ -225,10 +225,10 @@ class SynchronizedLedger:
             self._ledger.lose(worker, elements, why, self.now_ns())
         what = f"{len(elements)} requests" if len(elements) != 1 else f"{elements[0].runnable} {elements[0].id}"
         log.warning("%s: worker %s is lost with %s: %s", self.name, worker, what, why)
-        self._tell()
+        self._resume_answered()
         self.wake()
 
-    def begins(self, worker: str) -> bool:
+    def register(self, worker: str) -> bool:
         """Register a worker, which then asks for work by itself. False: it is registered already."""
         with self._mutex:
             if worker in self._active or worker in self._idle:
@@ -250,7 +250,7 @@ class SynchronizedLedger:
                 self._ledger.end(worker, ended, result, failure, run_ns, self.now_ns())
             self._ledger.dismiss(worker)
             self._active.discard(worker)
-        self._tell()
+        self._resume_answered()
         self.wake()
 
     def end_one(self, worker: str, ended: Element | None, result: Any, failure: Failure | None, run_ns: int) -> None:
@@ -258,12 +258,12 @@ class SynchronizedLedger:
         if ended is not None:
             with self._mutex:
                 self._ledger.end(worker, ended, result, failure, run_ns, self.now_ns())
-            self._tell()
+            self._resume_answered()
 
-    def rests(self, worker: str) -> None:
+    def mark_idle(self, worker: str) -> None:
         """Mark a worker idle that could not ask, as if it had been given nothing."""
         with self._mutex:
-            self._rests(worker)
+            self._mark_idle(worker)
 
     # -- rejoining ----------------------------------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class SynchronizedLedger:
                 if asking is not None and not is_patient:
                     ledger.blocks(asking, "rejoin")
         if ledger.admitted or ledger.handed:
-            self._tell()
+            self._resume_answered()
         return found, element
 
     def lose_patience(self, owner: Hashable, waiter: AnswerWaiter) -> None:
@@ -294,8 +294,8 @@ class SynchronizedLedger:
             self._ledger.lose_patience(owner, waiter)
             if not waiter.is_told and waiter.asking is not None:
                 self._ledger.blocks(waiter.asking, "rejoin")
-            told = self._settle()
-        self._go_on(told)
+            to_resume = self._answer_waiters()
+        self._resume(to_resume)
 
     def forget(self, owner: Hashable, waiter: AnswerWaiter) -> bool:
         """The waiter stops waiting. False: it was notified meanwhile, and holds the answer."""
@@ -303,20 +303,20 @@ class SynchronizedLedger:
             is_forgotten = self._ledger.forget(owner, waiter)
             if is_forgotten and waiter.asking is not None:
                 self._ledger.blocks(waiter.asking, "")
-            told = self._settle()
-        self._go_on(told)
+            to_resume = self._answer_waiters()
+        self._resume(to_resume)
         return is_forgotten
 
     def disown(self, owner: Hashable) -> None:
         """Drop the requests of this owner: nobody will rejoin them."""
         self.given_up.append(owner)
-        self.look_for_given_up()
+        self.disown_given_up()
 
     def unjoin(self, element: Element) -> None:
         """Take back a request whose receiver has been cancelled: another waiter may have it."""
         with self._mutex:
             self._ledger.unjoin(element)
-        self._tell()
+        self._resume_answered()
 
     # -- the kernel's duties ------------------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class SynchronizedLedger:
             self.policy = policy
             self._ledger.change(policy)
             self._stall = None  # the remedy may be another one now
-        self._tell()
+        self._resume_answered()
         self.wake()
         return True
 
@@ -382,7 +382,7 @@ class SynchronizedLedger:
 
     def figures(self) -> Figures:
         """All counts, of one moment."""
-        self.look_for_given_up()
+        self.disown_given_up()
         with self._mutex:
             return figures_of(self._ledger, self.now_ns())
 
@@ -407,8 +407,8 @@ class SynchronizedLedger:
             if count and not has_failed:
                 self._left_count += count
                 self._left_by = repr(part)
-            told = self._settle()
-        self._go_on(told)
+            to_resume = self._answer_waiters()
+        self._resume(to_resume)
 
     def take_left(self) -> tuple[int, str]:
         """The number of requests left by operations that returned, since the last call, and the latest of these operations."""
@@ -418,7 +418,7 @@ class SynchronizedLedger:
 
     def look_for_stall(self, workers: Collection[str] | None = None) -> Stall | None:
         """Why no request can go on, if that is new; None: one can, or the reason is known. `workers` as in `stall_of`."""
-        self.look_for_given_up()
+        self.disown_given_up()
         with self._mutex:
             # Held requests go on when the operator resumes the kernel, and so do requests that wait for them.
             stall = None if self.is_held else stall_of(self._ledger, workers)
@@ -440,29 +440,29 @@ class SynchronizedLedger:
         """End the waits of executing requests, or all waits (`everybody`), with this error."""
         with self._mutex:
             self._stall = None  # a stall from here on is a new one
-            told = self._settle()
+            to_resume = self._answer_waiters()
             waiters = self._ledger.end_waiting(everybody=everybody)
             for waiter in waiters:
                 waiter.tell(None, FailedPrecondition(why))
-            told += waiters
-            told += self._settle()  # waiters for requests that will now never be posted
-        self._go_on(told)
+            to_resume += waiters
+            to_resume += self._answer_waiters()  # waiters for requests that will now never be posted
+        self._resume(to_resume)
 
-    def look_for_given_up(self) -> None:
+    def disown_given_up(self) -> None:
         """Disown the owners in `given_up`."""
         if self.given_up:
             with self._mutex:
                 while self.given_up:
                     self._ledger.disown(self.given_up.popleft(), self.now_ns())
-                told = self._settle()
-            self._go_on(told)
+                to_resume = self._answer_waiters()
+            self._resume(to_resume)
 
     def wake(self) -> None:
         """Wake an idle worker if there is a request for it; that worker then wakes the next one."""
         wake = ""
         with self._mutex:
             if self._idle and not self.is_held and self._ledger.has_takeable:
-                wake = self._rouse()
+                wake = self._take_idle()
         if wake:
             self._kick(wake)
 
@@ -482,7 +482,7 @@ class SynchronizedLedger:
         if self.is_held:
             return "", ""
         if self._idle and self._ledger.executing.has_room(element.lane):
-            return self._rouse(), ""
+            return self._take_idle(), ""
         return "", "" if self.recall is None else self._ledger.overtaken(element)
 
     def _move(self, wake: str, late: str, element: Element) -> None:  # hot: scripts/bench requests
@@ -506,12 +506,12 @@ class SynchronizedLedger:
                 f"lane={lane}: lanes = {self.policy.lanes} leave it no worker, so it would never be executed: give it a share"
             )
 
-    def _rests(self, worker: str) -> None:
+    def _mark_idle(self, worker: str) -> None:
         self._active.discard(worker)
         if worker not in self._idle:
             self._idle.append(worker)
 
-    def _rouse(self) -> str:
+    def _take_idle(self) -> str:
         worker = self._idle.popleft()
         self._active.add(worker)
         return worker
@@ -520,45 +520,44 @@ class SynchronizedLedger:
         assert self.executor is not None
         self.executor.kick(worker)
 
-    def _tell(self) -> None:
-        """Resume the waiters that may go on."""
+    def _resume_answered(self) -> None:
+        """Answer and resume the waiters that may go on."""
         ledger = self._ledger
         if ledger.admitted or ledger.handed:
             with self._mutex:
-                told = self._settle()
-            self._go_on(told)
+                to_resume = self._answer_waiters()
+            self._resume(to_resume)
 
-    def _settle(self) -> list[AnswerWaiter]:
+    def _answer_waiters(self) -> list[AnswerWaiter]:
         """Set the answers of the waiters that may go on, and return these. Call with the mutex."""
         ledger = self._ledger
-        told: list[AnswerWaiter] = []
+        to_resume: list[AnswerWaiter] = []
         for element in ledger.admitted:
             if element.parent is not None:
                 ledger.blocks(element.parent, "")
             waiter, element.waiter = element.waiter, None
             if waiter is not None:
                 waiter.tell(element)
-                told.append(waiter)
+                to_resume.append(waiter)
         for waiter, element_or_none in ledger.handed:
             if waiter.asking is not None:
                 ledger.blocks(waiter.asking, "")
             waiter.tell(element_or_none)
-            told.append(waiter)
+            to_resume.append(waiter)
         if ledger.admitted and self._idle and not self.is_held and ledger.has_takeable:
-            told.append(
-                _Roused(self, self._rouse())
-            )  # the thread that admitted the posters may find them notified already, by another thread
+            # The thread that admitted the posters may find them notified already, by another thread.
+            to_resume.append(_WorkerWaker(self, self._take_idle()))
         ledger.admitted.clear()
         ledger.handed.clear()
-        return told
+        return to_resume
 
-    def _go_on(self, told: list[AnswerWaiter]) -> None:
+    def _resume(self, to_resume: list[AnswerWaiter]) -> None:
         """Resume these waiters. Call without the mutex: they may take the lead."""
-        for waiter in told:
+        for waiter in to_resume:
             waiter.go_on()
 
 
-class _Roused(AnswerWaiter):
+class _WorkerWaker(AnswerWaiter):
     """Wakes an idle worker, for which a request has just been admitted."""
 
     __slots__ = ("_ledger", "_worker")

@@ -79,7 +79,7 @@ class ThreadExecutor:
                 continue
             if name not in self._workers:
                 self._workers[name] = self._kernel._object(name, KernelWorker)
-            if self._ledger.begins(name):
+            if self._ledger.register(name):
                 self._serve(self._workers[name], name)
 
     def workers(self) -> list[dict[str, Any]]:
@@ -162,7 +162,7 @@ class Serving(ParkableAction):
         except BaseException as error:  # an unforeseen error costs one request, and no worker
             element, self.element = self.element, None
             self._ledger.end_one(self._worker, element, None, failure_of(error), 0)
-            self._ledger.rests(self._worker)
+            self._ledger.mark_idle(self._worker)
             self._ledger.wake()
             raise
 
@@ -181,17 +181,14 @@ class Serving(ParkableAction):
         while True:
             if not self._executor.is_wanted(self._number):
                 ledger.leave(worker, element, result, failure, run_ns)
-                is_back = self._executor.is_wanted(self._number) and ledger.begins(
-                    worker
-                )  # wanted again since the check
-                if is_back:
+                if self._executor.is_wanted(self._number) and ledger.register(worker):  # wanted again since the check
                     self._go_on()
                 return DONE
             if element is not None and (started_ns >= end_ns or should_yield()):
                 ledger.end_one(worker, element, result, failure, run_ns)
                 self._go_on()
                 return DONE
-            element = ledger.turn(worker, element, result, failure, run_ns)
+            element = ledger.end_and_take(worker, element, result, failure, run_ns)
             if element is None:
                 return DONE
             spec = ledger.specs[element.runnable]
@@ -226,7 +223,7 @@ class Serving(ParkableAction):
         """The backplane goes down, or the action was late: ready requests stay ready, for another worker."""
         super().refuse(error)
         self._executor.begins(self._worker)
-        self._ledger.rests(self._worker)
+        self._ledger.mark_idle(self._worker)
 
     def _go_on(self) -> None:
         """Queue another action, as urgent as the requests that are ready now."""

@@ -65,8 +65,8 @@ class WorkerConnection(AppObject):
         while True:
             if not executor.is_wanted(worker):
                 ledger.leave(worker, None, None, None, 0)
-                is_back = executor.is_wanted(worker) and ledger.begins(worker)  # it may be wanted again since the check
-                if not is_back:
+                is_wanted_again = executor.is_wanted(worker) and ledger.register(worker)  # since the check
+                if not is_wanted_again:
                     return
             taken: list[Element] = ledger.take_batch(worker, BATCH_MAX, executor.costs, BATCH_NS, BATCH_BYTES_MAX)
             if not taken:
@@ -94,7 +94,7 @@ class WorkerConnection(AppObject):
         left, self.taken = list(self.taken.values()), {}
         if left:
             self.executor.ledger.lost(self.worker, left, f"{self.worker}: {text_of(action.error)}")
-        self.executor.ledger.rests(self.worker)
+        self.executor.ledger.mark_idle(self.worker)
 
     def ended(self, answers: list[RequestAnswer]) -> None:
         """Report the worker's answers, and learn from their run times."""

@@ -107,7 +107,7 @@ def test_each_of_those_who_wait_in_vain_has_an_error_of_his_own() -> None:
 def test_an_idle_worker_hears_of_what_a_rejoiner_made_room_for() -> None:
     """A poster who waits for a full rejoin pool is let in by whoever rejoins: nobody else would call the worker."""
     at = ledger(rejoin=1, workers=1)
-    at.begins("w")
+    at.register("w")
     at.post(request(), None)
     at.ended("w", done(at.take("w", 1)[0]))
     assert at.take("w", 1) == []
@@ -121,7 +121,7 @@ def test_an_idle_worker_hears_of_what_a_rejoiner_made_room_for() -> None:
 def full(**settings: Any) -> tuple[SynchronizedLedger, Element, Noted]:
     """A full rejoin pool, one who waits to post, and a worker that has nothing to do."""
     at = ledger(rejoin=1, workers=1, **settings)
-    at.begins("w")
+    at.register("w")
     at.post(request(), None)
     at.ended("w", done(at.take("w", 1)[0]))
     assert at.take("w", 1) == []
@@ -145,7 +145,7 @@ def test_an_idle_worker_hears_of_it_whoever_tells_the_poster() -> None:
     at, _, poster = full()
     with at._mutex:  # as in `rejoin`
         at._ledger.rejoin("a")
-    at._tell()  # somebody else's
+    at._resume_answered()  # somebody else's
     assert poster.is_told
     assert at.executor.kicked == ["w"]  # type: ignore[union-attr]
 
@@ -188,7 +188,7 @@ def test_a_request_that_has_ended_posts_nothing() -> None:
 def test_held_requests_are_taken_once_they_are_released() -> None:
     at = ledger(workers=2)
     for worker in ("v", "w"):
-        at.begins(worker)
+        at.register(worker)
         assert at.take(worker, 1) == []
     at.hold(is_held=True)
     at.post(request(), None)
@@ -202,10 +202,10 @@ def test_held_requests_are_taken_once_they_are_released() -> None:
 
 def test_a_worker_that_is_dismissed_is_not_called() -> None:
     at = ledger()
-    at.begins("w")
-    assert not at.begins("w")
+    at.register("w")
+    assert not at.register("w")
     at.take("w", 1)
     at.dismiss("w")
     at.post(request(), None)
     assert at.executor.kicked == []  # type: ignore[union-attr]
-    assert at.begins("w")
+    assert at.register("w")
