@@ -49,7 +49,16 @@ class Digesting:
         self._accept = accept
         self._turn_away = turn_away
 
-    def begin(self, route: Route, peer: bytes, envelope: Envelope, priority: int, now_ns: int) -> None:
+    def begin(
+        self,
+        route: Route,
+        peer: bytes,
+        envelope: Envelope,
+        source: str,
+        principal: str | None,
+        priority: int,
+        now_ns: int,
+    ) -> None:
         """Queue a request at its digester, which admits it once the key is known. Raises `InvalidArgument`, `Busy`."""
         component, method_name = route.component, route.mark.digest
         assert method_name is not None and route.spec is not None
@@ -66,7 +75,7 @@ class Digesting:
             arguments,
             deadline_ns,
         )
-        action.asked, action.sender = envelope, peer
+        action.asked, action.sender, action.source, action.principal = envelope, peer, source, principal
 
         def dispatch(ended: Action) -> None:
             then_ns = self._clock.now_ns()

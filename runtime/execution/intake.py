@@ -154,7 +154,7 @@ class Intake:
             assert made is not None, "it is of no topic"
             action = made
         elif route.has_digest and key is None:
-            return self._digesting.begin(route, peer, envelope, priority, now_ns)
+            return self._digesting.begin(route, peer, envelope, source, principal, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
             arguments = spec.binding.bind(body, name)
