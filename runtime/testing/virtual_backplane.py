@@ -36,6 +36,7 @@ from ..objects.action import Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
+from ..objects.operation import DeclarationError
 from ..process_config import ProcessConfig
 from .memory_link import MemoryLink
 from .stand_in import StandIn
@@ -109,6 +110,8 @@ class VirtualBackplane:
         `outside` and `topics`: routes served, and topics subscribed to, by another backplane, which the test plays (a replica
         of this one for routes served here, too). `idempotent`: those of the routes that may be repeated.
         """
+        for each in components:
+            _check_component(each)
         self.clock = VirtualClock()
         self.link = MemoryLink(f"{name}-1")
         self._config = ProcessConfig(
@@ -361,4 +364,16 @@ class VirtualBackplane:
         version = engine.outgoing.directory.version + 1
         engine.outgoing.update(
             Directory("test", version, places, routes, topics, self._idempotent), self.clock.now_ns()
+        )
+
+
+def _check_component(given: Any) -> None:
+    """Raises `DeclarationError` for a component that a test has given as a class, or that is none."""
+    if isinstance(given, type):
+        raise DeclarationError(
+            f"VirtualBackplane: {given.__qualname__} is a class: give it an object of it, {given.__name__}()"
+        )
+    if not isinstance(given, Component):
+        raise DeclarationError(
+            f"VirtualBackplane: {type(given).__qualname__} is not derived from Component: `add` takes other objects"
         )
