@@ -92,7 +92,7 @@ def test_a_peer_that_does_not_read_is_offered_its_answers_again(well: VirtualBac
     well.link.full.add(b"test")
     calls = [well.call("well.plain") for _ in range(3)]
     well.run_until_idle()
-    assert not any(call.is_done for call in calls)
+    assert not any(call.done() for call in calls)
     well.link.full.clear()
     well.advance(0.01)
     assert [call.result() for call in calls] == [1, 1, 1]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
 
 from appbackplane.runtime import AppObject, Component, FailedPrecondition, operation
-from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.runtime.testing.virtual_backplane import VirtualCall
+from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import BOOST, CALL, Envelope
 from appbackplane.transport.errors import InternalError, MalformedFrame
+
+#: Of calls from other backplanes.
+IDS = count(100)
 
 
 class Side(AppObject):
@@ -77,10 +80,9 @@ def cross(sides: VirtualBackplane, then: str, *keys: str) -> list[VirtualCall]:
 
 def go(sides: VirtualBackplane, key: str, then: str, following: str) -> VirtualCall:
     """`sides.go` of one object; its argument `key` is the object that it calls."""
-    id = 100 + len(sides._calls)
-    call = sides._calls[id] = VirtualCall(sides, id)
-    sides.hear(Envelope(CALL, id, None, "sides.go", key, None, None, {"then": then, "key": following}))
-    return call
+    return sides.hear_call(
+        Envelope(CALL, next(IDS), None, "sides.go", key, None, None, {"then": then, "key": following})
+    )
 
 
 @pytest.mark.parametrize("keys", ["ab", "abc"])
@@ -131,9 +133,7 @@ def waiting(sides: VirtualBackplane) -> VirtualCall:
 
 def call_from_there(sides: VirtualBackplane) -> VirtualCall:
     """`sides.leaf` of object a."""
-    id = 100 + len(sides._calls)
-    call = sides._calls[id] = VirtualCall(sides, id)
-    sides.hear(Envelope(CALL, id, None, "sides.leaf", "a", None, None, {}, [THERE]))
+    call = sides.hear_call(Envelope(CALL, next(IDS), None, "sides.leaf", "a", None, None, {}, [THERE]))
     sides.run_until_idle()
     return call
 
@@ -192,7 +192,7 @@ def test_a_search_that_goes_round_in_another_ring_ends(sides: VirtualBackplane, 
     sides.run_until_idle()
     sides.collect()
     assert len(asked.searches) == 1
-    assert not waiting.is_done
+    assert not waiting.done()
 
 
 @pytest.mark.parametrize("row", [(None, [THERE]), ("now", [THERE]), (5, []), (5, [["one"]]), (5, "chain")])
