@@ -172,7 +172,8 @@ MALFORMED = {
     "a status of words": [[STATUS, 1, None, None, None, None, None, "no", None]],
     "a status without number": [[STATUS, 1, None, None, None, None, None, ["5", "no", None, None], None]],
     "a textual id": [[REPLY, "1", None, None, None, None, None, None, None]],
-    "an extension": [[REPLY, 1, None, None, None, None, None, msgpack.ExtType(5, b"x"), None]],
+    "an extension for a route": [[CALL, 1, None, msgpack.ExtType(5, b"x"), None, None, None, {}, None]],
+    "an extension for a body": [[CALL, 1, None, "a.b", None, None, None, msgpack.ExtType(5, b"x"), None]],
 }
 
 
@@ -253,6 +254,17 @@ def test_a_key_that_is_a_tuple_arrives_as_one() -> None:
     body = {(1, 2): "a", ((3, "x"), 4): {(): 1}, "plain": [1]}
     others = [reply(1, "other"), reply(2, body), reply(3, {"k": [1]})]
     assert codec.decode(packed(others)) == others
+
+
+@pytest.mark.parametrize("code", [0, 5, 127])
+def test_an_extension_value_of_msgpack_travels(code: int) -> None:
+    """Its sender could pack it and its receiver refused it: the batch, with the calls of others, was dropped."""
+    value = msgpack.ExtType(code, b"x")
+    others = [reply(1, "other"), reply(2, {"v": [value], value: 1}), reply(3, "another")]
+    heard = codec.decode(packed(others))
+    assert heard == others
+    assert type(heard[1].body["v"][0]) is msgpack.ExtType
+    assert packed(heard) == packed(others), "it travels on"
 
 
 @dataclasses.dataclass(frozen=True)

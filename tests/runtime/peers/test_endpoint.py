@@ -313,7 +313,7 @@ def test_who_waits_for_what_is_too_complicated_is_told(here: Here) -> None:
     here.peer.until(lambda: len(here.peer.heard) == 3)
     told = here.peer.heard[2]
     assert (told.kind, told.id, told.is_refused, told.body[0]) == (STATUS, 7, True, Status.INVALID_ARGUMENT)
-    assert "at most 524,288 lists and maps" in told.body[1]
+    assert "at most 524,288 lists, maps and extension values" in told.body[1]
     here.peer.say(reply(first.id, body))
     here.peer.until(lambda: here.ends)
     assert here.ends == [(ANN, 1, Status.INVALID_ARGUMENT, False)]
