@@ -233,9 +233,7 @@ def _unpacked(frame: Frame) -> Any:
     try:
         return msgpack.unpackb(frame, strict_map_key=False, ext_hook=extension)
     except TypeError:  # a key packed from a tuple: no envelope that `encode` accepts may spoil its batch
-        return msgpack.unpackb(
-            frame, strict_map_key=False, ext_hook=extension, object_pairs_hook=_with_tuples_for_keys
-        )
+        return msgpack.unpackb(frame, strict_map_key=False, ext_hook=extension, object_pairs_hook=_with_tuples_for_keys)
 
 
 def _can_unpack(frame: Frame) -> bool:

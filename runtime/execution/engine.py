@@ -17,6 +17,7 @@ from appbackplane.transport.batching import Outbox
 from appbackplane.transport.connections import LinkPort
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply
 from appbackplane.transport.errors import MalformedFrame
+from appbackplane.transport.salvage import Salvaged, salvage
 
 from ..objects.action import DONE, LOCAL, WAITING, Action, Outcome, run_foreign
 from ..objects.module_state import ModuleState
@@ -301,7 +302,11 @@ class Engine:
                     self._is_unsure = False
                     self.callers.unread_since_ns = 0
                     break
-                envelopes = codec.decode(received[1])
+                try:
+                    envelopes = codec.decode(received[1])
+                except MalformedFrame:
+                    self._hear_salvaged(received[0], salvage(received[1]), now_ns)
+                    raise
                 self.callers.heard_ns[received[0]] = now_ns
                 for envelope in envelopes:
                     self.hear(received[0], envelope, now_ns)
@@ -321,6 +326,12 @@ class Engine:
             self.callers.look(now_ns)
         if self.outbox:
             self.flush(now_ns)
+
+    def _hear_salvaged(self, peer: bytes, salvaged: Salvaged, now_ns: int) -> None:
+        for refusal in salvaged.refusals:
+            self.say(peer, refusal, now_ns)
+        for envelope in salvaged.heard:
+            self.hear(peer, envelope, now_ns)
 
     def _is_short(self, envelope: Envelope) -> bool:
         account = self.statistics.operations.get(envelope.route or "")

@@ -111,7 +111,20 @@ def test_honest_data_passes(value: Any) -> None:
         (msgpack.packb([{n: 0, n + 1: LARGE[:80]} for n in range(CHOSEN_KEYS_MAX)]), "keys that are neither"),
         (b"\xde\x00\x0c" + b"\x01\xc0" * 12, "same hash"),
     ],
-    ids=["lists", "maps", "extensions", "both", "names", "maps of names", "nested", "deep", "hidden", "integers", "sum", "repeated"],
+    ids=[
+        "lists",
+        "maps",
+        "extensions",
+        "both",
+        "names",
+        "maps of names",
+        "nested",
+        "deep",
+        "hidden",
+        "integers",
+        "sum",
+        "repeated",
+    ],
 )
 def test_what_would_hold_the_reader_up_is_refused(packed: bytes, what: str) -> None:
     """In the time that it takes nobody is served; of some it was a second, of others it would be hours."""
