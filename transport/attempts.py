@@ -12,7 +12,7 @@ from typing import Any
 
 from .call_spec import CallSpec
 from .codec import batch, decode
-from .errors import BackplaneError
+from .errors import BackplaneError, InvalidArgument, MalformedFrame
 from .events import Ended, Events
 from .exchange import Call, Exchange
 from .purposes import Own
@@ -34,7 +34,10 @@ class Attempt(Own):
     )  # fmt: skip
 
     def __init__(self, token: object, packed: bytes, id: int) -> None:
-        (envelope,) = decode(batch([packed]))
+        try:
+            (envelope,) = decode(batch([packed]))
+        except MalformedFrame as error:  # values that can be packed and not unpacked (salvage.py)
+            raise InvalidArgument(f"the call cannot be read: {error.message}") from error
         assert envelope.route is not None and envelope.deadline is not None
         self.token = token
         self.packed = packed
@@ -85,7 +88,10 @@ class Attempts:
         token, packed = call[0], call[3]
         if packed is None or resolver is None:
             return error
-        attempt = token if isinstance(token, Attempt) else Attempt(token, packed, id)
+        try:
+            attempt = token if isinstance(token, Attempt) else Attempt(token, packed, id)
+        except InvalidArgument:
+            return error  # no callee could read it either
         attempt.is_sent = True
         is_repeatable = attempt.idempotency_key is not None or resolver.is_idempotent(attempt.route)
         if self._wait(attempt, error, now_ns, is_repeatable=is_repeatable):

@@ -40,6 +40,7 @@ from appbackplane.transport.errors import (
     error_from,
 )
 from appbackplane.transport.link import Link
+from appbackplane.transport.salvage import Salvaged, salvage
 
 from ..direction.effects import Caller
 from ..poller import Poller
@@ -172,10 +173,7 @@ class ControlSocket:
 
     def refuse(self, caller: Caller, error: BackplaneError) -> None:
         """End a call with an error; dropped and counted if the caller does not read."""
-        try:
-            self._put(caller.peer, status(caller.id, error))
-        except Busy:
-            self.unanswered_count += 1
+        self._refuse(caller.peer, status(caller.id, error))
 
     def subscribe(self, peer: bytes) -> None:
         """Send new directories to this peer. Raises `Busy`."""
@@ -251,6 +249,12 @@ class ControlSocket:
         if not self._outbox.add(peer, self._encoder.encode(envelope)):
             raise Busy("the recipient does not read its messages: its queue here is full", retry_after=0.1)
 
+    def _refuse(self, peer: bytes, refusal: Envelope) -> None:
+        try:
+            self._put(peer, refusal)
+        except Busy:
+            self.unanswered_count += 1
+
     def _flush(self) -> list[bytes]:
         if not self._outbox:
             return []
@@ -293,7 +297,12 @@ class ControlSocket:
                 if len(frame) > FRAME_BYTES_MAX:
                     self._take_large(peer, frame, heard)
                     continue
-                for envelope in decode(frame):
+                try:
+                    envelopes = decode(frame)
+                except MalformedFrame:
+                    self._take_salvaged(peer, salvage(frame), heard, now_ns)
+                    raise
+                for envelope in envelopes:
                     self._take(peer, envelope, heard, now_ns)
             except MalformedFrame as error:
                 self.malformed_count += 1
@@ -301,6 +310,12 @@ class ControlSocket:
                     self._reported.add(peer)
                     heard.append(MalformedPeer(peer, error.message))
         return FRAMES_MAX
+
+    def _take_salvaged(self, peer: bytes, salvaged: Salvaged, heard: list[Heard], now_ns: int) -> None:
+        for refusal in salvaged.refusals:
+            self._refuse(peer, refusal)
+        for envelope in salvaged.heard:
+            self._take(peer, envelope, heard, now_ns)
 
     def _take_large(self, peer: bytes, frame: Frame, heard: list[Heard]) -> None:
         """End the call behind an oversized frame, ours or the peer's: else its caller would wait thirty seconds."""

@@ -37,6 +37,7 @@ from appbackplane.transport.session import (
     SUBSCRIBE_RETRY_NS,
     ClientSession,
 )
+from tests.nesting import UNREADABLE_DEPTH, nested
 from tests.profiles import examples
 
 RUN = Path("/run/s")
@@ -385,6 +386,31 @@ def test_frames_and_envelopes_without_sense_are_counted_and_the_rest_goes_on(wor
     world.link.feed("query-1", Envelope(CALL, 1, None, "who.calls", body={}), reply(id, "fine"))
     assert world.turn() == [Ended("mine", "fine", None)]
     assert world.session.malformed_count == 2
+
+
+def test_beside_an_answer_that_cannot_be_read_the_others_of_its_frame_are_heard(world: World) -> None:
+    """The packer takes 1,022 nested lists and the unpacker does not: all answers of the frame were lost."""
+    ids = [world.call(name) for name in ("first", "bad", "last")]
+    world.turn()
+    world.link.feed("query-1", reply(ids[0], 1), reply(ids[1], nested(UNREADABLE_DEPTH)), reply(ids[2], 3))
+    first, bad, last = world.turn()
+    assert (first, last) == (Ended("first", 1, None), Ended("last", 3, None))
+    assert isinstance(bad, Ended) and bad.token == "bad"
+    assert type(bad.error) is InvalidArgument and "the answer cannot be read" in bad.error.message
+    assert world.session.malformed_count == 1
+
+
+def test_a_call_that_no_callee_can_read_ends_in_its_error_and_is_not_made_again(world: World) -> None:
+    """To make it again, its packed form is read: that failed, and the turn with it, in whichever thread took it."""
+    body = {"x": nested(UNREADABLE_DEPTH)}
+    world.link.answers["query-1"] = SendResult.FULL  # as this link reads what it sends
+    id = world.session.call("bad", world.spec(body))
+    world.turn()
+    world.link.feed("query-1", status(id, Busy("full", retry_after=0.0), is_refused=True))
+    assert type(only_error(world.turn())) is Busy
+    world.push(directory(2, query=None))
+    with pytest.raises(InvalidArgument, match="the call cannot be read"):
+        world.session.call_later(Unavailable("query is not up"), "bad", world.now_ns, world.spec(body))
 
 
 def test_a_flood_is_read_in_parts(world: World) -> None:

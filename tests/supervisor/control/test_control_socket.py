@@ -25,6 +25,7 @@ from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, 
 from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
 from appbackplane.transport.link import Link
 from appbackplane.transport.status import Status
+from tests.nesting import UNREADABLE_DEPTH, nested
 from tests.waiting import Limit
 
 LIMIT_S = 20.0
@@ -117,6 +118,28 @@ def test_a_malformed_frame_is_reported_once_a_peer_and_the_next_call_is_heard(
     heard = heard_until(control, lambda heard: any(isinstance(one, SupervisorCall) for one in heard))
     assert [type(one) for one in heard] == [MalformedPeer, SupervisorCall]
     assert control.malformed_count == 3
+
+
+def test_beside_a_call_that_cannot_be_read_the_others_of_its_frame_are_heard(
+    control: ControlSocket, connect: Callable[[str], Peer]
+) -> None:
+    """The caller of the bad one is told, and does not wait for its deadline."""
+    peer = connect("garbled")
+    bad, good = (
+        Envelope(CALL, id, 0, "supervisor.status", body={"x": nested(n)}) for id, n in ((1, UNREADABLE_DEPTH), (2, 1))
+    )
+    encoder = Encoder()
+    peer.link.send(peer.supervisor, batch([encoder.encode(bad), encoder.encode(good)]))
+    heard = heard_until(control, lambda heard: any(isinstance(one, SupervisorCall) for one in heard))
+    assert [type(one) for one in heard] == [SupervisorCall, MalformedPeer]
+    limit, told = Limit(), peer.received()
+    while not told:
+        limit.check(heard)
+        control.turn(time.monotonic_ns())
+        told = peer.received()
+    (refusal,) = told
+    assert (refusal.kind, refusal.id, refusal.is_refused) == (STATUS, 1, True)
+    assert refusal.body[0] == Status.INVALID_ARGUMENT
 
 
 def test_a_call_ends_once_by_its_answer(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
