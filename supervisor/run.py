@@ -23,7 +23,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.addressing import supervisor_socket
 
 from .cluster.tenure import Tenure
-from .config import Config
+from .configuration.config import Config
 from .control import status
 from .control.control_socket import Answered, ControlSocket, Crowded, Heard, SupervisorCall, allow_descriptors
 from .control.desk import SupervisorRoutes

@@ -63,7 +63,7 @@ MIXED = (
     "tests/runtime/execution/test_log_handler.py",
     "tests/runtime/execution/test_log_ring.py",
     "tests/supervisor/cluster/test_file_store.py",
-    "tests/supervisor/test_peering.py",
+    "tests/supervisor/configuration/test_node_settings.py",
     "tests/transport/peers/test_lines.py",
     "tests/transport/remote/test_remote_link.py",
     "tests/transport/security/test_keyring.py",

@@ -15,6 +15,7 @@ import msgspec
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 
+from ..configuration.cluster_settings import ClusterSettings
 from ..direction import standing_by
 from ..direction.child import Phase as ChildPhase
 from ..direction.director import Director
@@ -26,7 +27,6 @@ from .keeper import Keeper
 from .lease import ClusterRole, Lease
 from .opening import open_store
 from .record import Snapshot
-from .settings import ClusterSettings
 
 #: Longest wait for the store's answer at shutdown; without it other nodes wait for the lease to run out.
 _LAST_S = 1.0

@@ -22,7 +22,7 @@ from appbackplane.runtime.execution.board import SLOTS_MAX
 from appbackplane.runtime.process_config import LiveSettings, ProcessConfig
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, Unavailable
 
-from ..config import Config, ConfigError, parse
+from ..configuration.config import Config, ConfigError, parse
 from ..direction import draining, group_restart
 from ..direction.child import Child, Phase
 from ..direction.director import Director

@@ -9,7 +9,7 @@ from enum import Enum, StrEnum
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 
-from ..config import RestartPolicy
+from ..configuration.config import RestartPolicy
 from .lifecycle import Standing, is_down, is_there
 from .restart import RestartHistory
 

@@ -15,7 +15,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..config import RestartPolicy
+from ..configuration.config import RestartPolicy
 from . import draining, events, group_restart, places, plan, replicas, standing_by, turnover
 from .child import MOVABLE, Child, Phase, children_of
 from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn

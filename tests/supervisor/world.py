@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
-from appbackplane.supervisor.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
+from appbackplane.supervisor.configuration.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
 from appbackplane.supervisor.direction import effects, events
 from appbackplane.supervisor.direction.child import DrainPhase, Phase
 from appbackplane.supervisor.direction.director import Director

@@ -12,9 +12,9 @@ import pytest
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.supervisor.cluster.file_store import FileStore
 from appbackplane.supervisor.cluster.record import LeaseRecord
-from appbackplane.supervisor.cluster.settings import ClusterSettings
 from appbackplane.supervisor.cluster.tenure import Tenure
-from appbackplane.supervisor.config import Duration
+from appbackplane.supervisor.configuration.cluster_settings import ClusterSettings
+from appbackplane.supervisor.configuration.config import Duration
 from appbackplane.supervisor.direction.child import Phase
 from appbackplane.supervisor.direction.events import Event
 from appbackplane.supervisor.poller import Poller

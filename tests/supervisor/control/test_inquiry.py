@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.supervisor.config import RestartPolicy
+from appbackplane.supervisor.configuration.config import RestartPolicy
 from appbackplane.supervisor.control.inquiry import HOP_LIMIT_NS, HOPS_MAX, LIMIT_NS, WhyInquiry, is_down, places_of
 from appbackplane.supervisor.direction.child import Child, Phase
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration

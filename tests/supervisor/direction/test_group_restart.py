@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from appbackplane.supervisor.config import RestartPolicy
+from appbackplane.supervisor.configuration.config import RestartPolicy
 from appbackplane.supervisor.control.status import state
 from appbackplane.supervisor.direction.child import Phase
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import ModuleState
-from appbackplane.supervisor.config import RestartPolicy
+from appbackplane.supervisor.configuration.config import RestartPolicy
 from appbackplane.supervisor.direction.child import Child, Phase
 from appbackplane.supervisor.direction.effects import Effect, Say, TakeStacks
 from appbackplane.supervisor.direction.events import Looked, Sight, Wrote

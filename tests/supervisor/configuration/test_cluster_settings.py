@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.supervisor.config import Config, ConfigError, parse
+from appbackplane.supervisor.configuration.config import Config, ConfigError, parse
 from appbackplane.supervisor.direction.reconfiguration import plan
 
 NODE = '[node]\nname = "a"\nlisten = "tcp://127.0.0.1:7400"\n'
