@@ -55,6 +55,7 @@ TIER_OF = {
     "tests/docs": "calm",
     "tests/examples": "calm",
     "tests/spark": "calm",
+    "tests/spark/replay": "pieces",
 }
 
 #: Files of pieces in which some tests bear the mark `systems`.
@@ -74,7 +75,7 @@ MIXED = (
 )
 
 #: The pieces that a compiled module can change: they run a second time, with the compiled package.
-COMPILED = ("tests/laws", "tests/runtime", "tests/transport")
+COMPILED = ("tests/laws", "tests/runtime", "tests/spark/replay", "tests/transport")
 
 
 def tier_of(path: Path) -> str:

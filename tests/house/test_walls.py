@@ -57,12 +57,14 @@ KNOW_ZMQ = (
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
     "transport.remote.remote_link", "transport.remote.visitors",
 )  # fmt: skip
-#: What Spark's side may know of runtime: the layout of the records, the replay, and the port behind which requests are
-#: executed, with what passes it.
+#: What Spark's side may know of runtime: the layout of the records, and the port behind which requests are executed, with
+#: what passes it.
 KNOWN_TO_SPARK = (
-    "runtime.observation.segments", "runtime.replay", "runtime.requests.element", "runtime.requests.executor",
+    "runtime.observation.segments", "runtime.requests.element", "runtime.requests.executor",
     "runtime.requests.failures", "runtime.requests.runnable", "runtime.requests.thread_resources",
 )  # fmt: skip
+#: What the replay alone may know beside that: it simulates the workers, but the scheduler is the real one.
+KNOWN_TO_REPLAY = ("runtime.objects", "runtime.scheduling")
 OURS = ("transport", "runtime", "supervisor", "spark")
 
 
@@ -164,13 +166,14 @@ def strangers_to_zmq(imports: Imports) -> list[str]:
 
 def known_to_spark(imports: Imports) -> list[str]:
     """Imports of runtime's inside by spark."""
-    return [
-        f"{module}:{line}: {name}"
-        for module in sorted(imports.known)
-        if module.split(".")[0] == "spark"
-        for name, line in imports.of(module)
-        if name.split(".")[0] == "runtime" and not any((name + ".").startswith(known + ".") for known in KNOWN_TO_SPARK)
-    ]
+    found = []
+    for module in sorted(imports.known):
+        known = KNOWN_TO_SPARK + (KNOWN_TO_REPLAY if module.startswith("spark.replay.") else ())
+        for name, line in imports.of(module):
+            is_inside = name.split(".")[0] == "runtime" and not any(f"{name}.".startswith(f"{each}.") for each in known)
+            if module.split(".")[0] == "spark" and is_inside:
+                found.append(f"{module}:{line}: {name}")
+    return found
 
 
 def badly_crossed(imports: Imports) -> list[str]:
@@ -234,6 +237,10 @@ BROKEN = {
     ),
     "a second place for ZeroMQ": (strangers_to_zmq, {"runtime.worker": "import zmq.asyncio"}),
     "spark in the works": (known_to_spark, {"spark.jobs.a": "from appbackplane.runtime.requests.ledger import Ledger"}),
+    "spark at the scheduler": (
+        known_to_spark,
+        {"spark.advice.a": "from appbackplane.runtime.scheduling.scheduler import Scheduler"},
+    ),
     "a bare name": (badly_crossed, {"runtime.worker": "from transport.link import Link"}),
     "dots over a wall": (badly_crossed, {"runtime.worker": "from ..transport import link"}),
     "a long way home": (badly_crossed, {"runtime.worker": "from appbackplane.runtime.clock import now"}),
