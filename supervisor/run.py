@@ -33,7 +33,7 @@ from .control.questions import Questions
 from .control.reconfiguring import Reconfiguring
 from .control.trials import Trials
 from .direction import effects, events
-from .direction.child import MOVABLE, Phase
+from .direction.child.process import MOVABLE, Phase
 from .direction.director import Director
 from .direction.draining import ANSWER_NS
 from .logs.collector import Ears, Logs, open_log

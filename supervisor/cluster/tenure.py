@@ -17,7 +17,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 
 from ..configuration.cluster_settings import ClusterSettings
 from ..direction import standing_by
-from ..direction.child import Phase as ChildPhase
+from ..direction.child.process import Phase as ChildPhase
 from ..direction.director import Director
 from ..direction.events import Event, Granted, Withdrawn
 from ..poller import Poller

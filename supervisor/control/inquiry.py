@@ -14,7 +14,7 @@ from typing import Any
 from appbackplane.transport.addressing import BACKPLANE
 from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
 
-from ..direction.child import Child
+from ..direction.child.child import Child
 
 #: Backplanes asked for one question. A longer chain of calls is a question for the architect.
 HOPS_MAX = 16

@@ -12,7 +12,7 @@ from typing import Any
 
 from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument
 
-from ..direction.child import Child
+from ..direction.child.child import Child
 from ..direction.director import Director
 from ..direction.effects import Caller
 from ..processes.board_file import BoardFile

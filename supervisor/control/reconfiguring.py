@@ -24,7 +24,8 @@ from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgum
 
 from ..configuration.config import Config, ConfigError, parse
 from ..direction import draining, group_restart
-from ..direction.child import Child, Phase
+from ..direction.child.child import Child
+from ..direction.child.process import Phase
 from ..direction.director import Director
 from ..direction.effects import Caller
 from ..direction.events import Event, Reconfigured

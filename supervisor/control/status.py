@@ -13,7 +13,8 @@ import msgspec
 
 from appbackplane.runtime.build import BUILD
 
-from ..direction.child import Child, Phase
+from ..direction.child.child import Child
+from ..direction.child.process import Phase
 from ..direction.director import Director
 
 if TYPE_CHECKING:

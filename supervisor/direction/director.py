@@ -17,7 +17,8 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from ..configuration.config import RestartPolicy
 from . import draining, events, group_restart, places, plan, replicas, standing_by, turnover
-from .child import MOVABLE, Child, Phase, children_of
+from .child.child import Child, children_of
+from .child.process import MOVABLE, Phase
 from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn
 from .health import HealthWatch
 from .movement import Movement

@@ -13,7 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from appbackplane.runtime.objects.module_state import ModuleState
 
 from . import effects
-from .child import Child, DrainPhase, Phase
+from .child.child import Child
+from .child.drain import DrainPhase
+from .child.process import Phase
 from .events import Drained
 from .group_restart import registrations
 from .plan import dependants

@@ -13,7 +13,8 @@ import msgspec
 
 from appbackplane.transport.directory import Registration
 
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 from .plan import dependants
 from .restart import group
 

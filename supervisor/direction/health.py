@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from appbackplane.runtime.objects.module_state import ModuleState
 
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 from .effects import Effect, Say, TakeStacks
 from .events import Exited, Looked, Sight, Wrote
 

@@ -22,7 +22,10 @@ from appbackplane.transport.errors import (
 )
 
 from . import standing_by
-from .child import Child, DrainPhase, HookFailure, Phase
+from .child.child import Child
+from .child.components import HookFailure
+from .child.drain import DrainPhase
+from .child.process import Phase
 from .effects import Effect, Move, Refuse, ReplyToCaller, Say
 from .events import Moved, MoveFailed, MoveOrdered
 from .lifecycle import HEIGHT, Standing, all_above, dependants, is_there, moves, next_step, targets, waits_for

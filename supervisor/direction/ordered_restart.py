@@ -23,7 +23,8 @@ from appbackplane.transport.errors import (
 )
 
 from . import draining, group_restart
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 from .effects import Caller, Effect, Kill, Refuse, ReplyToCaller, Say
 from .events import RestartOrdered
 from .movement import Movement, told

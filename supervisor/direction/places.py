@@ -9,7 +9,8 @@ from appbackplane.transport import directory
 from appbackplane.transport.directory import Directory
 
 from . import standing_by
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 from .group_restart import registrations
 from .replicas import unready
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from .child import Child
+from .child.child import Child
 from .lifecycle import Standing
 
 

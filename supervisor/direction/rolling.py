@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 
 #: How long a new process has to stay up before the next old one goes. Callers send calls to it within milliseconds, so a
 #: process that dies of its first calls has died by then. A longer time would delay each replica by as much.

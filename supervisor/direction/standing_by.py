@@ -17,7 +17,8 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import ComponentEntry, Registration
 
 from . import draining
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 from .effects import Effect, Say
 from .events import Granted, Withdrawn
 from .lifecycle import HEIGHT

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from appbackplane.runtime.objects.module_state import ModuleState
 
 from . import draining
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 from .effects import Effect, Kill, Say
 from .events import Reconfigured
 from .movement import Movement

@@ -13,7 +13,8 @@ from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.supervisor.configuration.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import DrainPhase, Phase
+from appbackplane.supervisor.direction.child.drain import DrainPhase
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.supervisor.direction.director import Director
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.supervisor.direction.reconfiguration import plan

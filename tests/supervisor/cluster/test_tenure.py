@@ -15,7 +15,7 @@ from appbackplane.supervisor.cluster.record import LeaseRecord
 from appbackplane.supervisor.cluster.tenure import Tenure
 from appbackplane.supervisor.configuration.cluster_settings import ClusterSettings
 from appbackplane.supervisor.configuration.config import Duration
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.supervisor.direction.events import Event
 from appbackplane.supervisor.poller import Poller
 

@@ -8,7 +8,8 @@ import pytest
 
 from appbackplane.supervisor.configuration.config import RestartPolicy
 from appbackplane.supervisor.control.inquiry import HOP_LIMIT_NS, HOPS_MAX, LIMIT_NS, WhyInquiry, is_down, places_of
-from appbackplane.supervisor.direction.child import Child, Phase
+from appbackplane.supervisor.direction.child.child import Child
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
 from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument, NotFound
 

@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events, standing_by
-from appbackplane.supervisor.direction.child import DrainPhase, Phase
+from appbackplane.supervisor.direction.child.drain import DrainPhase
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.transport.directory import Registration
 from tests.profiles import examples

@@ -6,7 +6,8 @@ import pytest
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import draining, effects, events
-from appbackplane.supervisor.direction.child import DrainPhase, Phase
+from appbackplane.supervisor.direction.child.drain import DrainPhase
+from appbackplane.supervisor.direction.child.process import Phase
 
 from ..world import SECOND_NS, STOP_LIMIT_NS, World, make_director, policy, up_world
 

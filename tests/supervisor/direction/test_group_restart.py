@@ -11,7 +11,7 @@ import pytest
 
 from appbackplane.supervisor.configuration.config import RestartPolicy
 from appbackplane.supervisor.control.status import state
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child.process import Phase
 
 from ..world import SECOND_NS, World, policy, up_world
 

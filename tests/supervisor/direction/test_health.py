@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.configuration.config import RestartPolicy
-from appbackplane.supervisor.direction.child import Child, Phase
+from appbackplane.supervisor.direction.child.child import Child
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.supervisor.direction.effects import Effect, Say, TakeStacks
 from appbackplane.supervisor.direction.events import Looked, Sight, Wrote
 from appbackplane.supervisor.direction.health import (

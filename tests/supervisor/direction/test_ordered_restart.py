@@ -6,7 +6,7 @@ import pytest
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import draining, effects, events
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InternalError, NotFound, Unavailable
 
 from ..world import SECOND_NS, STOP_LIMIT_NS, World, make_director, policy, up_world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child.process import Phase
 
 from ..world import REPLICATED, World, make_director, policy, up_world
 

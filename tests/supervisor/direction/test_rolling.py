@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import Child, HookFailure, Phase
+from appbackplane.supervisor.direction.child.child import Child
+from appbackplane.supervisor.direction.child.components import HookFailure
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.supervisor.direction.rolling import SETTLE_NS, Begin, Rolling, RollingDone, RollingStop, Wait
 from appbackplane.transport.errors import FailedPrecondition

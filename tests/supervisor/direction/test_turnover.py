@@ -8,7 +8,7 @@ import pytest
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.configuration.node_settings import NodeSettings
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.supervisor.direction.reconfiguration import Plan
 
 from ..world import REPLICATED, SECOND_NS, World, make_director, policy, up_world

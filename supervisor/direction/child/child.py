@@ -4,56 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 
-from ..configuration.config import RestartPolicy
-from .lifecycle import Standing, is_down, is_there
-from .restart import RestartHistory
-
-
-class Phase(StrEnum):
-    """The phase of a backplane's process; `status` shows the values."""
-
-    WAITING = "waiting"  # no process: not spawned yet, or its next start is due later
-    STARTING = "starting"  # spawned, not registered
-    UP = "up"  # registered: its components are being moved, or serve
-    DRAINING = "draining"  # accepts nothing new and finishes its work; then its components go down (draining.py)
-    STOPPING = "stopping"  # ordered to exit
-    KILLED = "killed"  # SIGKILL is sent, its death not seen yet
-    FAILED = "failed"  # given up: it stays down while the others go on
-    ENDED = "ended"  # exited by itself, and not to be restarted (restart.type)
-    DOWN = "down"  # exited as ordered
-
-
-#: Phases with a process.
-LIVING = frozenset((Phase.STARTING, Phase.UP, Phase.DRAINING, Phase.STOPPING, Phase.KILLED))
-#: Phases of a registered process whose components can be moved.
-MOVABLE = (Phase.UP, Phase.DRAINING)
-
-
-class DrainPhase(Enum):
-    """The progress of draining: finishing the accepted work before its components go down."""
-
-    NONE = "none"  # not ordered, or nothing to finish
-    DUE = "due"  # ordered: its dependents are drained first
-    RUNNING = "running"
-    DONE = "done"
-
-
-@dataclass(slots=True)
-class HookFailure:
-    """A component's hook that failed, or has not ended in time."""
-
-    to: ModuleState
-    reason: str
-    since_ns: int
-    #: When it is retried; None: the retry is running, or it has been given up.
-    retry_ns: int | None = None
-    #: It is not retried automatically.
-    is_given_up: bool = False
+from ...configuration.config import RestartPolicy
+from ..lifecycle import Standing, is_down, is_there
+from ..restart import RestartHistory
+from .components import HookFailure
+from .drain import DrainPhase
+from .process import LIVING, MOVABLE, Phase
 
 
 @dataclass(slots=True)
