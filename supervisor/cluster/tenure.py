@@ -123,7 +123,9 @@ class Tenure:
         if director.mode == "stopping":
             return False
         unfit = (ChildPhase.FAILED, ChildPhase.ENDED)
-        return not any(child.is_primary_only and child.phase in unfit for child in director.children.values())
+        return not any(
+            child.settings.is_primary_only and child.process.phase in unfit for child in director.children.values()
+        )
 
     def _problem(self) -> str | None:
         if self._lease.has_twin:

@@ -190,11 +190,6 @@ class Config(msgspec.Struct, frozen=True):
         """Each replica's own name, to the name that it shares with the others."""
         return {name: common for common, names in self.replicas.items() for name in names}
 
-    @property
-    def primary_only(self) -> frozenset[str]:
-        """The backplanes that only the primary node of the cluster needs."""
-        return frozenset(name for name, share in self.backplane.items() if share.only_on == "primary")
-
     def drain_limit_ns(self, backplane: str) -> int:
         """The backplane's own limit, or the system's."""
         own = self.backplane[backplane].drain_limit_ns

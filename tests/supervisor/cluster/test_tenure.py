@@ -70,7 +70,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def test_a_primary_whose_components_fail_keeps_the_lease(node: Node, phase: Phase) -> None:
     """Another node might fail at it as well, and then nobody would be; one that has done its work goes on being primary."""
     node.turn_until_primary()
-    node.world.director.children["third"].phase = phase
+    node.world.director.children["third"].process.enter(phase, 0)
     node.tenure.turn()
     assert node.tenure.describe()["role"] == "primary"
 
