@@ -6,7 +6,8 @@ trouble gets no advice; one whose recording the simulation cannot reproduce gets
 user copies the patch into the file and runs `appbackplane reload`. Read `advise.py` first, then one of the rules.
 """
 
+from .advice import Advice
 from .advise import advise, advise_of
-from .item import Advice, Item
+from .item import Item
 
 __all__ = ["Advice", "Item", "advise", "advise_of"]
