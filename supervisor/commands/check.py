@@ -16,7 +16,7 @@ import msgspec
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..config import Config, ConfigError, load
+from ..configuration.config import Config, ConfigError, load
 from ..direction import plan
 from ..metrics import extra
 from ..processes.description import Undescribed, registration_of

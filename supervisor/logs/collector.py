@@ -20,7 +20,7 @@ from appbackplane.runtime.execution.log_ring import RingReader
 from appbackplane.runtime.observation.log_line import LogLine, decode, encode
 from appbackplane.transport.addressing import RUN_LINK, SUPERVISOR
 
-from ..config import Config
+from ..configuration.config import Config
 from .file import LogFile
 from .folder import LINK, NAMES, default_folder
 from .output import Output

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.supervisor.config import Config, ConfigError, parse
+from appbackplane.supervisor.configuration.config import Config, ConfigError, parse
 from appbackplane.supervisor.direction.reconfiguration import plan
 
 NODE = '[node]\nname = "a"\nlisten = "tcp://127.0.0.1:7400"\n'
@@ -31,7 +31,7 @@ def test_a_cluster_is_read() -> None:
     config = of(f'{NODE}{CLUSTER}ttl = "2s"\n[backplane.orders]\ncomponents = ["m:Orders"]\nonly_on = "primary"\n')
     assert config.cluster is not None
     assert (config.cluster.name, config.cluster.store) == ("orders", ("file", "/etc/demo/store"))
-    assert config.cluster.ttl_ns == 2_000_000_000 and config.primary_only == {"orders"}
+    assert config.cluster.ttl_ns == 2_000_000_000 and config.backplane["orders"].only_on == "primary"
     assert of(MAIN.replace("main", "other")).cluster is None
 
 

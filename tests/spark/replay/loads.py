@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from appbackplane.runtime.replay import NEVER, Load
+from appbackplane.spark.replay import NEVER, Load
 
 MS = 1_000_000
 #: So that nobody relies on a load that begins at 0.

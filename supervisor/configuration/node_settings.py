@@ -1,4 +1,4 @@
-"""Peering: [node] and [peers] of the TOML, as settings and as the backplane that they add. Pure.
+"""Node settings: [node] and [peers] of the TOML, and the backplane that they add. Pure.
 
 A system that is named among nodes has one more process, the backplane `node`. It alone speaks TCP and carries messages to
 other nodes; it is started, restarted and shown like any other. Nodes dial each other, so each listens. Each has keys, even
@@ -19,7 +19,7 @@ from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.security.addresses import check_address, is_for_all
 from appbackplane.transport.security.ring import NAME as KEY_NAME
 
-from .config_reader import Reader, shown
+from .reader import Reader, shown
 
 #: The added backplane, its component, and the key of that component's settings.
 BACKPLANE, COMPONENT = "node", "appbackplane.runtime.peers:Node"

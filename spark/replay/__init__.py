@@ -1,9 +1,9 @@
 """Replay: predicts how recorded work would run under other quotas, threads or limits. Pure: nothing runs, nobody waits.
 
-The scheduler is the real one (scheduling/); the clock, the workers and the work are simulated. Each action arrives at its
-recorded time, and takes its recorded CPU time and blocked time. So a change can be judged before it is applied. The simulation
-itself is judged first: with the recorded settings, the recorded waits must come out (`calibration.py`). It never reads files;
-spark/advice hands it columns. Read `load.py` first, then `simulation.py`.
+The scheduler is the real one (runtime/scheduling/); the clock, the workers and the work are simulated. Each action arrives at
+its recorded time, and takes its recorded CPU time and blocked time. So a change can be judged before it is applied. The
+simulation itself is judged first: with the recorded settings, the recorded waits must come out (`calibration.py`). It never
+reads files; advice/ hands it columns. It does not need Spark. Read `load.py` first, then `simulation.py`.
 """
 
 from .calibration import Calibrated, calibrate

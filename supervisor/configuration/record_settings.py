@@ -1,4 +1,4 @@
-"""Recording: [record] and [topic.NAME] of the TOML, as settings. Pure.
+"""Record settings: [record] and [topic.NAME] of the TOML, as settings. Pure.
 
 A [record] table turns the recording of actions on; an empty one uses these defaults. The cost is bounded: `size` on disk
 for each backplane, 104 bytes an action, and the memory of one or two segments.
@@ -16,8 +16,8 @@ from appbackplane.runtime.process_config import RecordPolicy
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import check_topic
 
-from .config_reader import Duration, Reader, shown
-from .logs.settings import Size, in_words
+from .log_settings import Size, in_words
+from .reader import Duration, Reader, shown
 
 #: Smaller segments hold under 3,700 actions beside their names and rotate too often; larger ones cannot be read at once.
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 640 << 10, 1 << 30

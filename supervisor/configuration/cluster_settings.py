@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..config_reader import Duration, Reader, duration_in_words, shown
+from .reader import Duration, Reader, duration_in_words, shown
 
 FILE, POSTGRES = "file", "postgresql"
 #: Becomes a file's name and a part of a key.

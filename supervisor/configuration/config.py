@@ -21,15 +21,13 @@ from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, defa
 from appbackplane.transport.discovery import NO_ROOT, is_root
 from appbackplane.transport.errors import CallerError
 
-from . import peering, recording, replicas
-from .cluster import settings as cluster_settings
-from .cluster.settings import ClusterSettings
-from .config_reader import Duration, Patience, Reader, hint, shown
-from .logs import settings as log_settings
-from .logs.settings import LogSettings, Size
-from .metrics.address import problem_of
-from .peering import NodeSettings
-from .recording import RecordSettings, TopicSettings
+from . import cluster_settings, log_settings, node_settings, record_settings, replica_names
+from .cluster_settings import ClusterSettings
+from .log_settings import LogSettings, Size
+from .metrics_address import problem_of
+from .node_settings import NodeSettings
+from .reader import Duration, Patience, Reader, hint, shown
+from .record_settings import RecordSettings, TopicSettings
 
 #: Names become file names, socket names and words of routes: no dots, no slashes, nothing that a shell would expand.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -187,17 +185,12 @@ class Config(msgspec.Struct, frozen=True):
     @property
     def carrier(self) -> str:
         """Name of the backplane that carries messages to other nodes; "": none."""
-        return "" if self.node is None else peering.BACKPLANE
+        return "" if self.node is None else node_settings.BACKPLANE
 
     @property
     def replica_of(self) -> dict[str, str]:
         """Each replica's own name, to the name that it shares with the others."""
         return {name: common for common, names in self.replicas.items() for name in names}
-
-    @property
-    def primary_only(self) -> frozenset[str]:
-        """The backplanes that only the primary node of the cluster needs."""
-        return frozenset(name for name, share in self.backplane.items() if share.only_on == "primary")
 
     def drain_limit_ns(self, backplane: str) -> int:
         """The backplane's own limit, or the system's."""
@@ -238,13 +231,13 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     if not isinstance(sections, dict) or not sections:
         reader.say(("backplane",), 'expected at least one table: [backplane.main] with components = ["module:Class"]')
         sections = {}
-    node, peers = peering.read(reader, table, path.parent)
+    node, peers = node_settings.read(reader, table, path.parent)
     cluster = cluster_settings.read(reader, table, path.parent)
-    sections = {**sections, **peering.backplanes(node, peers)}
-    counts = replicas.counts(sections, BACKPLANES_MAX)
+    sections = {**sections, **node_settings.backplanes(node, peers)}
+    counts = replica_names.counts(sections, BACKPLANES_MAX)
     if (count := sum(counts.values())) > BACKPLANES_MAX:
         reader.say(("backplane",), f"{count} backplanes, at most {BACKPLANES_MAX} fit on a board")
-    for name, problem in replicas.problems(counts):
+    for name, problem in replica_names.problems(counts):
         reader.say(("backplane", name, "replicas"), problem)
     system = reader.table(SystemConfig, table.get("system"), ("system",))
     _check_nice(reader, system.get("nice", ()))
@@ -255,7 +248,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     if cannot_listen := problem_of(system.get("metrics"), is_public=system.get("metrics_public", False)):
         reader.say(("system", "metrics"), cannot_listen)
     _check_stuck_after(reader, ("system",), system, table.get("system"))
-    names = {name: replicas.names(name, count) for name, count in counts.items()}
+    names = {name: replica_names.names(name, count) for name, count in counts.items()}
     run_dir = _run_dir(reader, system, path, names)
     backplanes = {}
     for name, section in sections.items():
@@ -271,7 +264,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         _check_policy(reader, at, backplane, section)
         _check_stuck_after(reader, at, backplane, section)
         _check_affinity(reader, at, backplane.get("affinity", ()), cpus)
-    record, topics = recording.read(reader, table)
+    record, topics = record_settings.read(reader, table)
     if reader.problems:
         raise ConfigError(str(path), reader.problems)
     return Config(

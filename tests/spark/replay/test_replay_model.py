@@ -9,8 +9,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appbackplane.runtime.replay import NEVER, Costs, Load, ReplaySetting, simulate
 from appbackplane.runtime.scheduling.quotas import quotas_from
+from appbackplane.spark.replay import NEVER, Costs, Load, ReplaySetting, simulate
 from tests.models.replay_model import ReplayModel, Task
 from tests.models.scheduler_model import SchedulerModel
 from tests.profiles import examples

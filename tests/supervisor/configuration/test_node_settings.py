@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from appbackplane.supervisor.commands import main
-from appbackplane.supervisor.config import Config, ConfigError, parse
+from appbackplane.supervisor.configuration.config import Config, ConfigError, parse
+from appbackplane.supervisor.configuration.node_settings import SEEDS_MAX, NodeSettings
 from appbackplane.supervisor.direction.reconfiguration import plan, shown
-from appbackplane.supervisor.peering import SEEDS_MAX, NodeSettings
 from appbackplane.supervisor.processes.spawn import process_config
 from appbackplane.transport.security.keyring import OWN, RING, Keyring
 from appbackplane.transport.security.ring import Holder

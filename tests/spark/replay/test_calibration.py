@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.replay import Costs, Load, ReplaySetting, calibrate, simulate
-from appbackplane.runtime.replay.calibration import gap_ns_of
-from appbackplane.runtime.replay.load import NEVER
-from appbackplane.runtime.replay.prediction import PredictedWaits
-from tests.runtime.replay.loads import MS, load
+from appbackplane.spark.replay import Costs, Load, ReplaySetting, calibrate, simulate
+from appbackplane.spark.replay.calibration import gap_ns_of
+from appbackplane.spark.replay.load import NEVER
+from appbackplane.spark.replay.prediction import PredictedWaits
+from tests.spark.replay.loads import MS, load
 
 #: A worker between two actions.
 COSTS = Costs(between_ns=30_000)

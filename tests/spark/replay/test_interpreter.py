@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appbackplane.runtime.replay.interpreter import NEVER_NS, RESERVE_NS, Interpreter
+from appbackplane.spark.replay.interpreter import NEVER_NS, RESERVE_NS, Interpreter
 from tests.profiles import examples
 
 Jobs = list[tuple[int, int]]

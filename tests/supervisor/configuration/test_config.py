@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from appbackplane.runtime.execution.board import SLOTS_MAX
-from appbackplane.supervisor import config
-from appbackplane.supervisor.config import ConfigError, parse
+from appbackplane.supervisor.configuration import config
+from appbackplane.supervisor.configuration.config import ConfigError, parse
 from appbackplane.transport.link import PATH_BYTES_MAX
 
 FILE = Path("/etc/demo/demo.toml")

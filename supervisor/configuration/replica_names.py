@@ -1,4 +1,4 @@
-"""Replicas: names of several backplanes made from one TOML table, and the names that collide. Pure.
+"""Replica names: those of several backplanes made from one TOML table, and the names that collide. Pure.
 
 `replicas = 3` of `web` makes the backplanes `web-1`, `web-2` and `web-3`: ordinary processes with the same components and
 settings. No backplane is called `web`: a command that is given this name means all three.

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from appbackplane.runtime.execution import log_ring
-from appbackplane.supervisor.config import ConfigError, parse
-from appbackplane.supervisor.logs import settings as log_settings
-from appbackplane.supervisor.logs.settings import LogSettings, size_bytes
+from appbackplane.supervisor.configuration import log_settings
+from appbackplane.supervisor.configuration.config import ConfigError, parse
+from appbackplane.supervisor.configuration.log_settings import LogSettings, size_bytes
 
 TOML = '[system]\nname = "demo"\nlog = {}\n[backplane.main]\ncomponents = ["demo:Main"]\n'
 

@@ -1,4 +1,4 @@
-"""Config reader: converts a TOML table into a struct's fields, and each problem in it into one line.
+"""Reader: converts a TOML table into a struct's fields, and each problem in it into one line.
 
 Knows no key and no rule beyond types, durations and sizes: config.py has those. Pure.
 """
@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from .logs import settings as log_settings
-from .logs.settings import Size
+from . import log_settings
+from .log_settings import Size
 
 _SECOND_NS = 1_000_000_000
 _UNITS_NS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from appbackplane.runtime.replay import Costs, Load, Replayed, ReplaySetting, simulate
-from tests.runtime.replay.loads import MS, in_ms, load
+from appbackplane.spark.replay import Costs, Load, Replayed, ReplaySetting, simulate
+from tests.spark.replay.loads import MS, in_ms, load
 
 ALONE = ReplaySetting(preempt=False)
 

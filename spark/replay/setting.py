@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..scheduling.scheduler import Policy
+from appbackplane.runtime.scheduling.scheduler import Policy
 
 
 class ReplaySetting(msgspec.Struct, frozen=True, kw_only=True):
