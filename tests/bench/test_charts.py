@@ -2,14 +2,19 @@
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from bench_cases import __main__ as command
 from bench_cases.dispatcher_scaling import Curves, chart
+from bench_cases.harness.case import Case, Requirement, Sides, ours
 from bench_cases.harness.chart import DOTS_PER_INCH, SIZE_INCHES, Chart, Curve
 from bench_cases.harness.computing import parts
 from bench_cases.harness.plots import Plots
+from click.testing import CliRunner
 
 from appbackplane.transport.resolver import home
 
@@ -52,16 +57,26 @@ def test_a_figure_of_the_paper_has_letters_for_all_its_words(tmp_path: Path) -> 
         assert len(chart(curves).write(tmp_path / "figure")) == 2
 
 
-def test_without_matplotlib_a_run_says_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_a_run_has_its_figures_and_says_what_brings_the_plot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The chart comes last: an error there would throw away what has been measured for minutes."""
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
     plots = Plots()
-    plots.folder = tmp_path / "plots"
-    plots.add("figure", CHART)
-    (reason,) = plots.missing
-    assert "figure" in reason
-    assert "pip install '.[bench]'" in reason
-    assert (plots.written, list(plots.folder.iterdir())) == ([], [])
+
+    @contextmanager
+    def measured(is_quick: bool) -> Iterator[Sides]:
+        yield Sides(lambda: {"spent_ms": 1.0})
+        plots.add("figure", CHART)
+
+    case = Case("drawn", "nothing", (Requirement("spent", ours("spent_ms"), at_most=2),), measured, 1, 1)
+    monkeypatch.setattr(command, "CASES", [case])
+    monkeypatch.setattr(command, "PLOTS", plots)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    run = CliRunner().invoke(command.main, ["drawn", "--plots", str(tmp_path), "--json", str(tmp_path / "found.json")])
+    assert run.exit_code == 0, run.output
+    (line,) = [line for line in run.output.splitlines() if line.startswith("no plot of figure: ")]
+    assert "pip install '.[bench]'" in line
+    assert [file.name for file in tmp_path.iterdir()] == ["found.json"]
 
 
 def test_a_curve_is_its_best_slices() -> None:
