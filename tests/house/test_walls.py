@@ -36,7 +36,8 @@ DECIDERS = (
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (
-    "transport.link", "transport.lifeline", "transport.descriptors", "transport.waiting", "transport.waitables",
+    "transport.link", "transport.uncopied", "transport.lifeline", "transport.descriptors", "transport.waiting",
+    "transport.waitables",
     "transport.calling", "transport.room", "transport.client", "transport.handles", "transport.async_client",
     "transport.async_connecting",
     "transport.async_subscription", "transport.async_room", "transport.connecting",
@@ -53,7 +54,8 @@ WORLD = (
 )  # fmt: skip
 #: The only files that know ZeroMQ: whoever replaces it, replaces these.
 KNOW_ZMQ = (
-    "transport.link", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
+    "transport.link", "transport.uncopied", "transport.security.keyring", "transport.security.gatekeeper",
+    "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
     "transport.remote.remote_link", "transport.remote.visitors",
 )  # fmt: skip
