@@ -201,7 +201,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "who asks while it runs waits for ever",
-            "        record.waiters[peer, envelope.id] = priority\n",
+            "        record.waiters[peer, envelope.id] = KeyWaiter(priority, self._engine.clock.now_ns())\n",
             "",
         ),
         (

@@ -309,8 +309,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_rings.py",),
         (
             "a chain that returns with its own key waits for itself",
-            "        if envelope.chain:\n",
-            "        if False:\n",
+            "        if envelope.chain:\n            check_return(",
+            "        if False:\n            check_return(",
+        ),
+        (
+            "a ring closed by an idempotency key waits for itself",
+            "            self._engine.intake.rings.attached(action, peer, envelope.id)\n",
+            "            pass\n",
         ),
     ),
     *mutations(
@@ -323,6 +328,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             "both calls of a ring are refused",
             "each.posted_ns <= since",
             "True",
+        ),
+        (
+            "a ring is found by every call that waits for an idempotency key",
+            "        elif waiter.since_ns <= since:",
+            "        else:",
         ),
         ("a search ends at the edge of a backplane", "        engine.say(peer, ", "        (lambda *_: None)(peer, "),
     ),
