@@ -72,6 +72,7 @@ MIXED = (
     "tests/transport/test_async_client.py",
     "tests/transport/test_client.py",
     "tests/transport/test_lifeline.py",
+    "tests/transport/test_uncopied.py",
 )
 
 #: The pieces that a compiled module can change: they run a second time, with the compiled package.

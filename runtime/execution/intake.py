@@ -146,6 +146,8 @@ class Intake:
                 work = self._replays.join(record, peer, id, priority, now_ns)
                 if work is not None:
                     self._inheritance.boost(work, priority, now_ns)
+                    if chain:
+                        self._rings.attached(work, peer, id)
                 return
         spec: OperationSpec | None = None
         if route.endpoint is not None:

@@ -57,6 +57,7 @@ def test_a_collector_that_has_stopped_leaves_a_copy(is_main: bool, monkeypatch: 
     assert part.buffer == FRAME and part.tracker.done
 
 
+@pytest.mark.systems
 def test_a_forked_process_prepares_its_own() -> None:
     """The thread that prepares frames did not come along."""
     assert uncopied(FRAME)
