@@ -28,6 +28,7 @@ from .admission import Admission
 from .clock import Clock
 from .digest import Digest, Digesters
 from .reports import Reports
+from .sources import share_of
 
 
 class Digesting:
@@ -101,7 +102,7 @@ class Digesting:
                 self._accept(peer, envelope, then_ns)
 
         action.on_end = dispatch
-        self._admission.count_in(action, component, peer)
+        self._admission.count_in(action, component, share_of(peer, source))
         if envelope.kind == CALL:
             self._accepted.add(peer, envelope.id, action)
         self._scheduler.post(action, now_ns)

@@ -51,7 +51,7 @@ from .reports import Reports
 from .rings import Rings
 from .routing import Routing
 from .sender import Sender
-from .sources import Sources
+from .sources import Sources, share_of
 from .user_actions import action_of
 
 #: Looked up once, as in objects/action.py.
@@ -177,7 +177,7 @@ class Intake:
                 action.chain = chain
             action.trace, action.source, action.principal = envelope.trace, source, principal
             if route.is_counted:
-                self._admission.count_in(action, route.component, peer)
+                self._admission.count_in(action, route.component, share_of(peer, source))
         except BackplaneError as error:
             self._endings.never_posted(action, error, now_ns)
             raise
@@ -220,7 +220,7 @@ class Intake:
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace, action.source = envelope.trace, source
                 try:
-                    self._admission.count_in(action, component, peer)
+                    self._admission.count_in(action, component, share_of(peer, source))
                 except BackplaneError as error:
                     self._endings.never_posted(action, error, now_ns)
                     raise

@@ -11,19 +11,20 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
         "runtime/execution/sources.py",
-        ("tests/runtime/execution/test_sources.py",),
+        ("tests/runtime/execution/test_sources.py", "tests/runtime/execution/test_admission.py"),
         (
             "a client poses as another",
             "return self._routing.backplane_with(pid) if pid else None",
             'return "web"',
         ),
         ("a backplane cannot name a source", "        if said is not None:\n            return said\n", ""),
+        ("all other hosts are one caller", 'if source.startswith("node:") else peer', "if False else peer"),
         ("a new backplane stays a client", "        self._clients.clear()\n", "        pass\n"),
     ),
     *mutations(
         AREA,
         "runtime/execution/intake.py",
-        ("tests/runtime/execution/test_sources.py",),
+        ("tests/runtime/execution/test_sources.py", "tests/runtime/execution/test_admission.py"),
         ("a client speaks for anybody", "            principal = None\n", "            pass\n"),
         ("a refused source is served", '        if rule == "refuse":', "        if False:"),
     ),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+import msgspec
 import pytest
 
 from appbackplane.runtime import AppObject, Busy, Component, Outcome, StateMachine, operation
 from appbackplane.runtime.objects.action import ParkableAction
 from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
-from appbackplane.transport.envelope import BOOST, CAST, Envelope
+from appbackplane.transport.directory import Place
+from appbackplane.transport.envelope import BOOST, CALL, CAST, Envelope
 
 OTHER = b"other"
 
@@ -259,6 +261,26 @@ def test_one_caller_does_not_get_the_last_places(full: VirtualBackplane, archive
     )
     cast_of_other(full, "other")
     assert archive.done == ["other"]
+
+
+def test_each_key_of_other_hosts_is_a_caller_of_its_own(archive: Archive) -> None:
+    """Their calls come over one link, the node's: bulk of one key shut out all other hosts."""
+    backplane, node = VirtualBackplane(archive, outside=("depot.fetch",)), b"node-1"
+    engine = backplane.backplane.engine
+    backplane.link.processes[node] = 4711
+    known = engine.routing.directory
+    places = {**known.backplanes, "node": Place(1, "/nowhere/node-1.sock", pid=4711)}
+    engine.update(
+        msgspec.structs.replace(known, version=known.version + 1, backplanes=places), backplane.clock.now_ns()
+    )
+    for number in range(9):
+        source = "node:bulky/1f2e"
+        backplane.hear(Envelope(CALL, 100 + number, None, "archive.fetch", str(number), body={}, source=source), node)
+    backplane.run_until_idle()
+    for source in ("node:bulky/1f2e", "node:other/77ab"):
+        backplane.hear(Envelope(CAST, 0, 0, "archive.note", body={"name": source}, source=source), node)
+    backplane.run_until_idle()
+    assert archive.done == ["node:other/77ab"]
 
 
 def test_a_caller_at_its_bound_makes_room_for_its_own_urgent_work(archive: Archive) -> None:
