@@ -14,11 +14,13 @@ class CallSpec:
 
     A user's values may have any type until `request.check_call` has checked them. `timeout` is in seconds, None: the default;
     the check sets `timeout_ns`. `ends_ns` is the deadline on this host's monotonic clock, 0 until the call begins.
-    `is_retried`: whether the call may be retried where that is harmless.
+    `is_retried`: whether the call may be retried where that is harmless. `caller`: for whom a node calls, the holder of the key
+    under which it was asked; None: the calling process itself.
     """
 
     __slots__ = (
-        "body", "ends_ns", "idempotency_key", "is_retried", "key", "priority", "route", "timeout", "timeout_ns", "trace",
+        "body", "caller", "ends_ns", "idempotency_key", "is_retried", "key", "priority", "route", "timeout", "timeout_ns",
+        "trace",
     )  # fmt: skip
 
     def __init__(
@@ -33,6 +35,7 @@ class CallSpec:
         trace: str | None = None,
         idempotency_key: Any = None,
         is_retried: Any = False,
+        caller: str | None = None,
     ) -> None:
         self.route = route
         self.body = body
@@ -44,6 +47,7 @@ class CallSpec:
         self.trace = trace
         self.idempotency_key = idempotency_key
         self.is_retried = is_retried
+        self.caller = caller
 
     def routing_key(self) -> str | None:
         """The key that selects one of several replicas: that of the object, else the idempotency key."""

@@ -32,6 +32,8 @@ ENVELOPE_BYTES_MAX: Final = FRAME_BYTES_MAX - 3
 _FIELDS: Final = 9
 #: Fields with the idempotency key; calls without one do not spend a byte on it.
 _FIELDS_KEYED: Final = 10
+#: Fields with the caller, for whom a node makes a call; the key is nil if there is none.
+_FIELDS_CALLER: Final = 11
 #: Two array headers and two integers take at most this many bytes.
 _HEAD_BYTES = 3 + 1 + 9 + 9
 #: First bytes of an envelope, by kind; an id that fits into 32 bits; the constant bytes of a reply around its result.
@@ -96,6 +98,7 @@ class Encoder:
             or spec.key is not None
             or spec.idempotency_key is not None
             or spec.trace is not None
+            or spec.caller is not None
             or id > _ID_MAX
         ):
             return self.encode(call(id, spec, -spec.ends_ns))
@@ -220,7 +223,7 @@ def head(frame: Frame) -> tuple[int, int] | None:
     start = msgpack.Unpacker()
     start.feed(bytes(frame[:_HEAD_BYTES]))
     try:
-        if start.read_array_header() != 1 or start.read_array_header() not in (_FIELDS, _FIELDS_KEYED):
+        if start.read_array_header() != 1 or start.read_array_header() not in (_FIELDS, _FIELDS_KEYED, _FIELDS_CALLER):
             return None
         kind, id = start.unpack(), start.unpack()
     except Exception:  # the edge: as in `decode`
@@ -268,11 +271,9 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
     if type(row) is not list:
         raise MalformedFrame("not an envelope: an array of nine fields is expected")
     fields: list[Any] = row
-    idempotency_key = None
+    idempotency_key = caller = None
     if len(fields) != _FIELDS:
-        if len(fields) != _FIELDS_KEYED or fields[0] != CALL or type(fields[9]) is not str:
-            raise MalformedFrame("not an envelope: nine fields are expected, or ten of a call with an idempotency key")
-        idempotency_key = fields[9]
+        idempotency_key, caller = _further(fields)
     kind, id = fields[0], fields[1]
     if type(id) is not int or type(kind) is not int:
         raise MalformedFrame("kind and id must be integers")
@@ -289,7 +290,9 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             raise MalformedFrame("trace or chain of the wrong type")
         if kind == PUBLISH:
             return Envelope(PUBLISH, id, priority, route, None, deadline, trace, body, chain, None, False, key)
-        return Envelope(kind, id, priority, route, key, deadline, trace, body, chain, idempotency_key)
+        return Envelope(
+            kind, id, priority, route, key, deadline, trace, body, chain, idempotency_key, False, None, caller
+        )
     if kind == STATUS:
         if not _is_status(fields[7]):
             raise MalformedFrame("a status is [number, message, retry_after, trace]")
@@ -306,6 +309,21 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
     elif kind != CANCEL:
         raise MalformedFrame(f"unknown kind {kind}")
     return Envelope(kind, id, None, None, None, None, None, fields[7])
+
+
+def _further(fields: list[Any]) -> tuple[str | None, str | None]:
+    """The idempotency key and the caller of an envelope with more fields than most."""
+    count, is_call = len(fields), fields and fields[0] == CALL
+    if count == _FIELDS_KEYED and is_call and type(fields[9]) is str:
+        return fields[9], None
+    if count == _FIELDS_CALLER and type(fields[10]) is str:
+        if fields[9] is None and (is_call or fields[0] == CAST):
+            return None, fields[10]
+        if is_call and type(fields[9]) is str:
+            return fields[9], fields[10]
+    raise MalformedFrame(
+        "not an envelope: nine fields are expected, ten of a call with an idempotency key, or eleven of a node's call"
+    )
 
 
 def _is_int_or_nil(value: Any) -> bool:

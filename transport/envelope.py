@@ -1,9 +1,9 @@
 """Envelope: one message between two processes. Only these constructors, one per kind, and the codec know all fields.
 
-On the wire an envelope is a msgpack array of nine or ten fields (DESIGN section 6, plus `chain`: the objects already waiting
+On the wire an envelope is a msgpack array of nine to eleven fields (DESIGN section 6, plus `chain`: the objects already waiting
 in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth field depends on the kind.
 Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one byte each; the tenth,
-`idempotency_key` of a CALL, is left out.
+`idempotency_key` of a CALL, and the eleventh, `caller` of a CALL or CAST, are left out.
 
 | kind | id | fourth field | fifth field | body |
 |---|---|---|---|---|
@@ -62,11 +62,12 @@ class Envelope:
     is a question, which older peers ignore: does the call wait for the first of them, which waits for it by way of all others?
     `idempotency_key`: the work of all calls with the same key is done once (runtime/execution/replays.py).
     `is_refused`: of a STATUS, whether the work has certainly not begun. `node`: of a PUBLISH, the other node that published it.
+    `caller`: of a CALL or CAST that a node makes for another host, the holder of the key under which it came.
     """
 
     __slots__ = (
-        "body", "chain", "deadline", "id", "idempotency_key", "is_refused", "key", "kind", "node", "priority", "route",
-        "trace",
+        "body", "caller", "chain", "deadline", "id", "idempotency_key", "is_refused", "key", "kind", "node", "priority",
+        "route", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +84,7 @@ class Envelope:
         idempotency_key: str | None = None,
         is_refused: bool = False,
         node: str | None = None,
+        caller: str | None = None,
     ) -> None:
         self.kind = kind
         self.id = id
@@ -96,6 +98,7 @@ class Envelope:
         self.idempotency_key = idempotency_key
         self.is_refused = is_refused
         self.node = node
+        self.caller = caller
 
     def row(self) -> tuple[Any, ...]:
         """Its fields in the order of the wire."""
@@ -105,7 +108,14 @@ class Envelope:
         elif kind == PUBLISH:
             key = self.node
         row = (kind, self.id, self.priority, route, key, self.deadline, self.trace, self.body, self.chain)
+        if self.caller is not None:
+            return (*row, self.idempotency_key, self.caller)
         return row if self.idempotency_key is None else (*row, self.idempotency_key)
+
+    def counts_for(self, peer: bytes) -> bytes:
+        """The caller in whose share this request of `peer` counts: `peer`, or one of the hosts and keys that it speaks for."""
+        other = self.node if self.kind == PUBLISH else self.caller
+        return peer if other is None else b"%b\0%b" % (peer, other.encode(errors="surrogatepass"))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Envelope) and self.row() == other.row()
@@ -124,13 +134,14 @@ def due_ns(deadline: int, now_ns: int) -> int:
 def call(id: int, spec: CallSpec, deadline: int | None, chain: Sequence[Sequence[str]] | None = None) -> Envelope:
     """Call `id`. `deadline`: as in `Envelope`, minus `spec.ends_ns` or the time that remains."""
     return Envelope(
-        CALL, id, spec.priority, spec.route, spec.key, deadline, spec.trace, spec.body, chain, spec.idempotency_key
-    )
+        CALL, id, spec.priority, spec.route, spec.key, deadline, spec.trace, spec.body, chain, spec.idempotency_key,
+        caller=spec.caller,
+    )  # fmt: skip
 
 
 def cast(spec: CallSpec) -> Envelope:
     """A call without a reply."""
-    return Envelope(CAST, 0, spec.priority, spec.route, spec.key, None, spec.trace, spec.body)
+    return Envelope(CAST, 0, spec.priority, spec.route, spec.key, None, spec.trace, spec.body, caller=spec.caller)
 
 
 def forwarded(asked: Envelope, id: int, route: str, deadline: int | None) -> Envelope:

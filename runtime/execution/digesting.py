@@ -95,7 +95,7 @@ class Digesting:
                 intake.accept(peer, envelope, then_ns)
 
         action.on_end = dispatch
-        intake.admission.count_in(action, component, peer)
+        intake.admission.count_in(action, component, envelope.counts_for(peer))
         if envelope.kind == CALL:
             intake.accepted[peer, envelope.id] = action
         self._engine.scheduler.post(action, now_ns)

@@ -156,7 +156,7 @@ class Intake:
                 action.chain = chain
             action.trace = envelope.trace
             if route.is_counted:
-                self.admission.count_in(action, route.component, peer)
+                self.admission.count_in(action, route.component, envelope.counts_for(peer))
         except BackplaneError as error:
             engine.endings.never_posted(action, error, now_ns)
             raise
@@ -206,7 +206,7 @@ class Intake:
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
                 try:
-                    self.admission.count_in(action, component, peer)
+                    self.admission.count_in(action, component, envelope.counts_for(peer))
                 except BackplaneError as error:
                     self._engine.endings.never_posted(action, error, now_ns)
                     raise

@@ -150,7 +150,7 @@ class Inward:
         elif kind == CAST:
             try:
                 self._check(holder, envelope.route or "", now_ns, is_cast=True)
-                self._session.cast(_spec_of(envelope, 0))
+                self._session.cast(_spec_of(envelope, holder, 0))
             except BackplaneError:
                 self.refused_casts_count += 1
         elif kind == CANCEL or kind == BOOST:
@@ -213,7 +213,7 @@ class Inward:
                 retry_after=0.1,
             )
         left_ns = DEADLINE_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
-        id = self._session.call(asked, _spec_of(envelope, now_ns + left_ns))
+        id = self._session.call(asked, _spec_of(envelope, holder, now_ns + left_ns))
         self._held[asked] = HeldCall(id, self._is_bulk(envelope), holder.name, arrival)
         self._counts[asked.name] = self._counts.get(asked.name, 0) + 1
         self._usage[holder.name] = usage
@@ -262,7 +262,7 @@ class Inward:
             raise UnknownRoute(route, self._likeness.nearest(route, self._exported, now_ns) if is_told else None)
 
 
-def _spec_of(envelope: Envelope, ends_ns: int) -> CallSpec:
+def _spec_of(envelope: Envelope, holder: Holder, ends_ns: int) -> CallSpec:
     trace = envelope.trace
     return CallSpec(
         envelope.route or "",
@@ -272,4 +272,5 @@ def _spec_of(envelope: Envelope, ends_ns: int) -> CallSpec:
         ends_ns=ends_ns,
         trace=trace if trace is not None and TRACE.fullmatch(trace) else None,
         idempotency_key=envelope.idempotency_key,
+        caller=holder.name,
     )

@@ -226,8 +226,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "the work stays urgent when the urgent one of its callers has gone",
-            "        self._engine.inheritance.settle([action], now_ns)\n",
-            "",
+            "        self._engine.inheritance.settle([action], now_ns)\n        return True\n",
+            "        return True\n",
         ),
         (
             "replies are kept for ever",

@@ -20,7 +20,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             'packed = b"".join((_HEADS[kind], _pack_id(_UINT32, id & _ID_MAX), rest))',
         ),
         ("a frame holds any number of envelopes", " or len(rows) > ENVELOPES_MAX", ""),
-        ("the key of idempotency is lost on its way", "        idempotency_key = fields[9]\n", ""),
+        (
+            "the key of idempotency is lost on its way",
+            "        return fields[9], None\n",
+            "        return None, None\n",
+        ),
         (
             "a route may be a number",
             "if type(route) is not str or type(body) is not dict:",

@@ -397,17 +397,48 @@ def test_an_idempotency_key_is_a_tenth_field_and_costs_others_nothing() -> None:
     assert Encoder().encode(plain)[0] == 0x99
 
 
+@pytest.mark.parametrize("kind", [CALL, CAST])
+@pytest.mark.parametrize("idempotency_key", [None, "k"])
+def test_a_caller_of_another_host_is_an_eleventh_field(kind: int, idempotency_key: str | None) -> None:
+    """Also with a key, of a call; and in both ways of packing."""
+    if kind == CAST and idempotency_key is not None:
+        return
+    named = Envelope(kind, 1, None, "a.b", None, -5, None, {}, None, idempotency_key, caller="ann")
+    (heard,) = decode(batch([Encoder().encode(named)]))
+    assert heard == named and (heard.caller, heard.idempotency_key) == ("ann", idempotency_key)
+    if kind == CALL:
+        spec = CallSpec("a.b", {}, ends_ns=5, idempotency_key=idempotency_key, caller="ann")
+        assert Encoder().call(1, spec) == Encoder().encode(named)
+        assert codec.head(batch([Encoder().encode(named)])) == (CALL, 1)
+
+
+def test_callers_of_other_hosts_have_shares_of_their_own() -> None:
+    """Never that of another process of this host, whatever name a key has."""
+    named = [
+        Envelope(CALL, 1, None, "a.b", body={}),
+        Envelope(CALL, 1, None, "a.b", body={}, caller="ann"),
+        Envelope(CAST, 0, None, "a.b", body={}, caller="bob"),
+        Envelope(PUBLISH, 1, None, "a.b", body={}, node="ann"),
+    ]
+    assert [one.counts_for(b"node-1") for one in named] == [b"node-1", b"node-1\0ann", b"node-1\0bob", b"node-1\0ann"]
+
+
 @pytest.mark.parametrize(
     "row",
     [
+        [CAST, 0, None, "a.b", None, None, None, {}, None, "k", "ann"],
+        [CALL, 1, None, "a.b", None, None, None, {}, None, 7, "ann"],
+        [CALL, 1, None, "a.b", None, None, None, {}, None, "k", 7],
+        [CALL, 1, None, "a.b", None, None, None, {}, None, "k", "ann", None],
+        [REPLY, 1, None, None, None, None, None, 1, None, None, "ann"],
+        [],
         [CALL, 1, None, "a.b", None, None, None, {}, None, 7],
         [CALL, 1, None, "a.b", None, None, None, {}, None, None],
-        [CALL, 1, None, "a.b", None, None, None, {}, None, "k", "more"],
         [REPLY, 1, None, None, None, None, None, 1, None, "k"],
     ],
 )
-def test_ten_fields_are_those_of_a_call_with_a_key(row: list[object]) -> None:
-    """Whatever else has ten is not ours."""
+def test_further_fields_are_those_of_a_call_with_a_key_or_of_a_node(row: list[object]) -> None:
+    """Whatever else has more than nine is not ours."""
     with pytest.raises(MalformedFrame):
         decode(msgpack.packb([row]))
 

@@ -10,7 +10,7 @@ import pytest
 from appbackplane.runtime import AppObject, Busy, Component, Outcome, StateMachine, operation
 from appbackplane.runtime.objects.action import ParkableAction
 from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.transport.envelope import BOOST, CAST, Envelope
+from appbackplane.transport.envelope import BOOST, CALL, CAST, Envelope
 
 OTHER = b"other"
 
@@ -253,6 +253,19 @@ def test_one_caller_does_not_get_the_last_places(full: VirtualBackplane, archive
         error
     )
     cast_of_other(full, "other")
+    assert archive.done == ["other"]
+
+
+def test_each_key_of_other_hosts_is_a_caller_of_its_own(archive: Archive) -> None:
+    """Their calls come over one link, the node's: bulk of one key shut out all other hosts."""
+    backplane, node = VirtualBackplane(archive, outside=("depot.fetch",)), b"node-1"
+    for number in range(9):
+        call = Envelope(CALL, 100 + number, None, "archive.fetch", str(number), body={}, caller="bulky")
+        backplane.hear(call, node)
+    backplane.run_until_idle()
+    for caller in ("bulky", "other"):
+        backplane.hear(Envelope(CAST, 0, 0, "archive.note", body={"name": caller}, caller=caller), node)
+    backplane.run_until_idle()
     assert archive.done == ["other"]
 
 

@@ -45,11 +45,13 @@ class Session:
         self.casts: list[str] = []
         self.cancelled: list[int] = []
         self.traces: list[str | None] = []
+        self.callers: list[str | None] = []
         self.boosted: list[tuple[int, int]] = []
 
     def call(self, token: AskedHere, spec: CallSpec) -> int:
         """Begin."""
         self.traces.append(spec.trace)
+        self.callers.append(spec.caller)
         assert not spec.is_retried, "the caller on the other node retries, or does not"
         if self.error is not None:
             raise self.error
@@ -60,6 +62,7 @@ class Session:
     def cast(self, spec: CallSpec) -> None:
         """Send."""
         self.casts.append(spec.route)
+        self.callers.append(spec.caller)
 
     def boost(self, id: int, priority: int) -> None:
         """Hurry."""
@@ -119,6 +122,13 @@ def test_a_call_is_made_here_in_the_words_of_its_caller(here: Here) -> None:
     assert specs[2].ends_ns == 5 * S + DEADLINE_DEFAULT_NS
     assert specs[3].ends_ns == 5 * S, "a time of another host's clock"
     assert here.inward.count_of("a") == len(here.inward) == 3
+
+
+def test_a_call_or_cast_tells_for_whom_it_is_made(here: Here) -> None:
+    """Under the name that this system gave the key: what a peer says of itself does not count, or one key were many callers."""
+    for kind in (CALL, CAST):
+        here.hear(7, kind=kind, body={}, caller="somebody else")
+    assert here.session.callers == [PEER.name, PEER.name]
 
 
 def test_the_trace_of_a_call_goes_on_here(here: Here) -> None:
