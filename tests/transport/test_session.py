@@ -27,7 +27,7 @@ from appbackplane.transport.errors import (
     UnknownRoute,
 )
 from appbackplane.transport.events import Ended, Events, Heard
-from appbackplane.transport.exchange import HELD_FRAMES_MAX
+from appbackplane.transport.frame_reader import HELD_FRAMES_MAX
 from appbackplane.transport.inbox import Message
 from appbackplane.transport.session import (
     DIRECTORY_TOPIC,
@@ -228,7 +228,7 @@ def test_a_late_reply_is_counted_and_dropped(world: World) -> None:
     id = world.call("mine", timeout_ns=100)
     world.turn(100)
     world.link.feed("query-1", reply(id, "late"))
-    assert world.turn() == [] and world.session._exchange.calls.late_count == 1
+    assert world.turn() == [] and world.session._core.calls.late_count == 1
 
 
 def test_a_strangers_answer_counts_for_nothing(world: World) -> None:
@@ -816,12 +816,12 @@ class CallsOfASession(RuleBasedStateMachine):
     def bytes_outstanding_are_those_of_the_calls(self) -> None:
         """What drifted would stop a client for good, or never."""
         sizes = [size for _, _, (_, _, size, _) in self.calls_of_session()]
-        assert self.world.session._exchange._outstanding_bytes == sum(sizes)
+        assert self.world.session._core._outstanding_bytes == sum(sizes)
         assert all(sizes)
 
     def calls_of_session(self) -> list[tuple[bytes, int, tuple[object, str, int, bytes | None]]]:
         """What the session itself has open."""
-        return list(self.world.session._exchange.calls._calls.values())
+        return list(self.world.session._core.calls._calls.values())
 
     def teardown(self) -> None:
         self.settle(self.world.turn(10**10))
