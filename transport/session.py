@@ -86,8 +86,8 @@ class ClientSession:
         return core.open(core.peer_for(spec.route, spec.routing_key()), token, spec)
 
     def call_later(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
-        """Begin a call for which `call` raised `error` as soon as possible. Raises `error` if waiting would not help."""
-        if self.directory is None:
+        """Begin a call for which `call` raised `error` as soon as possible. Raises `error` if it may not wait, or in vain."""
+        if self.directory is None or not spec.is_retried:
             raise error
         return self._core.open_later(error, token, now_ns, spec)
 
@@ -136,6 +136,10 @@ class ClientSession:
                 route = addressing.backplane_route(name, "unsubscribe")
                 spec = CallSpec(route, {"topic": topic}, ends_ns=now_ns + SUBSCRIBE_LIMIT_NS)
                 self._core.open(peer, Settling(None, 1), spec)
+
+    def subscribers(self) -> list[Any]:
+        """All subscribers, of which each has subscribed to one topic."""
+        return self._hearing.subscribers()
 
     def unconfirmed(self, topic: str) -> list[str]:
         """Backplanes that are up and have not confirmed a subscription; they are asked again."""
@@ -231,6 +235,10 @@ class ClientSession:
     def is_full(self) -> bool:
         """Whether so much is outstanding that callers able to wait should wait (caller_core.py)."""
         return self._core.is_full
+
+    def no_room(self, route: str) -> Busy:
+        """The error for a call that must not wait for room, or has waited in vain."""
+        return Busy(f"{route}: {self.outstanding_count} calls of this client are outstanding", retry_after=0.1)
 
     @property
     def outstanding_count(self) -> int:
