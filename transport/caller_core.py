@@ -1,9 +1,9 @@
 """Caller core: the caller's side of calls, without sockets, threads or clocks.
 
 Facts and `now_ns` come in: a call to open, an answer, a new routing table, a lost backplane. Packed envelopes go into the
-outbox, and ended calls are returned. Each call ends exactly once. A failed call that may be retried stays in the call table:
-it belongs to the peer WAITING, and its deadline there is the time of the retry. The retry sends the same bytes under another
-id, with the same deadline. Not thread-safe: it belongs to the owner of the link.
+outbox, and ended calls are returned. Each call ends exactly once. A failed call that may be retried waits in the call table
+(retrying.py). The retry sends the same bytes under another id, with the same deadline. Not thread-safe: it belongs to the
+owner of the link.
 
 | step | method |
 |---|---|
@@ -17,7 +17,6 @@ id, with the same deadline. Not thread-safe: it belongs to the owner of the link
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
 
 from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
@@ -30,15 +29,13 @@ from .envelope import Envelope, boost, cancel, cast
 from .errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument, Unavailable
 from .purposes import Own
 from .resolver import Resolver
-from .retrying import SPREAD_NS, RetryAccount, StopRetrying, after_attempts, decide
+from .retrying import WAITING, Retries, RetryAccount, StopRetrying, after_attempts
 
 #: Outstanding calls, and their bytes, from which a caller able to wait should wait (client.py). Throughput is flat from 1000
 #: calls on. Accepting a call costs the callee about 8 us: behind so many, an urgent call of the same client is at worst 33
 #: ms late. No more than the answers that are read ahead, or those beyond would be lost with their callee. Bytes are bounded
 #: because both sides keep the calls that cannot be accepted yet.
 OUTSTANDING_MAX, OUTSTANDING_BYTES_MAX = ANSWERS_AHEAD_MAX, 64 << 20
-#: Stands for the callee of a failed call that waits for its retry. A link names no peer so.
-WAITING: Final = b"\x00retry"
 #: A call's token for its owner, its spec (its body is packed and dropped), its size in bytes, and its packed envelope if it
 #: may be retried.
 OpenCall = tuple[object, CallSpec, int, bytes | None]
@@ -52,17 +49,19 @@ def half() -> float:
 class RetriedCall(Own):
     """One call that has failed at least once and has not ended. It replaces the owner's token in the call table."""
 
-    __slots__ = ("attempts_count", "because", "first_id", "id", "is_sent", "token")
+    __slots__ = ("attempts_count", "because", "first_id", "id", "token")
 
     def __init__(self, token: object, id: int) -> None:
         self.token = token
         #: The id that the caller knows; and the present one, of the outstanding attempt or of the wait for the next.
         self.first_id = self.id = id
         self.attempts_count = 1
-        #: Whether the last attempt has left this process.
-        self.is_sent = True
         #: Why the call is not retried any more.
         self.because = ""
+
+    def final(self, error: BackplaneError) -> BackplaneError:
+        """The error in which the call ends: it adds the number of attempts, and the reason against another."""
+        return after_attempts(error, self.attempts_count, self.because)
 
 
 class CallerCore:
@@ -80,18 +79,15 @@ class CallerCore:
         self.calls: OutstandingCalls[OpenCall] = OutstandingCalls()
         #: Envelopes put since the last flush.
         self.gathered_count = 0
-        self.account = account
+        self.retries = Retries(self.calls, account, random)
         self.home = home
         self._home_place = home_place
         self._link = link
-        self._random = random
         self._outbox = Outbox()
         self._encoder = Encoder()
         self._outstanding_bytes = 0
         #: By the id that its caller knows.
         self._retried: dict[int, RetriedCall] = {}
-        #: Ids of waits and of attempts after the first; subtracted so that the retry budget counts calls only.
-        self._extra_ids_count = 0
 
     @property
     def is_stalled(self) -> bool:
@@ -135,10 +131,8 @@ class CallerCore:
         id = self.calls.take_id()
         packed = self._pack_call(id, spec)
         retried = RetriedCall(token, id)
-        retried.is_sent = False
-        final = self._wait(retried, (retried, spec, len(packed), packed), error, now_ns, is_repeatable=True)
-        if final is not None:
-            raise final
+        if not self._wait(retried, (retried, spec, len(packed), packed), error, now_ns, is_sent=False):
+            raise retried.final(error)
         return id
 
     def end(self, id: int, peer: bytes | None = None) -> OpenCall | None:  # hot: scripts/bench call_rtt
@@ -155,7 +149,9 @@ class CallerCore:
         call = None if peer is None else self.end(id)
         if peer is None or call is None:
             return None
-        if peer != WAITING:
+        if peer == WAITING:
+            self.retries.waited(id)
+        else:
             self._say_cancel(peer, id)
         return call[0]
 
@@ -175,15 +171,14 @@ class CallerCore:
         if packed is None or self.resolver is None:
             return error
         retried = token if isinstance(token, RetriedCall) else RetriedCall(token, id)
-        retried.is_sent = True
-        is_repeatable = spec.idempotency_key is not None or self.resolver.is_idempotent(spec.route)
-        final = self._wait(retried, (retried, spec, size, packed), error, now_ns, is_repeatable=is_repeatable)
-        return error if final is not None and retried is token else final  # `forget` adds the number of attempts
+        if self._wait(retried, (retried, spec, size, packed), error, now_ns, is_sent=True):
+            return None
+        # An owner that gets a `RetriedCall` as the token asks it for the final error.
+        return error if retried is token else retried.final(error)
 
-    def forget(self, retried: RetriedCall, error: BackplaneError | None) -> BackplaneError | None:
-        """A call with a `RetriedCall` as its token has ended. Returns its error, with the number of attempts."""
+    def forget(self, retried: RetriedCall) -> None:
+        """A call with a `RetriedCall` as its token has ended."""
         self._retried.pop(retried.first_id, None)
-        return None if error is None else after_attempts(error, retried.attempts_count, retried.because)
 
     def expire(self, now_ns: int) -> list[tuple[object, BackplaneError]]:  # hot: scripts/bench call_rtt
         """End overdue calls, cancel them at their callees, and make the retries that are due. Returns (token, error) pairs."""
@@ -191,6 +186,7 @@ class CallerCore:
         for id, peer, call in self.calls.expire(now_ns):
             self._outstanding_bytes -= call[2]
             if peer == WAITING:
+                self.retries.waited(id)
                 if (final := self._retry(call, now_ns)) is not None:
                     ended.append((call[0], final))
                 continue
@@ -213,8 +209,10 @@ class CallerCore:
                 with suppress(Busy):  # it does not read, and will wait for the farewell for a while
                     self.put(peer, cast(CallSpec(backplane_route(name, FAREWELL), {})))
         self.resolver = Resolver(directory)
-        if self._retried:
-            self._hurry(now_ns)
+        for id, call in self.retries.hurry(now_ns):
+            retried = call[0]
+            assert isinstance(retried, RetriedCall)
+            retried.id = id
         return self.connections.outdated(directory, keep=self.home)
 
     def lose(self, name: str) -> tuple[bytes | None, list[tuple[int, OpenCall]]]:
@@ -281,32 +279,20 @@ class CallerCore:
         self.gathered_count += 1
         return id
 
-    def _wait(
-        self, retried: RetriedCall, call: OpenCall, error: BackplaneError, now_ns: int, *, is_repeatable: bool
-    ) -> BackplaneError | None:
-        """Keep a failed call until its retry is due. Returns its final error if it is not retried."""
-        verdict = decide(
-            error,
-            is_repeatable=is_repeatable,
-            is_sent=retried.is_sent,
-            attempt=retried.attempts_count,
-            remaining_ns=call[1].ends_ns - now_ns,
-            account=self.account,
-            now_ns=now_ns,
-            calls_count=self.calls.next_id - self._extra_ids_count,
-            random=self._random(),
+    def _wait(self, retried: RetriedCall, call: OpenCall, error: BackplaneError, now_ns: int, *, is_sent: bool) -> bool:
+        """Keep a failed call until its retry is due. False: it is not retried."""
+        _, spec, size, _ = call
+        is_idempotent = self.resolver is not None and self.resolver.is_idempotent(spec.route)
+        waiting = self.retries.wait(
+            call, spec, retried.attempts_count, error, now_ns, is_sent=is_sent, is_idempotent=is_idempotent
         )
-        if isinstance(verdict, StopRetrying):
-            retried.because = verdict.because
-            return after_attempts(error, retried.attempts_count, verdict.because)
+        if isinstance(waiting, StopRetrying):
+            retried.because = waiting.because
+            return False
+        retried.id = waiting
         self._retried[retried.first_id] = retried
-        self._wait_until(now_ns + verdict.wait_ns, retried, call)
-        return None
-
-    def _wait_until(self, due_ns: int, retried: RetriedCall, call: OpenCall) -> None:
-        retried.id = self.calls.open(WAITING, due_ns, call)
-        self._outstanding_bytes += call[2]
-        self._extra_ids_count += 1
+        self._outstanding_bytes += size
+        return True
 
     def _retry(self, call: OpenCall, now_ns: int) -> BackplaneError | None:
         """Make the next attempt of a call. Returns the error for its token if it is not retried any more."""
@@ -316,22 +302,12 @@ class CallerCore:
         retried.attempts_count += 1
         try:
             peer = self.peer_for(spec.route, spec.routing_key())
+            self.retries.extra_ids_count += 1
             packed = renumbered(packed, self.calls.next_id)
             retried.id = self._open(peer, (retried, spec, len(packed), packed), packed)
         except BackplaneError as error:
-            retried.is_sent = False
-            return error if self._wait(retried, call, error, now_ns, is_repeatable=True) is not None else None
-        self._extra_ids_count += 1
+            return None if self._wait(retried, call, error, now_ns, is_sent=False) else error
         return None
-
-    def _hurry(self, now_ns: int) -> None:
-        """Calls that found no instance are soon due again, in their original order."""
-        due_ns = now_ns + int(self._random() * SPREAD_NS)
-        for retried in self._retried.values():
-            if not retried.is_sent and self.calls.peer_of(retried.id) == WAITING:
-                call = self.end(retried.id)
-                assert call is not None
-                self._wait_until(due_ns, retried, call)
 
     def _current(self, id: int) -> int:
         """The present id of the call that its caller knows as `id`."""

@@ -15,7 +15,7 @@ import msgspec
 
 from . import addressing
 from .call_spec import CallSpec
-from .caller_core import WAITING, CallerCore, OpenCall, RetriedCall, half
+from .caller_core import CallerCore, OpenCall, RetriedCall, half
 from .connections import LinkPort
 from .directory import Directory, Place
 from .envelope import PUBLISH, REPLY, STATUS, Envelope, cast
@@ -27,7 +27,7 @@ from .inbox import Message
 from .proving import Proving
 from .publishing import ClientPublishing
 from .purposes import Fetch, Own, Settling, SubscribeCall
-from .retrying import RetryAccount, RetryBudget
+from .retrying import WAITING, RetryAccount, RetryBudget
 from .topics import GapCounter, check_pattern
 
 #: Frames read in one turn, so that a flood of messages delays neither a caller's reply nor its deadline.
@@ -291,7 +291,8 @@ class ClientSession:
         if not isinstance(token, Own):
             events.append(Ended(token, result, error))
         elif isinstance(token, RetriedCall):
-            events.append(Ended(token.token, result, self._core.forget(token, error)))
+            self._core.forget(token)
+            events.append(Ended(token.token, result, None if error is None else token.final(error)))
         elif isinstance(token, Fetch):
             if error is None and not self._note(result, is_fetched=True):
                 error = Unavailable("the supervisor sent no directory")

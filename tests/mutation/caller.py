@@ -25,24 +25,35 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         ("attempts are not counted", "        retried.attempts_count += 1\n", ""),
         (
+            "a call that waits for its retry is cancelled at nobody",
+            "            self.retries.waited(id)\n        else:\n            self._say_cancel(peer, id)",
+            "            self._say_cancel(peer, id)",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/retrying.py",
+        (f"{TESTS}/test_caller_core.py",),
+        (
             "what waits for a place does not hear of a new directory",
-            "            if not retried.is_sent and",
-            "            if retried.is_sent and",
+            "        if not is_sent:\n            self._unplaced",
+            "        if is_sent:\n            self._unplaced",
         ),
         (
             "an operation that is not idempotent is done twice",
-            "is_repeatable = spec.idempotency_key is not None or self.resolver.is_idempotent(spec.route)",
-            "is_repeatable = True",
+            "is_repeatable=not is_sent or is_idempotent or spec.idempotency_key is not None",
+            "is_repeatable=True",
         ),
         (
             "a call with an idempotency key is not made again",
-            "is_repeatable = spec.idempotency_key is not None or",
-            "is_repeatable =",
+            "is_idempotent or spec.idempotency_key is not None",
+            "is_idempotent",
         ),
+        ("calls that no longer wait are kept", "        self._unplaced.pop(id, None)\n", "        pass\n"),
         (
-            "a call that waits for its retry is cancelled at nobody",
-            "        if peer != WAITING:\n            self._say_cancel(peer, id)",
-            "        self._say_cancel(peer, id)",
+            "the ids of waits earn retries",
+            "        self.extra_ids_count += 1\n",
+            "",
         ),
     ),
     *mutations(
@@ -186,7 +197,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("no answers are read ahead", "if len(self.calls) > self.connections.answers_ahead:", "if False:"),
         (
             "who is taken back works on",
-            "        if peer != WAITING:\n            self._say_cancel(peer, id)",
+            "        else:\n            self._say_cancel(peer, id)",
             "",
         ),
         (

@@ -183,7 +183,7 @@ def test_what_finds_no_place_waits_for_one(world: World) -> None:
     assert call.body == {"a": 1}
     world.link.feed("index-2", reply(call.id, "up"))
     assert world.turn() == [Ended("one", "up", None)]
-    assert world.session._core.account.taken_count == 0
+    assert world.session._core.retries.account.taken_count == 0
     world.session.cancel(id)
     assert world.turn() == []
 
@@ -198,6 +198,7 @@ def test_what_no_place_comes_up_for_ends_before_its_deadline(world: World) -> No
         ended = world.turn(10_000_000)
     error = only_error(ended)
     assert isinstance(error, Unavailable) and error.attempts > 3 and "the next would be too late" in str(error)
+    assert not world.session._core.retries._unplaced, "or an outage would fill the memory"
 
 
 def test_a_retry_that_finds_no_room_waits_again(world: World) -> None:
@@ -216,7 +217,7 @@ def test_a_retry_that_finds_no_room_waits_again(world: World) -> None:
     world.link.answers.clear()
     while not (said := world.link.take("query-1")) or said[-1].body != {"text": "x"}:
         assert world.turn(10_000_000) == []
-    assert world.session._core.account.taken_count == 1
+    assert world.session._core.retries.account.taken_count == 1
 
 
 def test_the_end_of_the_system_ends_what_waits(world: World) -> None:
