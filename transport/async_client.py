@@ -277,9 +277,8 @@ class AsyncClient:
             return
         if wake_ns <= now_ns:
             self._soon()
-        elif (
-            self._timer is None or wake_ns < self._timer_ns
-        ):  # one timer, for the nearest wake-up: setting one costs 2 us
+        elif self._timer is None or wake_ns < self._timer_ns:
+            # One timer, for the nearest wake-up: setting one costs 2 us.
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_ns = wake_ns

@@ -161,11 +161,8 @@ class Calling:
         with self._lock:
             if self._is_closed:
                 return
-            settled, now_ns, limit_ns = (
-                CallOutcome(self, "close"),
-                _monotonic_ns(),
-                request.duration_ns(CLOSE_TIMEOUT_S),
-            )
+            settled = CallOutcome(self, "close")
+            now_ns, limit_ns = _monotonic_ns(), request.duration_ns(CLOSE_TIMEOUT_S)
             try:
                 if self.session.settle(settled, now_ns, limit_ns):
                     self._waiting.wait(settled, now_ns + limit_ns)
@@ -258,9 +255,8 @@ class Calling:
         if self._is_closed:
             raise Unavailable("the client is closed")
 
-    def _ready_to_speak(
-        self, now_ns: int, limit_ns: int, *, is_patient: bool = False
-    ) -> int:  # hot: scripts/bench call_pipelined
+    # hot: scripts/bench call_pipelined
+    def _ready_to_speak(self, now_ns: int, limit_ns: int, *, is_patient: bool = False) -> int:
         """Ensure a connection and a recent routing table before sending. Returns the time."""
         self._expect_open()
         if now_ns - self._looked_ns > IDLE_NS:
@@ -282,10 +278,8 @@ class Calling:
         session = self.session
         try:
             pending._id = session.call(pending, spec)
-        except (
-            Unavailable,
-            UnknownRoute,
-        ) as unknown:  # the routing table may be old, and a newer one unread in the link
+        except (Unavailable, UnknownRoute) as unknown:
+            # The routing table may be old, and a newer one unread in the link.
             if isinstance(unknown, UnknownRoute):
                 self._connecting.fetch(timeout_ns)
                 self._expect_open()
