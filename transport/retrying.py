@@ -121,7 +121,8 @@ class Retries(Generic[Token]):
         #: counts. Subtracted so that the budget counts calls only.
         self.extra_ids_count = 0
         self._calls = calls
-        self._random = random
+        #: Tests replace it.
+        self.random = random
         #: Ids of the waits of calls that found no instance, in their original order.
         self._unplaced: dict[int, None] = {}
 
@@ -144,7 +145,7 @@ class Retries(Generic[Token]):
             account=self.account,
             now_ns=now_ns,
             calls_count=self._calls.next_id - self.extra_ids_count,
-            random=self._random(),
+            random=self.random(),
         )
         if isinstance(verdict, StopRetrying):
             return verdict
@@ -159,7 +160,7 @@ class Retries(Generic[Token]):
 
     def hurry(self, now_ns: int) -> list[tuple[int, Token]]:
         """A new routing table: calls that found no instance are soon due, in their original order. Returns their new ids."""
-        due_ns = now_ns + int(self._random() * SPREAD_NS)
+        due_ns = now_ns + int(self.random() * SPREAD_NS)
         hurried: list[tuple[int, Token]] = []
         for id in self._unplaced:
             if self._calls.peer_of(id) == WAITING and (token := self._calls.end(id)) is not None:
