@@ -203,7 +203,7 @@ def decode(frame: Frame) -> list[Envelope]:
         rows = _unpacked(frame)
     except Exception as error:  # the edge: unpackb may raise anything (TRAPS 15), and the peer is at fault
         if _can_unpack(frame):
-            raise  # a signal handler's: the frame is sound, and is read again (exchange.py)
+            raise  # a signal handler's: the frame is sound, and is read again (frame_reader.py)
         raise MalformedFrame(f"not msgpack: {type(error).__name__}: {error}") from error
     return checked(rows)
 

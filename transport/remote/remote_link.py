@@ -304,7 +304,7 @@ class _Line:
         socket = self.socket = self._context.socket(zmq.DEALER)
         links.client(socket, keyring, key, links.LinkLimits(silence_ms=SILENCE_MS))
         socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
-        # No receive limit: frames here answer calls of this client, which bounds these (exchange.py). A socket that stopped
+        # No receive limit: frames here answer calls of this client, which bounds these (caller_core.py). A socket that stopped
         # reading at a limit receives no heartbeats, and its next heartbeat to a killed peer aborts the process (links.py).
         socket.setsockopt(zmq.RCVHWM, 0)
         # Nobody else can know this id: a reply to it comes to this connection, or to none (visitors.py).
