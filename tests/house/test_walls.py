@@ -38,7 +38,8 @@ DECIDERS = (
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (
-    "transport.link", "transport.lifeline", "transport.descriptors", "transport.waiting", "transport.waitables",
+    "transport.link", "transport.accept_gate", "transport.lifeline", "transport.descriptors", "transport.waiting",
+    "transport.waitables",
     "transport.calling", "transport.room", "transport.client", "transport.handles", "transport.async_client",
     "transport.async_connecting",
     "transport.async_subscription", "transport.async_room", "transport.connecting",
