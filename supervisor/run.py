@@ -250,8 +250,7 @@ class Supervisor:
         elif isinstance(heard, Answered):
             self._on_answered(heard)
         elif isinstance(heard, Crowded):
-            most = f"too few of {heard.descriptors_max} file descriptors are left (ulimit -Hn, LimitNOFILE=)"
-            self._warn([f"{most}: new connections wait until others are closed"])
+            self._warn([heard.line])
         else:
             generation = self._identities.generation_of(heard.peer)  # the identity itself is secret
             who = "{}, generation {}".format(*generation) if generation is not None else repr(heard.peer)

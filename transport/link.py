@@ -90,7 +90,6 @@ class Link:
         self._endpoints: dict[bytes, str] = {}
         self._identities: dict[bytes, bytes] = {}
         self._bound: list[Path] = []
-        self._accepted: zmq.Socket[bytes] | None = None
         #: Large frames that ZeroMQ still holds, by peer, oldest first; each tracker reports when ZeroMQ is done.
         self._large: dict[bytes, deque[tuple[zmq.MessageTracker, int]]] = {}
         # Bound once: a socket looks up every attribute in a class of four layers, and then once more. Bypassing the layer
@@ -113,25 +112,14 @@ class Link:
         self._shut = weakref.finalize(self._life, _shut, self._socket, self._context, os.getpid())
 
     def bind(self, path: Path) -> None:
-        """Listen on a Unix socket. Its folder must be 0700: nothing else keeps other users out."""
+        """Listen on a Unix socket. Its folder must be 0700: nothing else keeps other users out.
+
+        ZeroMQ aborts the process that accepts at its descriptor limit: a process that serves makes an `AcceptGate` next.
+        """
         if len(os.fsencode(path)) > PATH_BYTES_MAX:
             raise ValueError(f"socket path exceeds {PATH_BYTES_MAX} bytes: {path} (choose a shorter [system] run_dir)")
         self._socket.bind(f"ipc://{path}")
         self._bound.append(path)
-
-    def has_accepted(self) -> bool:
-        """Whether a peer has connected since the last call. Known only after `accepted_fileno` was called."""
-        found = False
-        while self._accepted is not None and self._accepted.poll(0):
-            self._accepted.recv_multipart(_NOBLOCK)
-            found = True
-        return found
-
-    def accepted_fileno(self) -> int:
-        """Descriptor that is readable when `has_accepted` may be true. Poll it, as `fileno`, and never read from it."""
-        if self._accepted is None:
-            self._accepted = self._socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
-        return int(self._accepted.getsockopt(zmq.FD))
 
     def connect(self, path: Path) -> bytes:
         """Connect to the process that listens on `path`, without waiting. Returns the peer to send to."""
@@ -299,10 +287,6 @@ class Link:
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
         """Close, and remove the socket files. Sent frames get `linger_ms` to leave. Closing twice is harmless."""
-        if self._accepted is not None:
-            self._socket.disable_monitor()
-            self._accepted.close(linger=0)
-            self._accepted = None
         if self._shut.alive:
             self._socket.linger = linger_ms
             self._shut()

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir
+from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir, supervisor_socket
 from appbackplane.transport.discovery import NO_ROOT, is_root
 from appbackplane.transport.errors import CallerError
 
@@ -373,8 +373,12 @@ def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[
         return path.parent
     if is_root(run_dir):
         reader.say(("system", "run_dir"), f"{NO_ROOT}, got {given!r}")
-    for declared, backplane in [(declared, each) for declared, alike in names.items() for each in alike]:
-        socket = backplane_socket(run_dir, backplane, _GENERATION_MAX)
+    sockets = [
+        (declared, backplane_socket(run_dir, each, _GENERATION_MAX))
+        for declared, alike in names.items()
+        for each in alike
+    ]
+    for declared, socket in [*sockets, ("", supervisor_socket(run_dir))]:
         if len(os.fsencode(socket)) > SOCKET_PATH_BYTES_MAX:
             problem = (
                 f"{socket} is longer than a socket path may be ({SOCKET_PATH_BYTES_MAX} bytes): choose a shorter one"

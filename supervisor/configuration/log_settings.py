@@ -7,6 +7,7 @@ A system has one log, for all of its backplanes and the supervisor, in rotated f
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -66,4 +67,9 @@ def problems(settings: LogSettings) -> list[tuple[str, str]]:
             found.append((key, f"expected {in_words(least)} to {in_words(most)}, got {in_words(value)}"))
     if settings.dir is not None and (not settings.dir or "\0" in settings.dir):
         found.append(("dir", f"expected a path, got {settings.dir!r}"))
+    elif settings.dir is not None:
+        try:
+            Path(settings.dir).expanduser()
+        except RuntimeError:  # raised by pathlib
+            found.append(("dir", f"no home folder of {settings.dir.partition('/')[0]!r}"))
     return found

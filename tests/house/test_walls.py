@@ -36,7 +36,8 @@ DECIDERS = (
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (
-    "transport.link", "transport.uncopied", "transport.lifeline", "transport.descriptors", "transport.waiting",
+    "transport.link", "transport.uncopied", "transport.accept_gate", "transport.lifeline", "transport.descriptors",
+    "transport.waiting",
     "transport.waitables",
     "transport.calling", "transport.room", "transport.client", "transport.handles", "transport.async_client",
     "transport.async_connecting",
