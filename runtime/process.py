@@ -24,6 +24,7 @@ import setproctitle
 from msgspec import UNSET
 
 from appbackplane.transport import addressing
+from appbackplane.transport.accept_gate import AcceptGate
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import BackplaneError, InvalidArgument
 from appbackplane.transport.link import Link
@@ -142,11 +143,13 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> NoReturn:
     backplane = assemble(config, components, link, slot, os_priority)
     path = addressing.backplane_socket(run_dir, config.backplane, config.generation)
     link.bind(path)
+    gate = AcceptGate(path)
     record(config, backplane)
     sentinel = Sentinel(
         backplane.engine,
         Link(f"{addressing.CONTROL}/{identity}", config.token),
         run_dir,
+        gate=gate,
         lifeline_fd=config.lifeline_fd,
         slot=slot,
         statistics=backplane.statistics,

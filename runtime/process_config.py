@@ -1,7 +1,7 @@
 """Process configuration of one backplane: its share of the TOML, the descriptors it inherits, its generation.
 
 The supervisor writes it as JSON to the child's standard input; both sides check it with msgspec. Times are in
-nanoseconds here: `supervisor/config.py` has parsed the TOML's "5ms".
+nanoseconds here: `supervisor/configuration/config.py` has parsed the TOML's "5ms".
 """
 
 from typing import Annotated, Any, Literal

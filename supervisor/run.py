@@ -23,7 +23,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.addressing import supervisor_socket
 
 from .cluster.tenure import Tenure
-from .config import Config
+from .configuration.config import Config
 from .control import status
 from .control.control_socket import Answered, ControlSocket, Crowded, Heard, SupervisorCall, allow_descriptors
 from .control.desk import SupervisorRoutes
@@ -33,7 +33,8 @@ from .control.questions import Questions
 from .control.reconfiguring import Reconfiguring
 from .control.trials import Trials
 from .direction import effects, events
-from .direction.child import MOVABLE, Phase
+from .direction.child.process import MOVABLE, Phase
+from .direction.child.settings import settings_of
 from .direction.director import Director
 from .direction.draining import ANSWER_NS
 from .logs.collector import Ears, Logs, open_log
@@ -135,18 +136,13 @@ class Supervisor:
         )
         self._director = Director(
             config.system.name,
-            {name: backplane.restart for name, backplane in config.backplane.items()},
+            settings_of(config),
             role=ModuleState(config.system.role),
-            first_generation=run_dir.first_generation,
-            start_limit_ns=config.system.start_limit_ns,
-            stop_limit_ns=config.system.stop_limit_ns,
-            limits_ns={name: (one.start_limit_ns, one.stop_limit_ns) for name, one in config.backplane.items()},
-            drains_ns={name: config.drain_limit_ns(name) for name in config.backplane},
             random=random.random,
-            replica_of=config.replica_of,
+            first_generation=run_dir.first_generation,
             stuck_after_ns={name: config.stuck_after_ns(name) for name in config.backplane},
             node=config.carrier,
-            primary_only=None if config.cluster is None else config.primary_only,
+            is_in_cluster=config.cluster is not None,
         )
         self._tenure: Tenure | None = None
         if config.cluster is not None and config.node is not None:
@@ -254,8 +250,7 @@ class Supervisor:
         elif isinstance(heard, Answered):
             self._on_answered(heard)
         elif isinstance(heard, Crowded):
-            most = f"too few of {heard.descriptors_max} file descriptors are left (ulimit -Hn, LimitNOFILE=)"
-            self._warn([f"{most}: new connections wait until others are closed"])
+            self._warn([heard.line])
         else:
             generation = self._identities.generation_of(heard.peer)  # the identity itself is secret
             who = "{}, generation {}".format(*generation) if generation is not None else repr(heard.peer)
@@ -338,7 +333,7 @@ class Supervisor:
                 self._send_directory(effect)
             case effects.Accept():
                 self._warn(self._placement.registered(effect.backplane))
-                self._logs.know(effect.backplane, self._director.children[effect.backplane].states)
+                self._logs.know(effect.backplane, self._director.children[effect.backplane].components.states)
                 self._control.reply(effect.caller, self._placement.told(effect.backplane))
                 self._reconfiguring.registered(effect.backplane)
             case effects.ReplyToCaller():
@@ -387,8 +382,8 @@ class Supervisor:
     def _send_directory(self, effect: effects.SendDirectory) -> None:
         body = {"directory": effect.directory.to_body()}
         for child in self._director.children.values():
-            if child.phase in (*MOVABLE, Phase.STOPPING):
-                peer = self._identities.peer_of(child.name, child.generation)
+            if child.process.phase in (*MOVABLE, Phase.STOPPING):
+                peer = self._identities.peer_of(child.name, child.process.generation)
                 self._control.cast(peer, "control.directory", body)
         self._control.publish(effect.directory)
 

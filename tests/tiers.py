@@ -55,6 +55,7 @@ TIER_OF = {
     "tests/docs": "calm",
     "tests/examples": "calm",
     "tests/spark": "calm",
+    "tests/spark/replay": "pieces",
 }
 
 #: Files of pieces in which some tests bear the mark `systems`.
@@ -63,7 +64,7 @@ MIXED = (
     "tests/runtime/execution/test_log_handler.py",
     "tests/runtime/execution/test_log_ring.py",
     "tests/supervisor/cluster/test_file_store.py",
-    "tests/supervisor/test_peering.py",
+    "tests/supervisor/configuration/test_node_settings.py",
     "tests/transport/peers/test_lines.py",
     "tests/transport/remote/test_remote_link.py",
     "tests/transport/security/test_keyring.py",
@@ -71,10 +72,11 @@ MIXED = (
     "tests/transport/test_async_client.py",
     "tests/transport/test_client.py",
     "tests/transport/test_lifeline.py",
+    "tests/transport/test_uncopied.py",
 )
 
 #: The pieces that a compiled module can change: they run a second time, with the compiled package.
-COMPILED = ("tests/laws", "tests/runtime", "tests/transport")
+COMPILED = ("tests/laws", "tests/runtime", "tests/spark/replay", "tests/transport")
 
 
 def tier_of(path: Path) -> str:

@@ -1,11 +1,11 @@
 """Transport: carry one envelope from one process to another, or report why that failed.
 
 Client programs need `connect` (or `connect_async`) and the errors. Most files only decide: they take frames and times and
-return the consequences (envelope, codec, batching, calls, topics, directory, resolver; exchange and session combine them for
-a client). A few touch the world: link (ZeroMQ between processes of this host), lifeline, waiting, client, async_client. Links
-to other hosts have folders of their own (security, peers, remote). This package knows nothing of components and imports
+return the consequences (envelope, codec, batching, calls, topics, directory, resolver; caller_core and session combine them
+for a client). A few touch the world: link (ZeroMQ between processes of this host), lifeline, waiting, client, async_client.
+Links to other hosts have folders of their own (security, peers, remote). This package knows nothing of components and imports
 nothing from the other folders. Nothing is dropped silently: refusals raise, losses are counted. Read first: envelope.py,
-link.py, session.py.
+link.py, caller_core.py, session.py.
 """
 
 from importlib import import_module

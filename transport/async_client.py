@@ -66,7 +66,6 @@ class AsyncClient:
         self._link = way.link
         account = RetryAccount(retry_budget or RetryBudget(), time.monotonic_ns())
         self._session = ClientSession(self._link, way.place, account, random.random, way.home)
-        self._subscriptions: set[AsyncSubscription] = set()
         self._connecting = AsyncConnecting(self, way, self._session, time.monotonic_ns)
         self._lifeline_fd = -1
         self._descriptors = Descriptors(f"async client of {way.system!r} {way.where}")
@@ -125,7 +124,7 @@ class AsyncClient:
         spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
         if self._session.is_full:
-            raise self._room.busy(route)
+            raise self._session.no_room(route)
         id, future = self._begin(spec)
         future.add_done_callback(lambda ended: self._take_back(id) if ended.cancelled() else None)
         return future
@@ -169,7 +168,6 @@ class AsyncClient:
         await self.start(timeout)
         subscription = AsyncSubscription(self, topic)
         confirmed: asyncio.Future[None] = self._loop.create_future()
-        self._subscriptions.add(subscription)
         try:
             if self._session.subscribe(topic, subscription, confirmed, time.monotonic_ns()):
                 self._soon()
@@ -230,10 +228,9 @@ class AsyncClient:
         self._descriptors.end()
         if self._timer is not None:
             self._timer.cancel()
-        for subscription in list(self._subscriptions):
+        for subscription in self._session.subscribers():
             subscription._closed = True
             subscription._arrived.set()
-        self._subscriptions.clear()
         # Closing waits for sent frames to leave, which must not block the loop. Nothing else uses the link any more.
         await asyncio.shield(asyncio.to_thread(self._link.close))
 
@@ -252,8 +249,6 @@ class AsyncClient:
         try:
             id = self._session.call(future, spec)
         except Unavailable as error:
-            if not spec.is_retried:
-                raise
             id = self._session.call_later(error, future, time.monotonic_ns(), spec)
         if not self._is_turn_due:
             self._is_turn_due = True
@@ -282,9 +277,8 @@ class AsyncClient:
             return
         if wake_ns <= now_ns:
             self._soon()
-        elif (
-            self._timer is None or wake_ns < self._timer_ns
-        ):  # one timer, for the nearest wake-up: setting one costs 2 us
+        elif self._timer is None or wake_ns < self._timer_ns:
+            # One timer, for the nearest wake-up: setting one costs 2 us.
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_ns = wake_ns
@@ -331,7 +325,7 @@ class AsyncClient:
         if self._session.system_gone(error, is_back_soon=is_back_soon(self._way, error)):
             self._connecting.open(request.duration_ns(CONNECT_TIMEOUT_S))
         self._turn()
-        for subscription in self._subscriptions:
+        for subscription in self._session.subscribers():
             subscription._error = error
             subscription._arrived.set()
 
@@ -339,8 +333,7 @@ class AsyncClient:
         self._expect_not_forked()
         subscription._closed = True
         subscription._arrived.set()
-        if subscription in self._subscriptions:
-            self._subscriptions.remove(subscription)
+        if not self._is_closed:
             self._session.unsubscribe(subscription.topic, subscription, time.monotonic_ns())
             self._soon()
 

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable
 
 from .call_spec import CallSpec
-from .errors import Busy
 from .session import ClientSession
 
 #: Stands for an unknown priority, that of the operation, while a call waits for room: behind all calls that name theirs.
@@ -34,7 +33,7 @@ class AsyncRoom:
             try:
                 await asyncio.wait_for(room, max(0, spec.ends_ns - self._now_ns()) / 1e9)
             except TimeoutError:
-                raise self.busy(spec.route) from None
+                raise self._session.no_room(spec.route) from None
             finally:
                 if not self._is_closed:
                     self._loop.call_soon(self.let_in)  # there may be more room, or this task has just been cancelled
@@ -46,11 +45,6 @@ class AsyncRoom:
             if not room.done():
                 room.set_result(None)
                 return
-
-    def busy(self, route: str) -> Busy:
-        """The error for a call that has found no room."""
-        count = self._session.outstanding_count
-        return Busy(f"{route}: {count} calls of this client are outstanding", retry_after=0.1)
 
     def close(self) -> None:
         """Wake all waiting calls: the client is closed."""

@@ -54,7 +54,6 @@ class Calling:
         descriptors = Descriptors(f"client of {way.system!r} {way.where}")
         self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone, descriptors)
         self._connecting = Connecting(self, way, self.session, self._waiting, _monotonic_ns)
-        self._subscriptions: set[Stream] = set()
         self._room = Room(self.session, self._waiting, _monotonic_ns)
         self._looked_ns = 0
         self._submitted_ns = 0
@@ -136,7 +135,6 @@ class Calling:
         confirmed = CallOutcome(self, stream.topic)
         with self._lock:
             now_ns = self._ready_to_speak(_monotonic_ns(), limit_ns)
-            self._subscriptions.add(stream)
             try:
                 if self.session.subscribe(stream.topic, stream, confirmed, now_ns):
                     self._waiting.wait(confirmed, now_ns + limit_ns)
@@ -163,11 +161,8 @@ class Calling:
         with self._lock:
             if self._is_closed:
                 return
-            settled, now_ns, limit_ns = (
-                CallOutcome(self, "close"),
-                _monotonic_ns(),
-                request.duration_ns(CLOSE_TIMEOUT_S),
-            )
+            settled = CallOutcome(self, "close")
+            now_ns, limit_ns = _monotonic_ns(), request.duration_ns(CLOSE_TIMEOUT_S)
             try:
                 if self.session.settle(settled, now_ns, limit_ns):
                     self._waiting.wait(settled, now_ns + limit_ns)
@@ -228,8 +223,7 @@ class Calling:
     def unsubscribe(self, stream: Stream) -> None:
         """End a subscription. Messages already received can still be taken."""
         with self._lock:
-            if not self._is_closed:
-                self._drop(stream)
+            self._drop(stream)
 
     def unconfirmed(self, topic: str) -> tuple[str, ...]:
         """The backplanes that have not confirmed a subscription."""
@@ -251,10 +245,9 @@ class Calling:
             return  # by another thread, while this one waited
         self._is_closed = True
         self._deliver(self.session.end_all(Cancelled("the client was closed")))
-        for stream in list(self._subscriptions):
+        for stream in self.session.subscribers():
             stream._closed = True
             self._waiting.ready(stream)
-        self._subscriptions.clear()
         self._waiting.close()
         self._link.close()
 
@@ -262,9 +255,8 @@ class Calling:
         if self._is_closed:
             raise Unavailable("the client is closed")
 
-    def _ready_to_speak(
-        self, now_ns: int, limit_ns: int, *, is_patient: bool = False
-    ) -> int:  # hot: scripts/bench call_pipelined
+    # hot: scripts/bench call_pipelined
+    def _ready_to_speak(self, now_ns: int, limit_ns: int, *, is_patient: bool = False) -> int:
         """Ensure a connection and a recent routing table before sending. Returns the time."""
         self._expect_open()
         if now_ns - self._looked_ns > IDLE_NS:
@@ -286,10 +278,8 @@ class Calling:
         session = self.session
         try:
             pending._id = session.call(pending, spec)
-        except (
-            Unavailable,
-            UnknownRoute,
-        ) as unknown:  # the routing table may be old, and a newer one unread in the link
+        except (Unavailable, UnknownRoute) as unknown:
+            # The routing table may be old, and a newer one unread in the link.
             if isinstance(unknown, UnknownRoute):
                 self._connecting.fetch(timeout_ns)
                 self._expect_open()
@@ -298,8 +288,6 @@ class Calling:
             try:
                 pending._id = session.call(pending, spec)
             except Unavailable as error:
-                if not spec.is_retried:
-                    raise
                 pending._id = session.call_later(error, pending, now_ns, spec)
         pending._ends_ns = spec.ends_ns
         return now_ns
@@ -361,14 +349,13 @@ class Calling:
         if self.session.system_gone(error, is_back_soon=is_back_soon(self.way, error)):
             self._connecting.begin(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
         self._look(_monotonic_ns())
-        for stream in self._subscriptions:
+        for stream in self.session.subscribers():
             stream._error = error
             self._waiting.ready(stream)
 
     def _drop(self, stream: Stream) -> None:
         stream._closed = True
         self._waiting.ready(stream)
-        if stream in self._subscriptions:
-            self._subscriptions.remove(stream)
+        if not self._is_closed:
             self.session.unsubscribe(stream.topic, stream, _monotonic_ns())
             self._look(_monotonic_ns())

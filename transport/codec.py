@@ -137,18 +137,27 @@ class Encoder:
             packed: bytes = self._packer.pack(value)
         except Exception as error:  # the edge: a value's own code runs here, and another thread may be changing it
             self._packer.reset()
+            raised = error.__traceback__
+            is_called = raised is not None and raised.tb_next is not None  # not by msgpack itself
+            if is_called and self._can_pack(value):
+                raise  # a signal handler's: packing did not fail
             raise InvalidArgument(f"{self._culprit(value)} cannot travel: {text_of(error)}") from error
         return packed
+
+    def _can_pack(self, value: Any) -> bool:
+        try:
+            self._packer.pack(value)
+        except Exception:  # as in _pack: its own code runs
+            self._packer.reset()
+            return False
+        return True
 
     def _culprit(self, value: Any) -> str:
         """Names the value that cannot travel, in an envelope's row or a body."""
         for each in value if type(value) is tuple else (value,):
             if type(each) is dict:
                 for name, one in each.items():
-                    try:
-                        self._packer.pack(one)
-                    except Exception:  # as in _pack: its own code runs
-                        self._packer.reset()
+                    if not self._can_pack(one):
                         return f"the value of {text_of(name, _NAME_MAX)!r}"
         return "a value"
 
@@ -193,6 +202,8 @@ def decode(frame: Frame) -> list[Envelope]:
     try:
         rows = _unpacked(frame)
     except Exception as error:  # the edge: unpackb may raise anything (TRAPS 15), and the peer is at fault
+        if _can_unpack(frame):
+            raise  # a signal handler's: the frame is sound, and is read again (frame_reader.py)
         raise MalformedFrame(f"not msgpack: {type(error).__name__}: {error}") from error
     return checked(rows)
 
@@ -224,11 +235,17 @@ def head(frame: Frame) -> tuple[int, int] | None:
 def _unpacked(frame: Frame) -> Any:
     # Arrays and maps may have no more elements than the frame has bytes: unpackb's own default.
     try:
-        return msgpack.unpackb(frame, strict_map_key=False, ext_hook=refuse_extension)
+        return msgpack.unpackb(frame, strict_map_key=False, ext_hook=extension)
     except TypeError:  # a key packed from a tuple: no envelope that `encode` accepts may spoil its batch
-        return msgpack.unpackb(
-            frame, strict_map_key=False, ext_hook=refuse_extension, object_pairs_hook=_with_tuples_for_keys
-        )
+        return msgpack.unpackb(frame, strict_map_key=False, ext_hook=extension, object_pairs_hook=_with_tuples_for_keys)
+
+
+def _can_unpack(frame: Frame) -> bool:
+    try:
+        _unpacked(frame)
+    except Exception:  # the edge: as in `decode`
+        return False
+    return True
 
 
 def _with_tuples_for_keys(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -242,9 +259,13 @@ def as_key(key: Any) -> Any:
     return tuple(map(as_key, key)) if type(key) is list else key
 
 
-def refuse_extension(code: int, _data: bytes) -> Any:
-    """Hook for msgpack: raises ValueError for every extension type."""
-    raise ValueError(f"extension type {code} is not part of the wire")
+def extension(code: int, data: bytes) -> Any:
+    """Hook for msgpack: an extension value of a body arrives as it was sent, an `msgpack.ExtType`.
+
+    The packer packs one whatever we do, so refusing it here would cost the whole batch. `ExtType(code, data)` checks what
+    msgpack has checked already, and takes three times as long.
+    """
+    return tuple.__new__(msgpack.ExtType, (code, data))
 
 
 def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined

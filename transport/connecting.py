@@ -43,9 +43,8 @@ class Connecting:
         while True:
             now_ns = self._now_ns()
             started = self.begin(now_ns, until_ns - now_ns)
-            if not self._waiting.wait(
-                started, until_ns
-            ):  # a signal's exception struck the thread that was about to end it
+            if not self._waiting.wait(started, until_ns):
+                # A signal's exception struck the thread that was about to end it.
                 started._error = DeadlineExceeded(f"{started.route}: no answer before the deadline")
                 self._waiting.ready(started)
             error = started._error

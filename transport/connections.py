@@ -46,6 +46,9 @@ class Connections:
         self._peers: dict[str, bytes] = {}
         self._generations: dict[str, int] = {}
         self._names: dict[bytes, str] = {}
+        #: Whether the link must be read until empty before it is waited on. Its descriptor is edge-triggered, and any use of
+        #: the link may swallow an edge.
+        self.has_more = False
         #: Calls whose answers the link reads ahead now.
         self.answers_ahead = ANSWERS_AHEAD
         #: The last generation of each backplane that was drained completely.
@@ -76,6 +79,7 @@ class Connections:
         assert name not in self._peers
         peer = self._peers[name] = self._link.connect(Path(place.path))
         self._generations[name], self._names[peer] = place.generation, name
+        self.has_more = True
         return peer
 
     def drop(self, name: str) -> bytes | None:
@@ -84,6 +88,7 @@ class Connections:
         if peer is not None:
             del self._generations[name], self._names[peer]
             self._link.disconnect(peer)
+            self.has_more = True
         return peer
 
     def expect_answers(self, calls_count: int) -> None:

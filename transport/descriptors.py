@@ -62,7 +62,7 @@ def opening(count: int = 0) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _NONE_LEFT:
             raise
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = descriptors_max()
         raise FailedPrecondition(
             f"no file descriptor is left for a connection ({os.strerror(error.errno)}): a client takes {CLIENT}, and one for "
             f"each backplane that it calls; close those that are not needed, or raise the limit of {limit} (ulimit -n)"
@@ -77,3 +77,17 @@ def _try_to_open(count: int) -> None:
     finally:
         for fd in opened:
             os.close(fd)
+
+
+def descriptors_max() -> int:
+    """How many descriptors this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
+
+
+def open_count(limit: int) -> int:
+    """Open descriptors of this process; `limit` if that cannot be found out, as when none is left to look."""
+    try:
+        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # 0 before Linux 6.2
+    except OSError:
+        return limit

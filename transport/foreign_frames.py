@@ -24,7 +24,8 @@ from .errors import MalformedFrame
 #: Frames up to this size are not counted: the worst, 1 MiB of empty lists, takes 0.2 s. No batch is larger (batching.py), so
 #: a refused frame holds one message, and its caller can be told (codec.head).
 UNCOUNTED_BYTES: Final = BATCH_BYTES_MAX + 16
-#: Lists and maps in one frame: 0.1 s if they are empty, 0.3 s as records of 45 bytes, which fill a frame of 16 MiB.
+#: Lists, maps and extension values in one frame: 0.1 s if they are empty, 0.3 s as records of 45 bytes, which fill a frame of
+#: 16 MiB.
 CONTAINERS_MAX: Final = 524_288
 #: Names in all maps of a frame: 0.25 s if no two are the same; a million took 0.7 s.
 NAMES_MAX: Final = 524_288
@@ -78,7 +79,7 @@ def decode(frame: bytes) -> list[Envelope]:
 def _unpacked(frame: bytes) -> Any:
     try:
         if len(frame) <= UNCOUNTED_BYTES:
-            return msgpack.unpackb(frame, strict_map_key=True, ext_hook=codec.refuse_extension, timestamp=_SECONDS)
+            return msgpack.unpackb(frame, strict_map_key=True, ext_hook=codec.extension, timestamp=_SECONDS)
         return _Reader(frame, is_text=True).read()
     except ValueError as error:
         if "strict_map_key" not in str(error):
@@ -107,7 +108,7 @@ class _Reader:
         self._containers = self._names = self._chosen = 0
         hook = {"object_hook": self._made} if is_text else {"object_pairs_hook": self._named}
         self._unpacker: Any = msgpack.Unpacker(
-            strict_map_key=is_text, ext_hook=codec.refuse_extension, timestamp=_SECONDS, max_map_len=WIDTH_MAX,
+            strict_map_key=is_text, ext_hook=self._extension, timestamp=_SECONDS, max_map_len=WIDTH_MAX,
             max_buffer_size=len(frame), list_hook=self._listed, **hook,
         )  # fmt: skip
         self._unpacker.feed(frame)
@@ -155,10 +156,14 @@ class _Reader:
     def _count(self, names: int) -> None:
         self._containers += 1
         if self._containers > CONTAINERS_MAX:
-            raise TooComplicated("lists and maps", CONTAINERS_MAX)
+            raise TooComplicated("lists, maps and extension values", CONTAINERS_MAX)
         self._names += names
         if self._names > NAMES_MAX:
             raise TooComplicated("names in its maps", NAMES_MAX)
+
+    def _extension(self, code: int, data: bytes) -> Any:
+        self._count(0)
+        return codec.extension(code, data)
 
     def _listed(self, value: list[Any]) -> list[Any]:
         self._count(0)

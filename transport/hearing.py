@@ -65,6 +65,10 @@ class Hearing:
         self._waiting.pop(topic, None)
         return [name for name in self._places if name not in unanswered]
 
+    def subscribers(self) -> list[object]:
+        """The subscribers of all topics."""
+        return [subscriber for subscribers in self._subscribers.values() for subscriber in subscribers]
+
     def update(self, places: Mapping[str, int]) -> tuple[list[Ask], list[object]]:
         """Note the backplanes that are up, by generation. Returns the requests to send, and the waiters now satisfied."""
         gone = [name for name, generation in self._places.items() if places.get(name) != generation]

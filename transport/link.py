@@ -17,6 +17,7 @@ import zmq
 from .batching import SendResult
 from .codec import FRAME_BYTES_MAX, Frame, batch
 from .errors import FrameLost, MalformedFrame
+from .uncopied import uncopied
 
 #: Frames queued to one peer before it counts as full. A frame is a whole batch, so this is far more than 1000 calls.
 HIGH_WATER_MARK: Final = 1000
@@ -33,8 +34,9 @@ _NOBLOCK: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
 _EVENTS: Final = zmq.EVENTS
 _SENT: Final = SendResult.SENT
-#: From this many bytes on, passing memory beats copying it (64 to 256 KiB, TRAPS 12): echoes of 1 MiB went from 0.4 of raw
-#: pyzmq's MB/s to about 0.9 (scripts/bench large).
+#: From this many bytes on, a frame is sent uncopied (uncopied.py), so that its end is known and its bytes can be bounded: with
+#: 256 KiB a thousand frames would take 256 MB. Copying takes 0.7 of the time for 64 KiB, the same for 256 KiB, 1.4 for 1 MiB
+#: and 2 for 16 MiB. Preparing frames in another thread adds 8 us (0.2 to 0.4 for 64 KiB, 0.05 for 1 MiB).
 LARGE_BYTES: Final = 1 << 16
 #: Bytes of such frames in flight to one peer before it counts as full. Smaller frames are bounded by their number.
 LARGE_BYTES_MAX: Final = 32 << 20
@@ -88,7 +90,6 @@ class Link:
         self._endpoints: dict[bytes, str] = {}
         self._identities: dict[bytes, bytes] = {}
         self._bound: list[Path] = []
-        self._accepted: zmq.Socket[bytes] | None = None
         #: Large frames that ZeroMQ still holds, by peer, oldest first; each tracker reports when ZeroMQ is done.
         self._large: dict[bytes, deque[tuple[zmq.MessageTracker, int]]] = {}
         # Bound once: a socket looks up every attribute in a class of four layers, and then once more. Bypassing the layer
@@ -111,25 +112,14 @@ class Link:
         self._shut = weakref.finalize(self._life, _shut, self._socket, self._context, os.getpid())
 
     def bind(self, path: Path) -> None:
-        """Listen on a Unix socket. Its folder must be 0700: nothing else keeps other users out."""
+        """Listen on a Unix socket. Its folder must be 0700: nothing else keeps other users out.
+
+        ZeroMQ aborts the process that accepts at its descriptor limit: a process that serves makes an `AcceptGate` next.
+        """
         if len(os.fsencode(path)) > PATH_BYTES_MAX:
             raise ValueError(f"socket path exceeds {PATH_BYTES_MAX} bytes: {path} (choose a shorter [system] run_dir)")
         self._socket.bind(f"ipc://{path}")
         self._bound.append(path)
-
-    def has_accepted(self) -> bool:
-        """Whether a peer has connected since the last call. Known only after `accepted_fileno` was called."""
-        found = False
-        while self._accepted is not None and self._accepted.poll(0):
-            self._accepted.recv_multipart(_NOBLOCK)
-            found = True
-        return found
-
-    def accepted_fileno(self) -> int:
-        """Descriptor that is readable when `has_accepted` may be true. Poll it, as `fileno`, and never read from it."""
-        if self._accepted is None:
-            self._accepted = self._socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
-        return int(self._accepted.getsockopt(zmq.FD))
 
     def connect(self, path: Path) -> bytes:
         """Connect to the process that listens on `path`, without waiting. Returns the peer to send to."""
@@ -163,17 +153,23 @@ class Link:
         if len(frame) >= LARGE_BYTES and self._large and not self._has_room(peer, len(frame)):
             return SendResult.FULL
         try:
-            self._leaving = _NOTHING
-            send(peer, _MORE)
-            self._leaving = frame
             if len(frame) < LARGE_BYTES:
+                self._leaving = _NOTHING
+                send(peer, _MORE)
+                self._leaving = frame
                 send(frame, _NOBLOCK)
                 self._leaving = None
                 return _SENT
-            tracker = send(frame, _NOBLOCK, False, True)
+            # Noted first: once it has left, a signal's exception may not strike before `_leaving` says so. If it does not
+            # leave, its tracker is done as soon as it is dropped.
+            part = uncopied(frame)
+            self._large.setdefault(peer, deque()).append((part.tracker, len(frame)))
+            self._leaving = _NOTHING
+            send(peer, _MORE)
+            self._leaving = frame
+            send(part, _NOBLOCK, False)
             self._leaving = None
-            assert tracker is not None
-            self._large.setdefault(peer, deque()).append((tracker, len(frame)))
+            return _SENT
         except zmq.Again:
             self._leaving = None  # only the first part can be refused
             return SendResult.FULL
@@ -182,7 +178,6 @@ class Link:
             if error.errno == zmq.EHOSTUNREACH:
                 return SendResult.UNREACHABLE
             raise
-        return SendResult.SENT
 
     def _finish_sending(self, frame: bytes) -> bool:
         """Complete the message at which a signal's exception struck. Returns whether `frame` has left with it.
@@ -292,10 +287,6 @@ class Link:
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
         """Close, and remove the socket files. Sent frames get `linger_ms` to leave. Closing twice is harmless."""
-        if self._accepted is not None:
-            self._socket.disable_monitor()
-            self._accepted.close(linger=0)
-            self._accepted = None
         if self._shut.alive:
             self._socket.linger = linger_ms
             self._shut()

@@ -9,16 +9,16 @@ from collections.abc import Iterable
 
 from . import addressing
 from .call_spec import CallSpec
+from .caller_core import CallerCore
 from .errors import Busy
-from .exchange import Exchange
 from .purposes import Settling
 
 
 class Proving:
     """The peers of one session that were sent casts or messages without proof of arrival."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, core: CallerCore) -> None:
+        self._core = core
         self._unproven: set[bytes] = set()
 
     def said(self, peers: Iterable[bytes]) -> None:
@@ -31,13 +31,13 @@ class Proving:
 
     def settle(self, token: object, now_ns: int, timeout_ns: int) -> bool:
         """Call these peers. True: `token` comes back, in a `Settling`, once all calls have ended. False: nothing to prove."""
-        exchange, settling = self._exchange, Settling(token)
+        core, settling = self._core, Settling(token)
         for peer in self._unproven:
             # The call changes nothing, since nobody subscribes to that topic. A refusal proves as much as a result.
-            route = addressing.backplane_route(exchange.connections.name(peer), "unsubscribe")
+            route = addressing.backplane_route(core.connections.name(peer), "unsubscribe")
             try:
                 spec = CallSpec(route, {"topic": "system.settled"}, ends_ns=now_ns + timeout_ns)
-                exchange.open(peer, settling, spec)
+                core.open(peer, settling, spec)
                 settling.remaining_count += 1
             except Busy:  # it does not read, so nothing would be proved in time
                 continue

@@ -6,18 +6,18 @@ that it can count its losses. A backplane without room loses the message, and th
 
 from typing import Any
 
+from .caller_core import CallerCore
 from .directory import Directory
 from .envelope import message
 from .errors import Busy
-from .exchange import Exchange
 from .topics import PAIRS_MAX, TopicTable, check_topic
 
 
 class ClientPublishing:
     """Subscribed backplanes by topic, by one routing table at a time."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, core: CallerCore) -> None:
+        self._core = core
         self._hearers: TopicTable[str] = TopicTable()
         self._numbers: dict[tuple[bytes, str], int] = {}  # most recently used last; as many as a subscriber keeps
 
@@ -49,12 +49,12 @@ class ClientPublishing:
             place = directory.backplanes.get(name)
             if place is None or not place.is_up or place.is_draining:
                 continue
-            peer = self._exchange.connected(name, place)
+            peer = self._core.connected(name, place)
             number = self._numbers.get((peer, topic), 0) + 1 + lost
             if number != packed[0]:
-                packed = (number, self._exchange.pack(message(number, topic, body, priority, trace, node)))
+                packed = (number, self._core.pack(message(number, topic, body, priority, trace, node)))
             try:
-                self._exchange.put_packed(peer, packed[1])
+                self._core.put_packed(peer, packed[1])
                 peers.append(peer)
             except Busy:
                 full.append(name)

@@ -53,6 +53,11 @@ class Resolver:
         turn = self._turns[route] = self._turns.get(route, -1) + 1
         return up[turn % len(up)]
 
+    @property
+    def directory(self) -> Directory:
+        """The routing table."""
+        return self._directory
+
     def is_idempotent(self, route: str) -> bool:
         """Whether a repetition of the operation does no harm."""
         return route in self._idempotent

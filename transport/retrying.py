@@ -4,13 +4,17 @@ Only calls that may end better: UNAVAILABLE, PEER_DOWN and RESOURCE_EXHAUSTED, f
 idempotent, or the call has an idempotency key) or that has certainly not begun (`is_refused`). Never past the deadline, and
 never beyond the budget: in an outage, everybody's retries would be the load that keeps it going. The budget is Finagle's,
 without its clock: a share of the calls of the last seconds, plus a few a second for clients that call seldom. Pure: time and
-randomness are parameters.
+randomness are parameters. Clients and the objects of backplanes retry by the same `Retries`.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from operator import itemgetter
+from typing import Final, Generic
 
+from .call_spec import CallSpec
+from .calls import OutstandingCalls, Token
 from .errors import BackplaneError, error_from
 from .status import Status
 
@@ -22,6 +26,8 @@ BACKOFF_NS: Final = 25_000_000
 BACKOFF_MAX_NS: Final = 1_000_000_000
 #: Calls are counted for this long: a restart is over by then, an outage is not.
 WINDOW_NS: Final = 10_000_000_000
+#: Stands for the callee of a failed call that waits for its retry. A link names no peer so.
+WAITING: Final = b"\x00retry"
 #: After a new routing table, calls that found no instance retry within this time, and not all in one moment.
 SPREAD_NS: Final = 20_000_000
 _SECOND_NS: Final = 1_000_000_000
@@ -100,6 +106,75 @@ class StopRetrying:
     """Do not retry. `because` is for the message, and empty if there is nothing to explain."""
 
     because: str = ""
+
+
+class Retries(Generic[Token]):
+    """The failed calls of one process that wait for a retry.
+
+    Each stays in the process's call table, with `WAITING` for its peer and the time of the retry for its deadline: when it
+    expires there, the owner makes the next attempt. So it ends exactly once, like any call. Owned like the table.
+    """
+
+    def __init__(self, calls: OutstandingCalls[Token], account: RetryAccount, random: Callable[[], float]) -> None:
+        """`random`: returns 0 up to 1."""
+        self.account = account
+        #: Ids of the table that belong to no call of its own: those of waits, and of attempts after the first, which the owner
+        #: counts. Subtracted so that the budget counts calls only.
+        self.extra_ids_count = 0
+        self._calls = calls
+        #: Tests replace it.
+        self.random = random
+        #: Ids of the waits of calls that found no instance, to the first ids of these calls.
+        self._unplaced: dict[int, int] = {}
+
+    def wait(
+        self, token: Token, spec: CallSpec, attempts_count: int, error: BackplaneError, now_ns: int,
+        *, first_id: int, is_sent: bool, is_idempotent: bool,
+    ) -> int | StopRetrying:  # fmt: skip
+        """Keep a call whose last attempt ended in `error` until its retry is due. Returns the id of the wait, if it is retried.
+
+        `first_id`: of the first attempt, for the order of calls. `is_sent`: the attempt has left this process. `is_idempotent`:
+        whether the operation is.
+        """
+        if not spec.is_retried:
+            return StopRetrying()
+        verdict = decide(
+            error,
+            is_repeatable=not is_sent or is_idempotent or spec.idempotency_key is not None,
+            is_sent=is_sent,
+            attempt=attempts_count,
+            remaining_ns=spec.ends_ns - now_ns,
+            account=self.account,
+            now_ns=now_ns,
+            calls_count=self._calls.next_id - self.extra_ids_count,
+            random=self.random(),
+        )
+        if isinstance(verdict, StopRetrying):
+            return verdict
+        id = self._wait_until(now_ns + verdict.wait_ns, token)
+        if not is_sent:
+            self._unplaced[id] = first_id
+        return id
+
+    def waited(self, id: int) -> None:
+        """A wait has ended: the call was cancelled, or its next attempt begins."""
+        self._unplaced.pop(id, None)
+
+    def hurry(self, now_ns: int) -> list[tuple[int, Token]]:
+        """A new routing table: calls that found no instance are soon due, in their original order. Returns their new ids."""
+        due_ns = now_ns + int(self.random() * SPREAD_NS)
+        hurried: list[tuple[int, Token]] = []
+        unplaced, self._unplaced = self._unplaced, {}
+        for id, first_id in sorted(unplaced.items(), key=itemgetter(1)):
+            if self._calls.peer_of(id) == WAITING and (token := self._calls.end(id)) is not None:
+                new = self._wait_until(due_ns, token)
+                self._unplaced[new] = first_id
+                hurried.append((new, token))
+        return hurried
+
+    def _wait_until(self, due_ns: int, token: Token) -> int:
+        self.extra_ids_count += 1
+        return self._calls.open(WAITING, due_ns, token)
 
 
 def is_retryable(error: BackplaneError, *, is_repeatable: bool) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from .errors import Busy
 from .session import ClientSession
 from .waitables import Waitable
 from .waiting import Waiting
@@ -27,8 +26,7 @@ class Room:
             while self._session.is_full:
                 self._some.is_ready = False
                 if not self._waiting.wait(self._some, until_ns):
-                    count = self._session.outstanding_count
-                    raise Busy(f"{route}: {count} calls of this client are outstanding", retry_after=0.1)
+                    raise self._session.no_room(route)
         finally:
             self.seekers_count -= 1
 

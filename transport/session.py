@@ -1,9 +1,9 @@
 """Session: the logic of a client, without sockets, threads or clocks.
 
-It resolves routes by the routing table that the supervisor pushes, and ends each call exactly once: by its reply, a status,
-its deadline, or the death of its callee (PEER_DOWN, as soon as a routing table reports it). It subscribes at every backplane
-that is up, and again at each new generation. `turn(now_ns)` sends, receives and expires, and returns the events. The owner of
-the link calls it before waiting and after every wake-up (client.py, async_client.py).
+Its calls are those of a `CallerCore`. A client adds the reading of frames, the routing table that it fetches and that the
+supervisor pushes, topics, and the proof that what it sent has arrived. It subscribes at every backplane that is up, and again
+at each new generation. `turn(now_ns)` sends, receives and expires, and returns the events. The owner of the link calls it
+before waiting and after every wake-up (client.py, async_client.py).
 """
 
 import heapq
@@ -14,21 +14,20 @@ from typing import Any, Final
 import msgspec
 
 from . import addressing
-from .attempts import Attempt, Attempts, half
 from .call_spec import CallSpec
+from .caller_core import CallerCore, OpenCall, RetriedCall, half
 from .connections import LinkPort
 from .directory import Directory, Place
 from .envelope import PUBLISH, REPLY, STATUS, Envelope, cast
 from .errors import BackplaneError, Busy, CallerError, Cancelled, DeadlineExceeded, PeerDown, Unavailable, error_from
 from .events import Ended, Events, Heard
-from .exchange import Call, Exchange
+from .frame_reader import FrameReader, ahead_frames_max
 from .hearing import Ask, Hearing
 from .inbox import Message
 from .proving import Proving
 from .publishing import ClientPublishing
 from .purposes import Fetch, Own, Settling, SubscribeCall
-from .resolver import Resolver
-from .retrying import RetryAccount, RetryBudget
+from .retrying import WAITING, RetryAccount, RetryBudget
 from .topics import GapCounter, check_pattern
 
 #: Frames read in one turn, so that a flood of messages delays neither a caller's reply nor its deadline.
@@ -59,18 +58,16 @@ class ClientSession:
         """
         #: The newest version; None while not connected.
         self.directory: Directory | None = None
-        self._home = home
-        self._home_place = Place(0, str(supervisor))
-        self._exchange = Exchange(link)
-        self._connections = self._exchange.connections
-        self._resolver: Resolver | None = None
+        account = account or RetryAccount(RetryBudget(), 0)
+        self._core = CallerCore(link, account, random, home, Place(0, str(supervisor)))
+        self._connections = self._core.connections
+        self._reader = FrameReader(link, self._connections)
         self._newest: Directory | None = None
         self._refresh_ns = 0
-        self._publishing = ClientPublishing(self._exchange)
-        self._proving = Proving(self._exchange)
+        self._publishing = ClientPublishing(self._core)
+        self._proving = Proving(self._core)
         self._gaps = GapCounter()
         self._hearing = Hearing()
-        self._attempts = Attempts(self._exchange, account or RetryAccount(RetryBudget(), 0), random)
         self._ask_again: list[tuple[int, Ask]] = []
         #: Events that the owner has not taken yet.
         self._events: Events = []
@@ -80,25 +77,24 @@ class ClientSession:
 
     def start(self, token: object, now_ns: int, timeout_ns: int) -> int:
         """Connect to the supervisor and fetch the routing table, which also subscribes this client to its changes."""
-        peer = self._exchange.connected(self._home, self._home_place)
-        return self._exchange.open(
-            peer, Fetch(token), CallSpec("supervisor.directory", {}, ends_ns=now_ns + timeout_ns)
-        )
+        spec = CallSpec("supervisor.directory", {}, ends_ns=now_ns + timeout_ns)
+        return self._core.open(self._core.home_peer(), Fetch(token), spec)
 
     def call(self, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
         """Begin a call with `ends_ns` set. `token` comes back in an `Ended`. Returns the id. Raises errors known at once."""
-        return self._exchange.open(self._peer_for(spec.route, spec.routing_key()), token, spec)
+        core = self._core
+        return core.open(core.peer_for(spec.route, spec.routing_key()), token, spec)
 
     def call_later(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
-        """Begin a call for which `call` raised `error` as soon as possible. Raises `error` if waiting would not help."""
-        if self._resolver is None:
+        """Begin a call for which `call` raised `error` as soon as possible. Raises `error` if it may not wait, or in vain."""
+        if self.directory is None or not spec.is_retried:
             raise error
-        return self._attempts.begin(error, token, now_ns, spec)
+        return self._core.open_later(error, token, now_ns, spec)
 
     def cast(self, spec: CallSpec) -> None:
         """Send a call without a reply."""
-        peer = self._peer_for(spec.route, spec.key)
-        self._exchange.put(peer, cast(spec))
+        peer = self._core.peer_for(spec.route, spec.key)
+        self._core.put(peer, cast(spec))
         self._proving.said((peer,))
 
     def publish(
@@ -116,13 +112,13 @@ class ClientSession:
 
     def cancel(self, id: int) -> None:
         """Cancel a call: its `Ended` carries `Cancelled`. A call that has ended is left alone."""
-        token = self._attempts.take(id) or self._exchange.cancel(self._attempts.current(id))
+        token = self._core.cancel(id)
         if token is not None:
             self._finish(token, None, Cancelled("cancelled by the caller"), self._events)
 
     def boost(self, id: int, priority: int) -> None:
         """Change a call's priority: a more urgent one waits for it, or no longer does. An ended call is left alone."""
-        self._exchange.boost(self._attempts.current(id), priority)
+        self._core.boost(id, priority)
 
     def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:
         """Subscribe. True: `waiter` comes back in an `Ended` once all backplanes have confirmed. False: they have already."""
@@ -139,7 +135,11 @@ class ClientSession:
             if peer is not None:
                 route = addressing.backplane_route(name, "unsubscribe")
                 spec = CallSpec(route, {"topic": topic}, ends_ns=now_ns + SUBSCRIBE_LIMIT_NS)
-                self._exchange.open(peer, Settling(None, 1), spec)
+                self._core.open(peer, Settling(None, 1), spec)
+
+    def subscribers(self) -> list[Any]:
+        """All subscribers, of which each has subscribed to one topic."""
+        return self._hearing.subscribers()
 
     def unconfirmed(self, topic: str) -> list[str]:
         """Backplanes that are up and have not confirmed a subscription; they are asked again."""
@@ -157,26 +157,25 @@ class ClientSession:
         Returns the events; the owner deletes each event that it has handled. Events left in the list (a signal's exception
         may strike anywhere) are returned again by the next turn.
         """
-        exchange, events = self._exchange, self._events
+        core, reader, events = self._core, self._reader, self._events
         self._now_ns = now_ns
-        self._attempts.make_due(now_ns, self._peer_for, events)
         while True:
-            for name in exchange.flush():
+            for name in core.flush():
                 self._cannot_reach(name, events)
             for _ in range(frames_max):
-                if not exchange.receive():
+                if not reader.receive():
                     break
-                unread = exchange.unread
+                unread = reader.unread
                 while unread:
-                    self._take(exchange.sender, unread[-1], events)
+                    self._take(reader.sender, unread[-1], events)
                     del unread[-1]
-            if unanswered := exchange.take_unanswered():
-                self._end_unanswered(unanswered, events)
-            if self._newest is not None and (self.directory is None or exchange.has_read_on(frames_max)):
+            if reader.lost_from:
+                self._end_unanswered(events)
+            if self._newest is not None and (self.directory is None or reader.has_read_on(frames_max, len(core.calls))):
                 self._adopt(self._newest, events)
                 self._newest = None
             self._expire(events)
-            if not exchange.gathered_count:  # no step of this round produced an envelope
+            if not core.gathered_count:  # no step of this round produced an envelope
                 return events
 
     def system_gone(self, error: BackplaneError, *, is_back_soon: bool = False) -> bool:
@@ -185,72 +184,71 @@ class ClientSession:
         `is_back_soon`: a connection to another host broke; calls that may be retried wait. Returns whether any call waits.
         """
         if not is_back_soon:
-            self._resolver = None  # so that nothing is retried
+            self._core.resolver = None  # so that nothing is retried
         for name in self._connections.names():
             self._lose(name, self._connections.finished(name) or error, self._events)
-        self.directory = self._newest = self._resolver = None
+        self.directory = self._newest = self._core.resolver = None
         _, waiters = self._hearing.update({})
         self._events += [Ended(waiter, None, error) for waiter in waiters]
         if not is_back_soon:
-            self._attempts.end_all(error, self._events)
+            self._end_calls_of(WAITING, error, self._events)
         self._publishing.update(None)
-        return self._exchange.waiting_count > 0
+        return len(self._core.calls) > 0
 
     def end_all(self, error: BackplaneError) -> Events:
         """The client closes: end every outstanding call. Earlier casts and messages are still offered to the link."""
         events = self._events
-        for name in self._exchange.flush():
+        for name in self._core.flush():
             self._cannot_reach(name, events)
-        for name in self._connections.names():
-            for _, call in self._exchange.abandon(name):
-                self._finish(call[0], None, error, events)
-        self._attempts.end_all(error, events)
+        for peer in (*self._connections.peers(), WAITING):
+            self._end_calls_of(peer, error, events)
         return events
 
     def next_wake_ns(self, now_ns: int) -> int | None:  # hot: scripts/bench call_rtt
         """When the next turn is due although nothing arrives; None: never."""
-        exchange = self._exchange
-        if exchange.has_more or exchange.gathered_count or self._events:
+        core = self._core
+        if self._connections.has_more or core.gathered_count or self._events:
             return now_ns
-        wake = exchange.calls.next_deadline_ns()
+        wake = core.calls.next_deadline_ns()
         if self._ask_again and (wake is None or self._ask_again[0][0] < wake):
             wake = self._ask_again[0][0]
-        again_ns = self._attempts.next_ns() if exchange.waiting_count else None
-        if again_ns is not None and (wake is None or again_ns < wake):
-            wake = again_ns
-        if exchange.is_stalled and (wake is None or now_ns + STALLED_RETRY_NS < wake):
+        if core.is_stalled and (wake is None or now_ns + STALLED_RETRY_NS < wake):
             wake = now_ns + STALLED_RETRY_NS
         return wake
 
     @property
     def has_more(self) -> bool:
         """Whether the link must be read before waiting on it: take another turn."""
-        return self._exchange.has_more or bool(self._events)
+        return self._connections.has_more or bool(self._events)
 
     @property
     def gathered_count(self) -> int:
         """Envelopes that the next turn will offer to the link."""
-        return self._exchange.gathered_count
+        return self._core.gathered_count
 
     @property
     def ahead_frames_max(self) -> int:
-        """Frames that a turn must read, at most, to get all answers received so far (exchange.py)."""
-        return self._exchange.ahead_frames_max
+        """Frames that a turn must read, at most, to get all answers received so far (frame_reader.py)."""
+        return ahead_frames_max(len(self._core.calls))
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is outstanding that callers able to wait should wait (exchange.py)."""
-        return self._exchange.is_full
+        """Whether so much is outstanding that callers able to wait should wait (caller_core.py)."""
+        return self._core.is_full
+
+    def no_room(self, route: str) -> Busy:
+        """The error for a call that must not wait for room, or has waited in vain."""
+        return Busy(f"{route}: {self.outstanding_count} calls of this client are outstanding", retry_after=0.1)
 
     @property
     def outstanding_count(self) -> int:
         """Calls that have not ended, including those waiting for a retry."""
-        return len(self._exchange.calls) + self._exchange.waiting_count
+        return len(self._core.calls)
 
     @property
     def malformed_count(self) -> int:
         """Frames and envelopes dropped because they were malformed."""
-        return self._exchange.malformed_count
+        return self._reader.malformed_count
 
     @property
     def lost_count(self) -> int:
@@ -264,19 +262,10 @@ class ClientSession:
             raise Unavailable("not connected to a system")
         return self.directory
 
-    def _peer_for(self, route: str, key: str | None) -> bytes:  # hot: scripts/bench call_rtt
-        resolver = self._resolver
-        if resolver is None:
-            raise Unavailable(f"{route}: not connected to a system")
-        if route.startswith("supervisor."):
-            return self._exchange.connected(self._home, self._home_place)
-        name = resolver.resolve(route, key)
-        return self._connections.peer(name) or self._exchange.connected(name, resolver.place(name))
-
     def _take(self, peer: bytes, envelope: Envelope, events: Events) -> None:  # hot: scripts/bench call_rtt
         kind = envelope.kind
         if kind == REPLY or kind == STATUS:
-            call = self._exchange.end_call(envelope.id, peer)
+            call = self._core.end(envelope.id, peer)
             if call is not None:
                 try:
                     self._answered(call, envelope, events)
@@ -285,15 +274,15 @@ class ClientSession:
                     raise
         elif kind == PUBLISH and envelope.route is not None:
             lost = self._gaps.gap_before(peer, envelope.route, envelope.id)
-            if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(self._home):
+            if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(self._core.home):
                 self._note(envelope.body)
             message = Message(envelope.route, envelope.body, lost)
-            size = self._exchange.share_bytes
+            size = self._reader.share_bytes
             events += [Heard(one, message, size) for one in self._hearing.table.matching(envelope.route)]
         else:
-            self._exchange.malformed_count += 1  # nobody calls a client
+            self._reader.malformed_count += 1  # nobody calls a client
 
-    def _answered(self, call: Call, envelope: Envelope, events: Events) -> None:
+    def _answered(self, call: OpenCall, envelope: Envelope, events: Events) -> None:
         if envelope.kind == REPLY:
             return self._finish(call[0], envelope.body, None, events)
         self._failed(envelope.id, call, error_from(*envelope.body, is_refused=envelope.is_refused), events)
@@ -301,8 +290,9 @@ class ClientSession:
     def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:
         if not isinstance(token, Own):
             events.append(Ended(token, result, error))
-        elif isinstance(token, Attempt):
-            self._attempts.finish(token, result, error, events)
+        elif isinstance(token, RetriedCall):
+            self._core.forget(token)
+            events.append(Ended(token.token, result, None if error is None else token.final(error)))
         elif isinstance(token, Fetch):
             if error is None and not self._note(result, is_fetched=True):
                 error = Unavailable("the supervisor sent no directory")
@@ -315,19 +305,25 @@ class ClientSession:
             if token.token is not None and not token.remaining_count:
                 events.append(Ended(token.token, None, None))
 
-    def _failed(self, id: int, call: Call, error: BackplaneError, events: Events) -> None:
-        if (final := self._attempts.failed(id, call, error, self._now_ns, self._resolver)) is not None:
+    def _failed(self, id: int, call: OpenCall, error: BackplaneError, events: Events) -> None:
+        if (final := self._core.failed(id, call, error, self._now_ns)) is not None:
             self._finish(call[0], None, final, events)
 
-    def _end_unanswered(self, calls: list[tuple[int, Call]], events: Events) -> None:
-        for id, call in calls:
-            self._failed(id, call, PeerDown(f"{call[1]}: {_LOST}"), events)
+    def _end_calls_of(self, peer: bytes, error: BackplaneError, events: Events) -> None:
+        for _, call in self._core.fail_peer(peer):
+            self._finish(call[0], None, error, events)
+
+    def _end_unanswered(self, events: Events) -> None:
+        """The answers of some calls may have been in a lost frame: end all calls of its sender."""
+        for peer in self._reader.lost_peers():
+            for id, call in self._core.fail_peer(peer):
+                self._failed(id, call, PeerDown(f"{call[1].route}: {_LOST}"), events)
+        self._reader.lost_from.clear()
         if self.directory is not None:  # the lost frame may have held a newer one
             self.start(None, self._now_ns, REFRESH_LIMIT_NS)
 
     def _expire(self, events: Events) -> None:  # hot: scripts/bench call_rtt
-        expired = self._exchange.expire(self._now_ns)
-        for token, error in expired:
+        for token, error in self._core.expire(self._now_ns):
             self._finish(token, None, error, events)
             is_ours = isinstance(token, Fetch | Settling)
             if not is_ours and self.directory is not None and self._now_ns >= self._refresh_ns:
@@ -341,7 +337,7 @@ class ClientSession:
         try:
             directory = Directory.from_body(body)
         except msgspec.ValidationError:
-            self._exchange.malformed_count += 1
+            self._reader.malformed_count += 1
             return False
         self._connections.note(directory)
         known = self._newest or self.directory
@@ -350,12 +346,10 @@ class ClientSession:
         return True
 
     def _adopt(self, directory: Directory, events: Events) -> None:
-        self._exchange.say_farewell(directory.newly_draining(self.directory))
-        self.directory, self._resolver = directory, Resolver(directory)
+        ended = self._core.adopt(directory, self._now_ns)
+        self.directory = directory
         self._publishing.update(directory)
-        if self._exchange.waiting_count:
-            self._attempts.hurry(self._now_ns)
-        for name in self._connections.outdated(directory, keep=self._home):
+        for name in ended:
             died = PeerDown(f"backplane {name!r} died; whether the work ran is not known")
             self._lose(name, self._connections.finished(name) or died, events)
         places = {name: place.generation for name, place in directory.backplanes.items() if place.is_up}
@@ -365,13 +359,13 @@ class ClientSession:
             self._ask(ask, self._now_ns)
 
     def _cannot_reach(self, name: str, events: Events) -> None:
-        if name == self._home:
+        if name == self._core.home:
             self.system_gone(PeerDown("the supervisor cannot be reached"))
         else:
             self._lose(name, PeerDown(f"backplane {name!r} cannot be reached"), events)
 
     def _lose(self, name: str, error: BackplaneError, events: Events) -> None:
-        peer, calls = self._exchange.lose(name)
+        peer, calls = self._core.lose(name)
         if peer is not None:
             self._gaps.forget(peer)
             self._proving.forget(peer)
@@ -383,11 +377,11 @@ class ClientSession:
         """Ask one backplane to subscribe this client; only `Hearing` waits for the answer."""
         if self.directory is None or not self._hearing.is_wanted(ask):
             return
-        peer = self._exchange.connected(ask.name, self.directory.backplanes[ask.name])
+        peer = self._core.connected(ask.name, self.directory.backplanes[ask.name])
         route = addressing.backplane_route(ask.name, "subscribe")
         try:
             spec = CallSpec(route, {"topic": ask.topic}, ends_ns=now_ns + SUBSCRIBE_LIMIT_NS)
-            self._exchange.open(peer, SubscribeCall(ask), spec)
+            self._core.open(peer, SubscribeCall(ask), spec)
         except Busy:
             heapq.heappush(self._ask_again, (now_ns + SUBSCRIBE_RETRY_NS, ask))
 

@@ -83,7 +83,7 @@ def blocking_call(
     spec = CallSpec(route, arguments, key=key, priority=priority, timeout=timeout, is_retried=retry)
     asking = MethodAction(BlockingCaller.of(object), running.name, running.priority, _ask, (spec,), running.deadline_ns)
     asking.chain = (*running.chain, (object.name, running.name))
-    asking.trace = running.trace
+    asking.trace, asking.principal = running.trace, running.principal
 
     def has_ended(action: Action) -> None:
         gate.release()

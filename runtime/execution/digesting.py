@@ -28,6 +28,7 @@ from .admission import Admission
 from .clock import Clock
 from .digest import Digest, Digesters
 from .reports import Reports
+from .sources import share_of
 
 
 class Digesting:
@@ -49,7 +50,16 @@ class Digesting:
         self._accept = accept
         self._turn_away = turn_away
 
-    def begin(self, route: Route, peer: bytes, envelope: Envelope, priority: int, now_ns: int) -> None:
+    def begin(
+        self,
+        route: Route,
+        peer: bytes,
+        envelope: Envelope,
+        source: str,
+        principal: str | None,
+        priority: int,
+        now_ns: int,
+    ) -> None:
         """Queue a request at its digester, which admits it once the key is known. Raises `InvalidArgument`, `Busy`."""
         component, method_name = route.component, route.mark.digest
         assert method_name is not None and route.spec is not None
@@ -66,7 +76,7 @@ class Digesting:
             arguments,
             deadline_ns,
         )
-        action.asked, action.sender = envelope, peer
+        action.asked, action.sender, action.source, action.principal = envelope, peer, source, principal
 
         def dispatch(ended: Action) -> None:
             then_ns = self._clock.now_ns()
@@ -92,7 +102,7 @@ class Digesting:
                 self._accept(peer, envelope, then_ns)
 
         action.on_end = dispatch
-        self._admission.count_in(action, component, peer)
+        self._admission.count_in(action, component, share_of(peer, source))
         if envelope.kind == CALL:
             self._accepted.add(peer, envelope.id, action)
         self._scheduler.post(action, now_ns)

@@ -18,6 +18,7 @@ from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, cast
 from appbackplane.transport.errors import MalformedFrame
+from appbackplane.transport.salvage import Salvaged, salvage
 
 from ..objects.action import DONE, LOCAL, WAITING, Action, Outcome, ParkableAction, run_foreign
 from ..objects.module_state import ModuleState
@@ -279,7 +280,11 @@ class Engine(EngineParts):
                     self._is_unsure = False
                     self.intake.unread_since_ns = 0
                     break
-                envelopes = codec.decode(received[1])
+                try:
+                    envelopes = codec.decode(received[1])
+                except MalformedFrame:
+                    self._hear_salvaged(received[0], salvage(received[1]), now_ns)
+                    raise
                 if received[0] not in self.callers.heard_ns:
                     self.sources.note(received[0], self.link.process())
                 self.callers.heard_ns[received[0]] = now_ns
@@ -301,6 +306,12 @@ class Engine(EngineParts):
             self.callers.look(now_ns)
         if self.outbox:
             self.flush(now_ns)
+
+    def _hear_salvaged(self, peer: bytes, salvaged: Salvaged, now_ns: int) -> None:
+        for refusal in salvaged.refusals:
+            self.sender.say(peer, refusal, now_ns)
+        for envelope in salvaged.heard:
+            self.hear(peer, envelope, now_ns)
 
     def _is_short(self, envelope: Envelope) -> bool:
         account = self.statistics.operations.get(envelope.route or "")

@@ -109,7 +109,7 @@ class EngineParts:
         )  # fmt: skip
         self.sources = sources = Sources(backplane, routing, source_rules)
         self.closing = closing = Closing(backplane, registry=registry, accepted=accepted, sender=sender, watch=watch)
-        self.replays = replays = Replays(sender=sender, accepted=accepted, is_debug=is_debug)
+        self.replays = replays = Replays(clock=clock, sender=sender, accepted=accepted, is_debug=is_debug)
         self.inheritance = inheritance = Inheritance(
             scheduler=scheduler, watch=watch, sender=sender, accepted=accepted, calls=calls, routing=routing, replays=replays,
             presence=presence,
@@ -136,7 +136,7 @@ class EngineParts:
         )
         rings = Rings(
             clock=clock, scheduler=scheduler, sender=sender, accepted=accepted, calls=calls, inheritance=inheritance,
-            withdrawal=withdrawal,
+            replays=replays, withdrawal=withdrawal,
         )  # fmt: skip
         self.intake = intake = Intake(
             clock=clock, registry=registry, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender,

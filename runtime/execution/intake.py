@@ -51,7 +51,7 @@ from .reports import Reports
 from .rings import Rings
 from .routing import Routing
 from .sender import Sender
-from .sources import Sources
+from .sources import Sources, share_of
 from .user_actions import action_of
 
 #: Looked up once, as in objects/action.py.
@@ -146,6 +146,8 @@ class Intake:
                 work = self._replays.join(record, peer, id, priority, now_ns)
                 if work is not None:
                     self._inheritance.boost(work, priority, now_ns)
+                    if chain:
+                        self._rings.attached(work, peer, id)
                 return
         spec: OperationSpec | None = None
         if route.endpoint is not None:
@@ -154,7 +156,7 @@ class Intake:
             assert made is not None, "it is of no topic"
             action = made
         elif route.has_digest and key is None:
-            return self._digesting.begin(route, peer, envelope, priority, now_ns)
+            return self._digesting.begin(route, peer, envelope, source, principal, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
             arguments = spec.binding.bind(body, name)
@@ -175,7 +177,7 @@ class Intake:
                 action.chain = chain
             action.trace, action.source, action.principal = envelope.trace, source, principal
             if route.is_counted:
-                self._admission.count_in(action, route.component, peer)
+                self._admission.count_in(action, route.component, share_of(peer, source))
         except BackplaneError as error:
             self._endings.never_posted(action, error, now_ns)
             raise
@@ -218,7 +220,7 @@ class Intake:
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace, action.source = envelope.trace, source
                 try:
-                    self._admission.count_in(action, component, peer)
+                    self._admission.count_in(action, component, share_of(peer, source))
                 except BackplaneError as error:
                     self._endings.never_posted(action, error, now_ns)
                     raise

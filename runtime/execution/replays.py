@@ -10,7 +10,7 @@ bounds (`ReplayPolicy`), the work is done again (docs/concepts/retries.md).
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
@@ -23,6 +23,7 @@ from ..objects.action import DONE, Action, Outcome, lent
 from ..process_config import ReplayPolicy
 from .accepted import AcceptedCalls
 from .call_cycles import check_return
+from .clock import Clock
 from .failures import as_error
 from .method_action import MethodAction
 from .sender import Sender
@@ -52,6 +53,14 @@ class KeyedAction(MethodAction):
         return outcome
 
 
+class KeyWaiter(NamedTuple):
+    """A call that waits for the work of an earlier one."""
+
+    priority: int
+    #: When it came; the newest call of a ring is the one that is refused (rings.py).
+    since_ns: int
+
+
 class IdempotencyRecord:
     """One key: the calls that wait while its work runs, and how the work ended."""
 
@@ -63,8 +72,8 @@ class IdempotencyRecord:
         self.action: Action | None = action
         #: Digest of the arguments.
         self.digest = digest
-        #: Waiting calls, (peer, context id), to their priorities; without the call whose work it is.
-        self.waiters: dict[tuple[bytes, int], int] = {}
+        #: Waiting calls by (peer, context id); without the call whose work it is.
+        self.waiters: dict[tuple[bytes, int], KeyWaiter] = {}
         #: The reply or status, packed under an id that no call has.
         self.packed = b""
         self.ended_ns = 0
@@ -73,7 +82,8 @@ class IdempotencyRecord:
 class Replays:
     """The idempotency cache. Used under the lead."""
 
-    def __init__(self, *, sender: Sender, accepted: AcceptedCalls, is_debug: bool) -> None:
+    def __init__(self, *, clock: Clock, sender: Sender, accepted: AcceptedCalls, is_debug: bool) -> None:
+        self._clock = clock
         self._sender = sender
         self._accepted = accepted
         self._is_debug = is_debug
@@ -117,14 +127,14 @@ class Replays:
             self.replayed_count += 1
             self._sender.answer(peer, id, record.packed, now_ns)
             return None
-        record.waiters[peer, id] = priority
+        record.waiters[peer, id] = KeyWaiter(priority, self._clock.now_ns())
         self._accepted.add(peer, id, action)
         return action
 
     def urgency_behind(self, action: Action) -> int | None:
         """The most urgent priority of the calls that wait for `action` beside its own; None: no call waits."""
         record = self.running.get(action)
-        return None if record is None else min(record.waiters.values(), default=None)
+        return None if record is None else min((one.priority for one in record.waiters.values()), default=None)
 
     def began(self, action: Action, envelope: Envelope) -> None:
         """The work of a call with a key has been admitted."""
@@ -168,7 +178,7 @@ class Replays:
         if record.waiters.pop((peer, id), None) is None:
             if record.waiters:  # the work now belongs to the next call
                 action.peer, action.call_id = following = next(iter(record.waiters))
-                action.priority_own = lent(record.waiters.pop(following), action.object)
+                action.priority_own = lent(record.waiters.pop(following).priority, action.object)
             elif action.account is None:
                 return False
             else:
@@ -180,10 +190,17 @@ class Replays:
     def reprioritised(self, action: Action, peer: bytes, id: int, priority: int) -> bool:
         """Note the new priority of a call that waits for the work of another call. False: there is no such call."""
         record = self.running.get(action)
-        if record is None or (peer, id) not in record.waiters:
+        waiter = None if record is None else record.waiters.get((peer, id))
+        if record is None or waiter is None:
             return False
-        record.waiters[peer, id] = priority
+        record.waiters[peer, id] = waiter._replace(priority=priority)
         return True
+
+    def refuse_waiter(self, action: Action, peer: bytes, id: int, error: BackplaneError, now_ns: int) -> None:
+        """End one call that waits for the work of another; the work goes on, and may fall back to a lower priority."""
+        del self.running[action].waiters[peer, id]
+        self._accepted.end(peer, id)
+        self._sender.say(peer, status(id, error), now_ns)
 
     def figures(self) -> dict[str, int]:
         """Counts and bytes, for the statistics."""

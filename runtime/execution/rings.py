@@ -5,7 +5,8 @@ waiting behind the other's object, and neither names the other. So a call that a
 awaiting action starts a search for itself: along the awaited calls, here or in other backplanes (a BOOST with a `chain`), up
 to work that can go on. The newest call of a ring finds it, because all others were waiting when it was queued. Searches of
 older calls stop there, so only one call is refused. Cost: a small envelope for each backplane on the way, only for such
-calls. Not followed: locks, digesters, blocking calls, other nodes, and calls that wait for another's idempotency key.
+calls. A call that waits for the work of another by its idempotency key searches as well. Not followed: locks, digesters,
+blocking calls, and other nodes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .clock import Clock
 from .coroutines import CallRequest
 from .inheritance import Inheritance
 from .method_action import MethodAction
+from .replays import Replays
 from .sender import Sender
 from .withdrawal import Withdrawal
 
@@ -38,7 +40,8 @@ class Rings:
 
     def __init__(
         self, *, clock: Clock, scheduler: Scheduler, sender: Sender, accepted: AcceptedCalls,
-        calls: OutstandingCalls[MethodAction], inheritance: Inheritance, withdrawal: Withdrawal,
+        calls: OutstandingCalls[MethodAction], inheritance: Inheritance, replays: Replays,
+        withdrawal: Withdrawal,
     ) -> None:  # fmt: skip
         self._clock = clock
         self._scheduler = scheduler
@@ -46,6 +49,7 @@ class Rings:
         self._accepted = accepted
         self._calls = calls
         self._inheritance = inheritance
+        self._replays = replays
         self._withdrawal = withdrawal
 
     def queued(self, action: Action) -> None:  # hot: scripts/bench call_pipelined
@@ -55,15 +59,18 @@ class Rings:
             action.posted_ns = self._clock.now_ns()
             self._follow(action, [], action.posted_ns)
 
+    def attached(self, action: Action, peer: bytes, id: int) -> None:
+        """A call made by an object waits for the work of an earlier one, by its idempotency key: search as in `queued`."""
+        self._follow(action, [], self._replays.running[action].waiters[peer, id].since_ns)
+
     def heard(self, peer: bytes, envelope: Envelope) -> None:
         """Continue a search of the backplane `peer`, which has followed its waiting actions to a call that it made here."""
         action, path = self._accepted.get(peer, envelope.id), envelope.chain
         if action is None or not path:
             return
-        if _is_first(action, path, envelope.body):
-            self._break(action, path)
-        else:
-            self._follow(action, path, envelope.body)
+        following = self._reached(peer, envelope.id, action, path, envelope.body)
+        if following is not None:
+            self._follow(following, path, envelope.body)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -77,8 +84,8 @@ class Rings:
                 continue
             if isinstance(each, MethodAction) and isinstance(each.request, CallRequest):
                 awaited = self._awaited(each, each.request, way, since)
-                if awaited is not None and _is_first(awaited, way, since):
-                    return self._break(awaited, way)
+                if awaited is not None:
+                    awaited = self._reached(LOCAL, each.awaiting_id, awaited, way, since)
                 if awaited is not None:
                     pending.append((awaited, way))
             elif not each.started_ns and not each.continues and each.posted_ns <= since:
@@ -95,6 +102,26 @@ class Rings:
         priority = self._inheritance.call_priority(action, request.spec.priority)
         # A peer that does not read gets no envelope: then the ring ends with the first deadline in it.
         self._sender.say(peer, search(id, priority, since, way), self._clock.now_ns())
+        return None
+
+    def _reached(self, peer: bytes, id: int, action: Action, way: Path, since: int) -> Action | None:
+        """A search has reached this call: break the ring if the call began it. Returns the action to follow, if any."""
+        record = self._replays.running.get(action)
+        waiter = None if record is None else record.waiters.get((peer, id))
+        if record is None or waiter is None:
+            if not _is_first(action, way, since):
+                return action
+            self._break(action, way)
+        elif waiter.since_ns == since and _starts_with(action, way):
+            error = FailedPrecondition(
+                f"call ring: {spelled([*way, way[0]])}, each of which waits for the next; {action.name} has begun with "
+                f"idempotency_key {record.scope[2]!r}: call it without waiting (cast)"
+            )
+            now_ns = self._clock.now_ns()
+            self._replays.refuse_waiter(action, peer, id, error, now_ns)
+            self._inheritance.settle([action], now_ns)
+        elif waiter.since_ns <= since:  # a newer one finds the ring by itself
+            return action
         return None
 
     def _break(self, action: Action, way: Path) -> None:
@@ -116,5 +143,9 @@ class Rings:
 
 def _is_first(action: Action, way: Path, since: int) -> bool:
     """Whether `action` is the call that began the search, and has not run yet."""
+    return action.posted_ns == since and not action.started_ns and _starts_with(action, way)
+
+
+def _starts_with(action: Action, way: Path) -> bool:
     object, route = way[0]
-    return action.posted_ns == since and not action.started_ns and (action.object.name, action.name) == (object, route)
+    return (action.object.name, action.name) == (object, route)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from appbackplane.transport.accept_gate import AcceptGate
 from appbackplane.transport.directory import Directory, Registration
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 from appbackplane.transport.link import Link
@@ -64,6 +65,7 @@ class Sentinel:
         link: Link,
         run_dir: Path,
         *,
+        gate: AcceptGate | None = None,
         lifeline_fd: int | None,
         slot: OwnSlot | None,
         statistics: Callable[..., dict[str, Any]],
@@ -88,6 +90,7 @@ class Sentinel:
         #: The latency contract, ns; 0: at most the default one.
         self.max_latency_ns = max_latency_ns
         self._link = link
+        self._gate = gate
         self._slot = slot
         self._lifeline_fd = lifeline_fd
         self._figures = statistics
@@ -144,6 +147,8 @@ class Sentinel:
         """Serve the control link and check the workers until there is a reason to stop; returns the reason."""
         clock = self._clock
         ears = [self._wake_fd, self._link.fileno(), *(() if self._lifeline_fd is None else (self._lifeline_fd,))]
+        if self._gate is not None:
+            ears.append(self._gate.fileno())
         wait = waiting(ears)
         is_called = True
         while self._stop_reason is None:
@@ -151,6 +156,8 @@ class Sentinel:
             if is_called:
                 self._control.turn()
             pause_ns = self._look(clock.now_ns())
+            if self._gate is not None and (line := self._gate.look(clock.now_ns())) is not None:
+                log.warning("%s", line)
             if self._draining is not None and not self._draining.is_over:
                 self._draining.look(clock.now_ns())
                 pause_ns = min(pause_ns, LOOK_NS)

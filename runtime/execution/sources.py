@@ -25,6 +25,13 @@ SourceRule = int | Literal["refuse"]
 _RULES_MAX: Final = 4_096
 
 
+def share_of(peer: bytes, source: str) -> bytes:
+    """The caller whose share of a component's places a request takes (scheduling/throttle.py): its peer, but of requests from
+    other hosts, which all come over one link, the key.
+    """
+    return source.encode() if source.startswith("node:") else peer
+
+
 class Sources:
     """The process behind each peer that has sent something. Used under the lead."""
 

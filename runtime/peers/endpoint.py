@@ -30,6 +30,7 @@ from appbackplane.transport.peers.lines import SWEEP_NS, Came, Lines, PeerConnec
 from appbackplane.transport.peers.messages import body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.peer import Peer
+from appbackplane.transport.salvage import salvage
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
@@ -45,7 +46,6 @@ from .inward import Arrival, AskedHere, Inward
 from .logged import log_effect
 from .outward import Outward
 from .paced_log import PacedLog
-from .refusing import refuse
 from .roster import Roster
 from .topics import Topics
 
@@ -280,10 +280,11 @@ class NodeEndpoint:
             envelopes = decode(came.frame)
         except MalformedFrame as error:
             self._log.warn(f"malformed frame from {who}", error.message)
-            if came.client or self._met(holder):
-                name = came.client or holder.name
-                refuse(name, came.frame, error, self._answers.to_node, self._outward.answered)
-            return
+            if not (came.client or self._met(holder)):
+                return
+            envelopes, refusals = salvage(came.frame, decode)
+            for refusal in refusals:
+                self._answers.to_node(came.client or holder.name, refusal, False)
         arrival = Arrival(len(came.frame))
         for envelope in envelopes:
             try:

@@ -198,15 +198,13 @@ class Outward:
             self._calls.open(name.encode(), over_ns, ForwardedCall(peer, envelope.id, route, is_bulk)) if is_call else 0
         )
         said = forwarded(envelope, id, there, max(0, over_ns - now_ns) if is_call else None)
+        is_said = False
         try:
             is_said = self._say(name, said, is_bulk)
-        except BackplaneError:
-            if is_call:
+        finally:
+            if is_call and not is_said:
                 self._calls.end(id)
-            raise
         if not is_said:
-            if is_call:
-                self._calls.end(id)
             if self._stands is not None and not self._stands(name):
                 raise Unavailable(
                     f"{route}: the line to node {name!r} broke, and is dialled again", retry_after=RETRY_AFTER_S

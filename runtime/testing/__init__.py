@@ -11,7 +11,8 @@ Read `virtual_backplane.py` first.
 
 from .jumps import jump_to_exit, jump_to_primary, jump_to_secondary
 from .memory_link import MemoryLink
-from .virtual_backplane import OutsideCall, VirtualBackplane, VirtualCall
+from .virtual_backplane import OutsideCall, VirtualBackplane
+from .virtual_client import VirtualCall
 from .virtual_clock import VirtualClock
 
 __all__ = [

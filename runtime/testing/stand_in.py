@@ -34,7 +34,7 @@ class StandIn:
         The value of `Host.stand_in`; the test itself may call it outside any action. Raises AssertionError as above.
         """
         backplane, outer = self._backplane, current.worker
-        engine, clock = backplane.backplane.engine, backplane.clock
+        clock = backplane.clock
         waiting, started_ns = (None, 0) if outer is None else (outer.action, outer.started_ns)
         end_ns = clock.now_ns() + min(round(limit_s * 1e9), PATIENCE_NS)
         worker = current.worker = self._worker()
@@ -42,7 +42,7 @@ class StandIn:
             while not gate.acquire(blocking=False):
                 if backplane._turn(worker):
                     continue
-                wake_ns = engine.next_wake_ns()
+                wake_ns = backplane._next_wake_ns()
                 if wake_ns is None or wake_ns > end_ns:
                     if limit_s * 1e9 <= PATIENCE_NS:
                         clock.move(max(end_ns, clock.now_ns()))

@@ -11,9 +11,9 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Literal
 
-from appbackplane.transport import codec
-from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.directory import Directory, Place
+from appbackplane.transport import codec, request
+from appbackplane.transport.calling import CONNECT_TIMEOUT_S
+from appbackplane.transport.directory import Directory, Place, Registration
 from appbackplane.transport.envelope import (
     CALL,
     CANCEL,
@@ -22,15 +22,12 @@ from appbackplane.transport.envelope import (
     REPLY,
     STATUS,
     Envelope,
-    call,
-    cancel,
-    cast,
-    message,
     reply,
     status,
 )
-from appbackplane.transport.errors import BackplaneError, Cancelled, DeadlineExceeded, error_from
-from appbackplane.transport.request import check
+from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.handles import Subscription
+from appbackplane.transport.waitables import Waitable
 
 from ..backplane import Backplane
 from ..execution.current import current
@@ -40,77 +37,19 @@ from ..objects.action import Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
+from ..objects.operation import DeclarationError
 from ..process_config import ProcessConfig
 from .memory_link import MemoryLink
 from .stand_in import StandIn
+from .virtual_client import CLIENT, VirtualCall, VirtualClient
 from .virtual_clock import VirtualClock
 
-_CLIENT = b"test"
 #: A test that runs this many actions without coming to rest is going in circles.
 ACTIONS_MAX = 100_000
 
 
 class Bench(Component):
     """Holds the objects that a test adds without a component of their own: routes `bench.OPERATION`."""
-
-
-class VirtualCall:
-    """A call that the test made as a client. It ends like a client's call: by its answer, at its deadline, or when it is
-    cancelled, in any state of its callee.
-    """
-
-    def __init__(self, backplane: VirtualBackplane, id: int, ends_ns: int | None = None) -> None:
-        self._backplane, self._id = backplane, id
-        self._ends_ns = ends_ns
-        self._answers: list[Envelope] = []
-        #: The error in which it ended here, before its answer came.
-        self._ended: BackplaneError | None = None
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it has ended, by all frames sent so far."""
-        self._backplane.collect()
-        self._look_at_clock()
-        return self._ended is not None or bool(self._answers)
-
-    def result(self) -> Any:
-        """Run the backplane until idle, then return the result. Raises the error in which the call ended."""
-        if not self.is_done or not self._answers:
-            self._backplane.run_until_idle()
-        if not self.is_done:
-            raise AssertionError("the call has not ended: its object awaits something, or time has to pass (advance)")
-        if self._ended is not None:
-            raise self._ended
-        assert len(self._answers) == 1, f"a call was answered {len(self._answers)} times: {self._answers}"
-        answer = self._answers[0]
-        if answer.kind == REPLY:
-            return answer.body
-        raise error_from(*answer.body, is_refused=answer.is_refused)
-
-    def error(self) -> BackplaneError:
-        """The error in which it ended. Raises AssertionError if it succeeded."""
-        try:
-            result = self.result()
-        except BackplaneError as error:
-            return error
-        raise AssertionError(f"the call was expected to fail; it returned {result!r}")
-
-    def cancel(self) -> bool:
-        """Cancel the call; it ends in `Cancelled`. Returns False if it had already ended. Work that has begun may run on."""
-        if self.is_done:
-            return False
-        self._ended = Cancelled("cancelled by the caller")
-        self._backplane.hear(cancel(self._id))
-        return True
-
-    def _answered(self, envelope: Envelope) -> None:
-        self._look_at_clock()
-        self._answers.append(envelope)
-
-    def _look_at_clock(self) -> None:
-        is_late = self._ends_ns is not None and self._backplane.clock.now_ns() > self._ends_ns
-        if is_late and self._ended is None and not self._answers:
-            self._ended = DeadlineExceeded("no answer before the deadline")
 
 
 class OutsideCall:
@@ -173,6 +112,8 @@ class VirtualBackplane:
         `outside` and `topics`: routes served, and topics subscribed to, by another backplane, which the test plays (a replica
         of this one for routes served here, too). `idempotent`: those of the routes that may be repeated.
         """
+        for each in components:
+            _check_component(each)
         self.clock = VirtualClock()
         self.link = MemoryLink(f"{name}-1")
         self._config = ProcessConfig(
@@ -185,7 +126,7 @@ class VirtualBackplane:
         self._outside, self._topics, self._idempotent = outside, topics, idempotent
         self._backplane: Backplane | None = None
         self._worker: Worker | None = None
-        self._calls: dict[int, VirtualCall] = {}
+        self._client = VirtualClient(self)
         self._outside_calls: list[OutsideCall] = []
         #: Operations that have run since `_run` began.
         self._order: list[str] = []
@@ -201,6 +142,8 @@ class VirtualBackplane:
         """The backplane itself. On first use it is constructed, and its components are moved to their role."""
         if self._backplane is None:
             self._backplane = Backplane(self._config, self._components, clock=self.clock, link=self.link)
+            here = Registration(self._config.backplane, 1, 0, "/nowhere/here-1.sock", self._backplane.entries())
+            self._client.connect(here)
             self._backplane.be_virtual(Random(0).random, StandIn(self).wait)
             self._worker = self._backplane.stand_in_worker(0)
             self._tell_of_outside(is_up=True)
@@ -255,34 +198,44 @@ class VirtualBackplane:
         return action
 
     def call(
-        self,
-        route: str,
-        /,
-        *,
-        key: str | None = None,
-        priority: int | None = None,
-        timeout: float | None = None,
-        idempotency_key: str | None = None,
-        **arguments: Any,
-    ) -> VirtualCall:
-        """Call as a client does, over the link; the returned handle gives the result."""
-        check(route, key, priority)
-        id = len(self._calls) + 1
-        deadline = None if timeout is None else round(timeout * 1e9)
-        made = self._calls[id] = VirtualCall(self, id, None if deadline is None else self.clock.now_ns() + deadline)
-        spec = CallSpec(route, arguments, key=key, priority=priority, idempotency_key=idempotency_key)
-        self.hear(call(id, spec, deadline))
-        return made
+        self, route: str, /, *, key: str | None = None, priority: int | None = None,
+        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None, retry: bool = False, **keywords: Any,
+    ) -> VirtualCall:  # fmt: skip
+        """Call as `Client.submit` does, with its arguments and errors; the returned handle gives the result.
 
-    def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
-        """Cast as a client does."""
-        check(route, key, priority)
-        self.hear(cast(CallSpec(route, arguments, key=key, priority=priority)))
+        By default the call is not retried, so that the test sees each refusal.
+        """
+        spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        _ = self.backplane
+        return self._client.submit(spec)
 
-    def publish(self, topic: str, **body: Any) -> None:
-        """Publish as another backplane does."""
-        check(topic, None, None)
-        self.hear(message(1, topic, body))
+    def cast(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None,
+        arguments: Mapping[str, Any] | None = None, **keywords: Any,
+    ) -> None:  # fmt: skip
+        """Cast as `Client.cast` does."""
+        spec = request.asked(route, key, priority, None, arguments, keywords)
+        _ = self.backplane
+        self._client.cast(spec)
+
+    def publish(
+        self, topic: str, /, *, priority: int | None = None, arguments: Mapping[str, Any] | None = None, **keywords: Any
+    ) -> int:
+        """Publish as `Client.publish` does. Returns the number of backplanes that subscribe: 1, or 0."""
+        request.check(topic, None, priority)
+        body = request.body_of(topic, arguments, keywords)
+        _ = self.backplane
+        return self._client.publish(topic, priority, body)
+
+    def subscribe(self, topic: str, *, timeout: float = CONNECT_TIMEOUT_S) -> Subscription:
+        """Subscribe as `Client.subscribe` does, and run the backplane until it has confirmed.
+
+        `get` of the subscription waits as `VirtualCall.result` does.
+        """
+        limit_ns = request.duration_ns(timeout)
+        _ = self.backplane
+        return self._client.subscribe(topic, limit_ns)
 
     def outside_calls(self, route: str | None = None) -> list[OutsideCall]:
         """Calls that its objects have made to other backplanes so far, oldest first."""
@@ -302,15 +255,21 @@ class VirtualBackplane:
 
     def advance(self, seconds: float) -> list[str]:
         """Let time pass, and run work as it falls due. Returns the operations in the order they ran."""
-        end_ns = self.clock.now_ns() + round(seconds * 1e9)
+        return self._advance(self.clock.now_ns() + round(seconds * 1e9))
+
+    def _advance(self, end_ns: int, awaited: Waitable | None = None) -> list[str]:
+        """Let time pass until `end_ns`, or until `awaited` is ready."""
         order = self._run(end_ns)
-        while (wake_ns := self.backplane.engine.next_wake_ns()) is not None and wake_ns <= end_ns:
-            self.clock.move(wake_ns)
+        while self.clock.now_ns() < end_ns and not (awaited is not None and awaited.is_ready):
+            wake_ns = self._next_wake_ns()
+            self.clock.move(end_ns if wake_ns is None else min(wake_ns, end_ns))
             order += self._run(end_ns)
-            if self.clock.now_ns() > end_ns:
-                return order
-        self.clock.move(end_ns)
-        return order + self._run(end_ns)
+        return order
+
+    def _next_wake_ns(self) -> int | None:
+        """When the next timer of the backplane, or deadline of the test's calls, is due; None: none is."""
+        times = [at for at in (self.backplane.engine.next_wake_ns(), self._client.next_wake_ns()) if at is not None]
+        return min(times, default=None)
 
     def _run(self, until_ns: int | None) -> list[str]:
         engine, worker = self.backplane.engine, self._worker
@@ -328,12 +287,12 @@ class VirtualBackplane:
         return order
 
     def _turn(self, worker: Worker) -> bool:
-        """Run one action. False: there was none."""
+        """Run one action, or end the calls whose deadlines have come. False: there was nothing to do."""
         engine = self.backplane.engine
         engine.drain(self.clock.now_ns())  # time stands still, so nothing else triggers a drain
         action = engine.choose(worker)
         if action is None:
-            return False
+            return self._client.expire()
         self._order.append(action.name.rpartition(".")[2])
         engine.complete(action, *engine.execute(worker, action))
         engine.flush(self.clock.now_ns())
@@ -342,19 +301,29 @@ class VirtualBackplane:
 
     # -- the other processes ------------------------------------------------------------------------------------------
 
-    def hear(self, envelope: Envelope, peer: bytes = _CLIENT) -> None:
+    def hear(self, envelope: Envelope, peer: bytes = CLIENT) -> None:
         """Deliver one envelope, through the codec."""
         _ = self.backplane
         self.link.deliver(peer, codec.batch([codec.Encoder().encode(envelope)]))
 
+    def hear_call(self, call: Envelope, peer: bytes = CLIENT) -> VirtualCall:
+        """Deliver the CALL of any caller; the returned handle has its answer."""
+        handle = self._client.watch(call, peer)
+        self.hear(call, peer)
+        return handle
+
     def collect(self) -> None:
         """Read the frames that the backplane has sent."""
+        if self.link.sent:
+            self._client.let_expire()
         while self.link.sent:
             peer, frame = self.link.sent.popleft()
-            for envelope in codec.decode(frame):
+            envelopes = codec.decode(frame)
+            self._client.receive(peer, frame, envelopes)
+            for envelope in envelopes:
                 if envelope.kind in (REPLY, STATUS):
-                    self._calls[envelope.id]._answered(envelope)
-                elif envelope.kind == PUBLISH:
+                    continue
+                if envelope.kind == PUBLISH:
                     assert envelope.route is not None
                     self.published.append((envelope.route, envelope.body))
                 elif envelope.kind == CAST:
@@ -395,3 +364,15 @@ class VirtualBackplane:
         }
         version = engine.routing.directory.version + 1
         engine.update(Directory("test", version, places, routes, topics, self._idempotent), self.clock.now_ns())
+
+
+def _check_component(given: Any) -> None:
+    """Raises `DeclarationError` for a component that a test has given as a class, or that is none."""
+    if isinstance(given, type):
+        raise DeclarationError(
+            f"VirtualBackplane: {given.__qualname__} is a class: give it an object of it, {given.__name__}()"
+        )
+    if not isinstance(given, Component):
+        raise DeclarationError(
+            f"VirtualBackplane: {type(given).__qualname__} is not derived from Component: `add` takes other objects"
+        )

@@ -63,6 +63,8 @@ def main(
     Console(width=None if sys.stdout.isatty() else 160).print(table(results, measured()))
     for plot in PLOTS.written:
         click.echo(f"plotted to {plot}")
+    for reason in PLOTS.missing:
+        click.echo(reason)
     if file is not None:
         click.echo(f"written to {file}: {measured()}")
     sys.exit(0 if all(result.is_passed for result in results) else 1)

@@ -1,4 +1,4 @@
-"""replay: recorded actions simulated a second (runtime/replay), so that a dozen proposals can be tried while one waits.
+"""replay: recorded actions simulated a second (spark/replay), so that a dozen proposals can be tried while one waits.
 
 A busy backplane of four threads: eight priorities, fifty objects, half of the time blocked, reliefs and the GIL as they are.
 Absolute: it is interpreted Python and the real scheduler. A surprise would be less than 100,000.
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from appbackplane.runtime.replay import NEVER, Costs, Load, ReplaySetting, simulate
+from appbackplane.spark.replay import NEVER, Costs, Load, ReplaySetting, simulate
 
 from .harness.case import Case, Figures, Requirement, Sides, ours
 

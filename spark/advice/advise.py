@@ -11,13 +11,13 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any, Final
 
-from appbackplane.runtime.replay import Prediction
-
 from ..records.found import Found
 from ..records.pieces import Piece, pieces
+from ..replay import Prediction
+from .advice import Advice
 from .facts import COUNT_MIN, Facts
 from .gather import WINDOW_MAX, GatheredWindow, gather
-from .item import Advice, Item
+from .item import Item
 from .judge import Verdict, judge, judge_pair
 from .rules import RULES, AdviceFinding
 from .tables import merged, tables

@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from appbackplane.runtime.replay import Calibrated, PredictedWaits, Prediction, ReplaySetting, calibrate, recorded
-
+from ..replay import Calibrated, PredictedWaits, Prediction, ReplaySetting, calibrate, recorded
 from .gather import GatheredWindow
 
 Key = tuple[int, int]

@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 
 from appbackplane.runtime.observation.segments import NO_DEADLINE
-from appbackplane.runtime.replay import NEVER, Load, ReplaySetting
 
 from ..frames import within
 from ..records.batch import Actions
 from ..records.found import Found
 from ..records.pieces import Piece, read_all
+from ..replay import NEVER, Load, ReplaySetting
 from .survey import FIELDS, Survey, latest, surveyed
 
 #: Actions of a window. Simulating so many takes a third of a second, and a rule tries some ten settings.

@@ -1,11 +1,9 @@
-"""Item: one line of advice, with all that a person or a program needs to judge it. Advice: all items and notes."""
+"""Item: one line of advice, with all that a person or a program needs to judge it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
-
-from .patch import patch_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +41,3 @@ class Item:
             "evidence": self.evidence, "figure": self.figure, "unit": "ms", "now": self.now, "predicted": self.predicted,
             "simulated_now": self.simulated_now, "error": self.error, "data": self.data,
         }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """All proposed changes; empty if nothing is wrong."""
-
-    items: tuple[Item, ...] = ()
-    #: One line for each backplane that is in trouble but gets no advice, with the reason.
-    notes: tuple[str, ...] = ()
-
-    @property
-    def patch(self) -> str:
-        """TOML: only the keys that change, in their tables, with the evidence as comments; empty without advice."""
-        return patch_of(self.items)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The advice as plain data, for JSON."""
-        return {"items": [item.as_dict() for item in self.items], "notes": list(self.notes), "patch": self.patch}

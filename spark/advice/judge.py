@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from appbackplane.runtime.replay import Prediction, ReplaySetting
-
+from ..replay import Prediction, ReplaySetting
 from .facts import WAIT_MIN_NS, Facts
 from .rules.finding import AdviceFinding
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..report.words import shown
-
-if TYPE_CHECKING:
-    from .item import Item
+from .item import Item
 
 _WIDTH = 110
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .settings import POSTGRES, ClusterSettings
+from ..configuration.cluster_settings import POSTGRES, ClusterSettings
 from .stores import Store
 
 

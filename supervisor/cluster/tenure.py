@@ -15,8 +15,9 @@ import msgspec
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 
+from ..configuration.cluster_settings import ClusterSettings
 from ..direction import standing_by
-from ..direction.child import Phase as ChildPhase
+from ..direction.child.process import Phase as ChildPhase
 from ..direction.director import Director
 from ..direction.events import Event, Granted, Withdrawn
 from ..poller import Poller
@@ -26,7 +27,6 @@ from .keeper import Keeper
 from .lease import ClusterRole, Lease
 from .opening import open_store
 from .record import Snapshot
-from .settings import ClusterSettings
 
 #: Longest wait for the store's answer at shutdown; without it other nodes wait for the lease to run out.
 _LAST_S = 1.0
@@ -123,7 +123,9 @@ class Tenure:
         if director.mode == "stopping":
             return False
         unfit = (ChildPhase.FAILED, ChildPhase.ENDED)
-        return not any(child.is_primary_only and child.phase in unfit for child in director.children.values())
+        return not any(
+            child.settings.is_primary_only and child.process.phase in unfit for child in director.children.values()
+        )
 
     def _problem(self) -> str | None:
         if self._lease.has_twin:

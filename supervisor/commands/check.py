@@ -1,13 +1,15 @@
 """check: would this system come up? Each backplane constructs its components, describes them and ends; none is started.
 
-Found before anything runs: keys and values of the TOML, components that cannot be imported or constructed, missing and
-circular dependencies, routes served twice, and declared calls that would wait for themselves (A -> B -> A), or for each other.
+Found before anything runs: keys and values of the TOML, folders that cannot be used, components that cannot be imported or
+constructed, missing and circular dependencies, routes served twice, and declared calls that would wait for themselves
+(A -> B -> A), or for each other.
 """
 
 from __future__ import annotations
 
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,9 +18,11 @@ import msgspec
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..config import Config, ConfigError, load
+from ..configuration.config import Config, ConfigError, load
 from ..direction import plan
+from ..logs import collector
 from ..metrics import extra
+from ..processes import run_dir
 from ..processes.description import Undescribed, registration_of
 from ..processes.spawn import process_config, start
 from . import cluster_store, node_keys, show
@@ -36,6 +40,8 @@ def command(file: str | None, as_json: bool) -> None:
     Its components are imported and constructed, so their code runs: check only what you would start.
     """
     config = msgspec.structs.replace(load(toml_of(file, "check")), debug=is_debug())
+    run_dir.check(Path(config.run_dir))
+    collector.check_folder(config)
     registrations, problems = describe(config)
     findings = plan.find(registrations, config.replica_of, has_node=config.node is not None) if not problems else []
     problems += [finding.text for finding in findings if finding.is_error]

@@ -160,7 +160,7 @@ def is_debug() -> bool:
 
 def is_about_configuration(error: BackplaneError) -> bool:
     """Whether the TOML is at fault."""
-    from ..config import ConfigError  # 10 ms, only for verbs that read one
+    from ..configuration.config import ConfigError  # 10 ms, only for verbs that read one
 
     return isinstance(error, ConfigError)
 

@@ -14,7 +14,7 @@ from appbackplane.transport.errors import FailedPrecondition
 from ..cluster.opening import open_store
 from ..cluster.record import LOOK, RENEW, tenths
 from ..cluster.stores import StoreError
-from ..config import Config
+from ..configuration.config import Config
 from ..processes.run_dir import running_pid
 
 

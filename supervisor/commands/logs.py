@@ -19,12 +19,12 @@ from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import FailedPrecondition, NotFound
 from appbackplane.transport.lifeline import nearest
 
+from ..configuration.replica_names import numbered
 from ..logs import filter as log_filter
 from ..logs.filter import LogFilter
 from ..logs.folder import LINK, default_folder, names_in, numbers
 from ..logs.reader import Found, LogReader, end_of, last, start_of
 from ..logs.text import told
-from ..replicas import numbered
 from . import streams
 from .cli import debug_option, json_option
 from .systems import find, named_once, system_option

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from appbackplane.transport.errors import BackplaneError, NotFound
 
-from ..config import Config, ConfigError
+from ..configuration.config import Config, ConfigError
 
 if TYPE_CHECKING:
     from appbackplane.transport.security.keyring import Keyring

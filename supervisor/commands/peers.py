@@ -1,7 +1,7 @@
 """peers: this node, its peers and their states as it sees them, the calls between them, and clients on other hosts.
 
-Asked of the backplane that `[node]` adds (supervisor/peering.py), whose component keeps the answer ready: it comes as quickly
-when no peer can be reached. Another node's view of this one has to be asked there.
+Asked of the backplane that `[node]` adds (configuration/node_settings.py), whose component keeps the answer ready: it comes as
+quickly when no peer can be reached. Another node's view of this one has to be asked there.
 """
 
 from __future__ import annotations

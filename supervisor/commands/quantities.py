@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..config_reader import duration_in_words, duration_ns
+from ..configuration.reader import duration_in_words, duration_ns
 
 
 class Seconds(click.FloatRange):

@@ -19,7 +19,7 @@ import click
 from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..config import Config, ConfigError, load, parse, read
+from ..configuration.config import Config, ConfigError, load, parse, read
 from ..direction import plan
 from ..direction.reconfiguration import IN_WORDS, Takes, in_json
 from . import show

@@ -22,7 +22,7 @@ from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
 from appbackplane.transport.lifeline import find_living
 
-from ..config import Config, load
+from ..configuration.config import Config, load
 from ..logs.collector import folder_of
 from ..logs.folder import LAST_WORDS, open_folder
 from ..logs.output import Output

@@ -10,7 +10,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import InvalidArgument
 
-from .. import peering
+from ..configuration import node_settings
 from .control_socket import SupervisorCall
 from .status import STATISTICS_LIMIT_NS
 
@@ -46,7 +46,7 @@ def move(asked: SupervisorCall) -> tuple[ModuleState, str | None, int]:
 def node(asked: SupervisorCall) -> str:
     """Name of the node that is to become primary. Raises `InvalidArgument`."""
     name = asked.body.get("node")
-    if not isinstance(name, str) or not peering.NAME.fullmatch(name):
+    if not isinstance(name, str) or not node_settings.NAME.fullmatch(name):
         raise InvalidArgument(f"supervisor.hand_over: node: expected the name of a node, got {name!r}")
     return name
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from appbackplane.transport.accept_gate import AcceptGate
 from appbackplane.transport.batching import Outbox
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.calls import OutstandingCalls
@@ -40,10 +41,10 @@ from appbackplane.transport.errors import (
     error_from,
 )
 from appbackplane.transport.link import Link
+from appbackplane.transport.salvage import Salvaged, salvage
 
 from ..direction.effects import Caller
 from ..poller import Poller
-from .door import LOOK_NS, Door, descriptors_max
 from .identities import Identities
 
 #: Topic on which clients receive new versions of the directory.
@@ -62,8 +63,6 @@ SWEEP_MIN = 256
 REPORTED_MAX = 1_000
 #: Retry interval for a peer that does not read; ZeroMQ does not report when there is room.
 STALLED_RETRY_NS = 20_000_000
-#: A shortage of descriptors may begin and end ten times a second; a line a minute is enough for an operator.
-CROWDED_EVERY_NS = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +95,9 @@ class MalformedPeer:
 
 @dataclass(frozen=True, slots=True)
 class Crowded:
-    """No descriptors are left for further connections; reported once a minute at most."""
+    """Too few descriptors are left for further connections; reported once a minute at most."""
 
-    descriptors_max: int
+    line: str
 
 
 Heard = SupervisorCall | Answered | MalformedPeer | Crowded
@@ -111,14 +110,11 @@ class ControlSocket:
         self._link = Link("supervisor")
         try:
             self._link.bind(path)
+            self._gate = AcceptGate(path)
         except BaseException:
             self._link.close()
             raise
         self.identities = Identities()
-        self._door = Door(path)
-        #: When the listening socket is checked next even if nobody connects; None: not while it is open.
-        self._door_ns: int | None = None
-        self._link.accepted_fileno()
         self._encoder = Encoder()
         self._outbox = Outbox()
         self._calls: OutstandingCalls[tuple[object, str, int]] = OutstandingCalls()
@@ -132,15 +128,13 @@ class ControlSocket:
         self._ended: list[Heard] = []
         #: Malformed frames; replies that were dropped because the caller does not read.
         self.malformed_count = self.unanswered_count = 0
-        #: When a shortage of descriptors may be reported again.
-        self._crowded_ns = 0
         #: Whether the last iteration left work to do at once.
         self.has_more = False
 
     def watch(self, poller: Poller) -> None:
         """Register the descriptors that wake the loop for `turn`."""
         poller.watch(self._link.fileno(), lambda: None)
-        poller.watch(self._link.accepted_fileno(), lambda: None)
+        poller.watch(self._gate.fileno(), lambda: None)
 
     # Send
 
@@ -172,10 +166,7 @@ class ControlSocket:
 
     def refuse(self, caller: Caller, error: BackplaneError) -> None:
         """End a call with an error; dropped and counted if the caller does not read."""
-        try:
-            self._put(caller.peer, status(caller.id, error))
-        except Busy:
-            self.unanswered_count += 1
+        self._refuse(caller.peer, status(caller.id, error))
 
     def subscribe(self, peer: bytes) -> None:
         """Send new directories to this peer. Raises `Busy`."""
@@ -201,7 +192,8 @@ class ControlSocket:
         """Send queued frames, receive, expire calls. Returns (events, unreachable peers)."""
         gone = self._flush()
         heard, self._ended = self._ended, []
-        self._look_at_door(heard, now_ns)
+        if (line := self._gate.look(now_ns)) is not None:
+            heard.append(Crowded(line))
         for peer in gone:
             self._fail(peer, "cannot be reached", heard)
         read = self._drain(heard, now_ns)
@@ -221,7 +213,7 @@ class ControlSocket:
 
     def next_wake_ns(self, now_ns: int) -> int | None:
         """When `turn` is due even if nothing arrives; None: never."""
-        wakes = [self._calls.next_deadline_ns(), self._door_ns]
+        wakes = [self._calls.next_deadline_ns(), self._gate.due_ns]
         if self._outbox:
             wakes.append(now_ns + STALLED_RETRY_NS if self._outbox.stalled else now_ns)
         if self.has_more or self._ended:
@@ -231,25 +223,18 @@ class ControlSocket:
     def close(self) -> None:
         """Flush once more, then close; the socket file is gone afterwards."""
         self._flush()
-        self._door.close()
+        self._gate.close()
         self._link.close()
-
-    def _look_at_door(self, heard: list[Heard], now_ns: int) -> None:
-        if not self._link.has_accepted() and (self._door_ns is None or now_ns < self._door_ns):
-            return
-        try:
-            self._door.look()
-            is_crowded = self._door.is_shut
-        except OSError:  # no descriptor is left even for the check
-            is_crowded = True
-        self._door_ns = now_ns + LOOK_NS if is_crowded else None
-        if is_crowded and now_ns >= self._crowded_ns:
-            self._crowded_ns = now_ns + CROWDED_EVERY_NS
-            heard.append(Crowded(descriptors_max()))
 
     def _put(self, peer: bytes, envelope: Envelope) -> None:
         if not self._outbox.add(peer, self._encoder.encode(envelope)):
             raise Busy("the recipient does not read its messages: its queue here is full", retry_after=0.1)
+
+    def _refuse(self, peer: bytes, refusal: Envelope) -> None:
+        try:
+            self._put(peer, refusal)
+        except Busy:
+            self.unanswered_count += 1
 
     def _flush(self) -> list[bytes]:
         if not self._outbox:
@@ -293,7 +278,12 @@ class ControlSocket:
                 if len(frame) > FRAME_BYTES_MAX:
                     self._take_large(peer, frame, heard)
                     continue
-                for envelope in decode(frame):
+                try:
+                    envelopes = decode(frame)
+                except MalformedFrame:
+                    self._take_salvaged(peer, salvage(frame), heard, now_ns)
+                    raise
+                for envelope in envelopes:
                     self._take(peer, envelope, heard, now_ns)
             except MalformedFrame as error:
                 self.malformed_count += 1
@@ -301,6 +291,12 @@ class ControlSocket:
                     self._reported.add(peer)
                     heard.append(MalformedPeer(peer, error.message))
         return FRAMES_MAX
+
+    def _take_salvaged(self, peer: bytes, salvaged: Salvaged, heard: list[Heard], now_ns: int) -> None:
+        for refusal in salvaged.refusals:
+            self._refuse(peer, refusal)
+        for envelope in salvaged.heard:
+            self._take(peer, envelope, heard, now_ns)
 
     def _take_large(self, peer: bytes, frame: Frame, heard: list[Heard]) -> None:
         """End the call behind an oversized frame, ours or the peer's: else its caller would wait thirty seconds."""

@@ -14,7 +14,7 @@ from typing import Any
 from appbackplane.transport.addressing import BACKPLANE
 from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
 
-from ..direction.child import Child
+from ..direction.child.child import Child
 
 #: Backplanes asked for one question. A longer chain of calls is a question for the architect.
 HOPS_MAX = 16
@@ -95,9 +95,10 @@ def is_down(child: Child | None) -> str | None:
     """Why a backplane cannot be asked; None: it can."""
     if child is None:
         return "there is no such backplane"
-    if child.is_movable:
+    if child.process.is_movable:
         return None
-    return f"backplane {child.name} is {child.phase}" + (f": {child.reason}" if child.reason else "")
+    reason = child.history.reason
+    return f"backplane {child.name} is {child.process.phase}" + (f": {reason}" if reason else "")
 
 
 def _is_idle(step: Mapping[str, Any]) -> bool:
@@ -120,7 +121,7 @@ def places_of(children: Mapping[str, Child], asked: str) -> list[tuple[str, str]
         return [(words[1], asked)]
     known: dict[str, list[tuple[str, str]]] = {}
     for child in children.values():
-        for component in child.registration.components if child.registration is not None else ():
+        for component in child.components.entries:
             known.setdefault(component.name, []).append((child.name, f"{child.name}/{component.name}"))
             for operation in component.operations:
                 known.setdefault(operation.route, []).append((child.name, operation.route))

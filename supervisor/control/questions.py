@@ -12,7 +12,7 @@ from typing import Any
 
 from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument
 
-from ..direction.child import Child
+from ..direction.child.child import Child
 from ..direction.director import Director
 from ..direction.effects import Caller
 from ..processes.board_file import BoardFile
@@ -75,7 +75,7 @@ class Questions:
         """Ask all backplanes that are up. Raises `Busy`."""
         if len(self._gatherings) >= status.GATHERINGS_MAX:
             raise Busy(f"{status.GATHERINGS_MAX} calls wait for statistics already", retry_after=1.0)
-        up = [child for child in self._director.children.values() if child.is_movable]
+        up = [child for child in self._director.children.values() if child.process.is_movable]
         if not up:
             self._control.reply(caller, self._status_with({}))
             return
@@ -138,5 +138,5 @@ class Questions:
         self._control.reply(token.caller, token.inquiry.answer)
 
     def _call(self, child: Child, route: str, body: dict[str, Any], token: object, limit_ns: int) -> None:
-        peer = self._control.identities.peer_of(child.name, child.generation)
+        peer = self._control.identities.peer_of(child.name, child.process.generation)
         self._control.call(peer, route, body, token, self._now_ns(), limit_ns)

@@ -22,9 +22,10 @@ from appbackplane.runtime.execution.board import SLOTS_MAX
 from appbackplane.runtime.process_config import LiveSettings, ProcessConfig
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, Unavailable
 
-from ..config import Config, ConfigError, parse
+from ..configuration.config import Config, ConfigError, parse
 from ..direction import draining, group_restart
-from ..direction.child import Child, Phase
+from ..direction.child.child import Child
+from ..direction.child.process import Phase
 from ..direction.director import Director
 from ..direction.effects import Caller
 from ..direction.events import Event, Reconfigured
@@ -144,7 +145,8 @@ class Reconfiguring:
     def _check_free(self, steps: Plan) -> None:
         if self._director.mode != "up":
             raise FailedPrecondition(f"the system is {self._director.mode}: it can be changed when it is up")
-        changing = [child.name for child in self._director.children.values() if child.is_removed or child.is_leaving]
+        departures = {child.name: child.departure for child in self._director.children.values()}
+        changing = [name for name, each in departures.items() if each.is_removed or each.is_leaving]
         if self._job is not None or changing or self._director.restarts.callers_count:
             who = f" ({', '.join(changing)})" if changing else ""
             raise Busy(f"the system is being changed{who}: try again when that is done", retry_after=1.0)
@@ -158,7 +160,7 @@ class Reconfiguring:
     def _begin(self, caller: Caller, steps: Plan, new: Config, limit_ns: int) -> None:
         old, self.running = self.running, new
         children = self._director.children
-        before = {name: children[name].generation for name in steps.restarted} | dict.fromkeys(steps.added, 0)
+        before = {name: children[name].process.generation for name in steps.restarted} | dict.fromkeys(steps.added, 0)
         self._job = job = _Job(caller, steps, self._now_ns() + limit_ns, before)
         self._spawner.config = new
         self._logs.configure(new)
@@ -168,7 +170,7 @@ class Reconfiguring:
             self._placement.configure(name, share.cpu_limit, is_exempt=bool(share.cpu_exempt))
         self._leaving.update(steps.removed)
         for name in new.backplane:
-            if name in children and name not in steps.restarted and children[name].phase is Phase.UP:
+            if name in children and name not in steps.restarted and children[name].process.phase is Phase.UP:
                 self._tell(children[name], job)
         self._take(Reconfigured(old, new, steps))
 
@@ -194,7 +196,8 @@ class Reconfiguring:
         self._known[name] = now
         is_placed = not settings.keys().isdisjoint(("cpu_limit", "cpu_exempt"))
         body = {"settings": settings, "placed": self._place(name, now.cpu_limit) if is_placed else None}
-        peer, token = self._control.identities.peer_of(name, child.generation), _Token(name, child.generation)
+        generation = child.process.generation
+        peer, token = self._control.identities.peer_of(name, generation), _Token(name, generation)
         self._control.call(peer, "control.configure", body, token, self._now_ns(), CONFIGURE_LIMIT_NS)
         if job is not None:
             job.told.add(name)
@@ -209,7 +212,8 @@ class Reconfiguring:
             child = self._director.children.get(token.backplane)
             # A backplane that is dead, or unreachable because its death has not been seen yet, restarts with the new settings.
             is_dying = isinstance(answered.error, Unavailable)
-            if answered.error is not None and not is_dying and child is not None and child.is_at(token.generation):
+            is_it = child is not None and child.process.is_at(token.generation)
+            if answered.error is not None and not is_dying and is_it:
                 self._job.problems.append(f"backplane {token.backplane!r}: {answered.error.message}")
         return True
 
@@ -246,7 +250,7 @@ class Reconfiguring:
                 "plan": job.plan.as_data(),
                 "problems": problems,
                 "unfinished": draining.unfinished(again),
-                "generations": {child.name: child.generation for child in again},
+                "generations": {child.name: child.process.generation for child in again},
                 "differs": self.describe()["differs"],
             },
         )
@@ -257,16 +261,16 @@ class Reconfiguring:
 
     def _is_coming(self, name: str, job: _Job) -> bool:
         child = self._director.children[name]
-        if child.generation <= job.before[name]:
+        if child.process.generation <= job.before[name]:
             return True
-        return child.up_since_ns is None and not self._problems_of(name)
+        return child.history.up_since_ns is None and not self._problems_of(name)
 
     def _problems_of(self, name: str) -> list[str]:
         child = self._director.children[name]
-        if child.phase in (Phase.FAILED, Phase.ENDED):
-            return [f"backplane {name!r}: {child.reason}"]
+        if child.process.phase in (Phase.FAILED, Phase.ENDED):
+            return [f"backplane {name!r}: {child.history.reason}"]
         return [
             f"backplane {name!r}: component {component!r} did not become {failure.to.value}: {failure.reason}"
-            for component, failure in child.failures.items()
+            for component, failure in child.components.failures.items()
             if failure.is_given_up
         ]

@@ -13,7 +13,8 @@ import msgspec
 
 from appbackplane.runtime.build import BUILD
 
-from ..direction.child import Child, Phase
+from ..direction.child.child import Child
+from ..direction.child.process import Phase
 from ..direction.director import Director
 
 if TYPE_CHECKING:
@@ -79,19 +80,20 @@ def routes(director: Director) -> list[dict[str, Any]]:
     """The reply to `supervisor.routes`: each operation once, with its backplanes and whether each can be called now."""
     entries: dict[str, dict[str, Any]] = {}
     for child in director.children.values():
-        for component in child.registration.components if child.registration is not None else ():
+        for component in child.components.entries:
             for operation in component.operations:
                 entry = entries.setdefault(
                     operation.route,
                     {
                         **msgspec.to_builtins(operation),
-                        "backplane": child.replica_of or child.name,
+                        "backplane": child.settings.replica_of or child.name,
                         "component": component.name,
                         "is_up": False,
                         "places": {},
                     },
                 )
-                is_up = child.states[component.name].value in operation.states and child.phase is Phase.UP
+                is_in_state = child.components.states[component.name].value in operation.states
+                is_up = is_in_state and child.process.phase is Phase.UP
                 entry["places"][child.name] = is_up
                 entry["is_up"] |= is_up
     return list(entries.values())
@@ -121,16 +123,16 @@ def _backplane(
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": child.name,
-        "replica_of": child.replica_of,
-        "state": child.phase.value,
-        "pid": child.pid,
-        "generation": child.generation,
-        "restarts": child.restarts,
-        "since": (now_ns - child.since_ns) / 1e9,
-        "reason": child.reason,
-        "components": {name: state.value for name, state in child.states.items()},
-        "wanted": {name: to.value for name, to in director.movement.wanted.items() if name in child.states},
-        "moving": {name: to.value for name, to in child.moving.items()},
+        "replica_of": child.settings.replica_of,
+        "state": child.process.phase.value,
+        "pid": child.process.pid,
+        "generation": child.process.generation,
+        "restarts": child.process.restarts,
+        "since": (now_ns - child.process.since_ns) / 1e9,
+        "reason": child.history.reason,
+        "components": {name: state.value for name, state in child.components.states.items()},
+        "wanted": {name: to.value for name, to in director.movement.wanted.items() if name in child.components.states},
+        "moving": {name: to.value for name, to in child.components.moving.items()},
         "failed": _failures(director, child, now_ns),
         "waits_for": _waits_for(director, child),
         "health": director.health.of(child, slot, now_ns, unanswered.get(child.name, 0)).value,
@@ -162,7 +164,7 @@ def _waits_for(director: Director, child: Child) -> dict[str, list[str]]:
     if director.mode == "stopping":
         return {}
     waiting = director.movement.waiting()
-    return {name: waiting[node] for name in child.states if (node := child.node(name)) in waiting}
+    return {name: waiting[node] for name in child.components.states if (node := child.node(name)) in waiting}
 
 
 def _failures(director: Director, child: Child, now_ns: int) -> dict[str, Any]:
@@ -176,5 +178,5 @@ def _failures(director: Director, child: Child, now_ns: int) -> dict[str, Any]:
             "retry_in": None if failure.retry_ns is None else max(0.0, (failure.retry_ns - now_ns) / 1e9),
             "holds_up": director.movement.held_up_by(child.node(name)),
         }
-        for name, failure in child.failures.items()
+        for name, failure in child.components.failures.items()
     }

@@ -98,7 +98,7 @@ class Trials:
     def _one_of_each_family(self, names: Iterable[str]) -> list[str]:
         families: dict[str, str] = {}
         for name in names:
-            families.setdefault(self._director.children[name].replica_of or name, name)
+            families.setdefault(self._director.children[name].settings.replica_of or name, name)
         return list(families.values())
 
     def _go_on(self, trial: _Trial) -> None:
@@ -108,7 +108,7 @@ class Trials:
             return
         name = trial.left[0]
         child = self._director.children.get(name)
-        if child is None or child.is_removed:
+        if child is None or child.departure.is_removed:
             self._refuse(trial, FailedPrecondition(f"backplane {name!r} has been removed from the configuration"))
             return
         try:
@@ -117,7 +117,7 @@ class Trials:
             because = f"backplane {name!r}: no process could be started: {error.strerror}"
             self._refuse(trial, FailedPrecondition(because))
             return
-        trial.due_ns = min(trial.ends_ns, self._now_ns() + child.start_limit_ns)
+        trial.due_ns = min(trial.ends_ns, self._now_ns() + child.settings.start_limit_ns)
         self._poller.watch(present.pidfd, lambda: self._on_exit(trial, present))
         for pipe in present.pipes:
             self._poller.watch(pipe.fd, lambda pipe=pipe: None if pipe.read() else self._poller.unwatch(pipe.fd))  # type: ignore[misc]

@@ -9,24 +9,27 @@ backplane, and those that its policy names, are restarted or given up. `run.py` 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..config import RestartPolicy
 from . import draining, events, group_restart, places, plan, replicas, standing_by, turnover
-from .child import MOVABLE, Child, Phase, children_of
+from .child.child import Child
+from .child.process import MOVABLE, ChildProcess, Phase
+from .child.settings import ChildSettings
 from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn
 from .health import HealthWatch
 from .movement import Movement
 from .ordered_restart import OrderedRestarts
-from .restart import GiveUp, Random, StartAgain, after_end, is_wanted_back
+from .restart import GiveUp, Random, StartAgain, is_wanted_back
 
 #: How long SIGKILL may take while going down (0.9 s were measured for a throttled process: TRAPS 22). A process that
 #: survives it is stuck in the kernel, so waiting longer is of no use.
 KILL_LIMIT_NS = 10_000_000_000
+
+PRIMARY, SECONDARY = ModuleState.PRIMARY, ModuleState.SECONDARY
 
 
 class Director:
@@ -35,29 +38,24 @@ class Director:
     def __init__(
         self,
         system: str,
-        policies: Mapping[str, RestartPolicy],
+        settings: Mapping[str, ChildSettings],
         *,
         role: ModuleState,
-        first_generation: int = 1,
-        start_limit_ns: int,
-        stop_limit_ns: int,
         random: Random,
-        limits_ns: Mapping[str, tuple[int | None, int | None]] | None = None,
-        drains_ns: Mapping[str, int] | None = None,
-        replica_of: Mapping[str, str] | None = None,
+        first_generation: int = 1,
         stuck_after_ns: Mapping[str, int] | None = None,
         node: str = "",
-        primary_only: Collection[str] | None = None,
+        is_in_cluster: bool = False,
     ) -> None:
-        """`limits_ns`: own (start, stop) limits by backplane. `drains_ns`: limits of draining. `random`: 0 to 1.
-        `replica_of`: the common name of each replica. `stuck_after_ns`: health.py. `node`: the backplane that connects to other
-        nodes. `primary_only`: the backplanes that only a cluster's primary needs (it begins as secondary); None: no cluster."""
+        """`settings`: of each backplane, by name. `random`: 0 to 1. `stuck_after_ns`: health.py. `node`: the backplane that
+        connects to other nodes. `is_in_cluster`: this node begins as secondary, until it is `Granted` to be primary.
+        """
         self.system, self._node = system, node
-        limits = limits_ns or {}, (start_limit_ns, stop_limit_ns)
-        self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {}, *limits)
         self._past = turnover.Past(first_generation)
-        self.movement = Movement(self.children, role, random)
-        standing_by.prepare(self.children, self.movement, primary_only, node)
+        self.children = {
+            name: Child(name, each, ChildProcess(self._past.before(name))) for name, each in settings.items()
+        }
+        self.movement = Movement(self.children, role, random, SECONDARY if is_in_cluster else PRIMARY)
         self.restarts = OrderedRestarts(self.children, self.movement)
         self.health = HealthWatch(self.children, stuck_after_ns or {})
         self.directory = Directory(system=system, node=node, missing=tuple(self.children))
@@ -82,11 +80,11 @@ class Director:
                 for child in self.children.values():
                     self._spawn(child, now_ns)
             case events.Spawned():
-                if (child := self.children[event.backplane]).is_at(event.generation):
-                    child.pid, child.cgroup = event.pid, event.cgroup
+                if (child := self.children[event.backplane]).process.is_at(event.generation):
+                    child.process.spawned(event.pid, event.cgroup)
             case events.Placed():
-                if (child := self.children[event.backplane]).is_at(event.generation):
-                    child.cgroup = event.cgroup
+                if (child := self.children[event.backplane]).process.is_at(event.generation):
+                    child.process.placed(event.cgroup)
                     self._send_directory()
             case events.SpawnFailed():
                 reason = f"cannot be started: {event.reason}"
@@ -99,14 +97,19 @@ class Director:
                 self._on_move_failed(event, now_ns)
             case events.LinkLost():
                 child = self.children[event.backplane]
-                if child.is_at(event.generation, *MOVABLE):
+                if child.process.is_at(event.generation, *MOVABLE):
                     self._kill(child, "closed its control link", now_ns)
             case events.Exited():
                 self._on_exited(event, now_ns)
             case events.MoveOrdered():
                 self.movement.order(event, now_ns)
-            case events.Granted() | events.Withdrawn():
-                self._effects += standing_by.take(self.children, self.movement, event, now_ns)
+            case events.Granted():
+                self.movement.limit(PRIMARY, event.epoch)
+                self._effects.append(Say(f"this node is primary, epoch {event.epoch}"))
+                self._send_directory()
+            case events.Withdrawn():
+                self.movement.limit(SECONDARY)
+                self._effects += standing_by.step_down(self.children, event, now_ns)
                 self._send_directory()
             case events.Reconfigured():
                 self._on_reconfigured(event, now_ns)
@@ -133,9 +136,9 @@ class Director:
     def wakes_at_ns(self) -> int | None:
         """When to send `TimePassed`, unless something else happens first."""
         waits = [
-            child.deadline_ns
+            child.process.deadline_ns
             for child in self.children.values()
-            if child.deadline_ns is not None and not group_restart.is_held(self.children, child)
+            if child.process.deadline_ns is not None and not group_restart.is_held(self.children, child)
         ]
         others = (*(each.wakes_at_ns() for each in (self.movement, self.restarts, self.health)),)
         others = (*others, standing_by.wakes_at_ns(self.children))
@@ -145,16 +148,14 @@ class Director:
     # Up
 
     def _spawn(self, child: Child, now_ns: int) -> None:
-        child.generation += 1
-        child.spawns_after, child.is_ordered = frozenset(), False
-        child.enter(Phase.STARTING, now_ns, now_ns + child.start_limit_ns)
-        self._effects.append(Spawn(child.name, child.generation))
+        child.spawn(now_ns)
+        self._effects.append(Spawn(child.name, child.process.generation))
 
     def _on_registered(self, event: events.Registered, now_ns: int) -> None:
         registration = event.registration
         child = self.children.get(registration.backplane)
-        is_it = child is not None and child.is_at(registration.generation, Phase.STARTING)
-        if child is None or not is_it or registration.pid != child.pid:
+        is_it = child is not None and child.process.is_at(registration.generation, Phase.STARTING)
+        if child is None or not is_it or registration.pid != child.process.pid:
             who = f"{registration.backplane} generation {registration.generation}"
             self._effects.append(Refuse(event.caller, FailedPrecondition(f"{who} is not expected to register now")))
             return
@@ -168,13 +169,13 @@ class Director:
 
     def _on_moved(self, event: events.Moved, now_ns: int) -> None:
         child = self.children[event.backplane]
-        if child.is_at(event.generation, *MOVABLE) and event.component in child.moving:
-            self.movement.moved(child, event, now_ns)
+        if child.process.is_at(event.generation, *MOVABLE) and event.component in child.components.moving:
+            self.movement.moved(child, event)
             self._limit_hooks(child, now_ns)
 
     def _on_move_failed(self, event: events.MoveFailed, now_ns: int) -> None:
         child = self.children[event.backplane]
-        if child.is_at(event.generation, *MOVABLE) and event.component in child.moving:
+        if child.process.is_at(event.generation, *MOVABLE) and event.component in child.components.moving:
             because = self.movement.failed(child, event, now_ns)
             if because is not None:
                 self._abort(because, now_ns)
@@ -183,29 +184,28 @@ class Director:
     # Deaths
 
     def _kill(self, child: Child, reason: str, now_ns: int) -> None:
-        child.reason = reason
-        child.enter(Phase.KILLED, now_ns, now_ns + KILL_LIMIT_NS if self.mode == "stopping" else None)
-        self._effects.append(Kill(child.name, child.generation))
+        child.kill(reason, now_ns, now_ns + KILL_LIMIT_NS if self.mode == "stopping" else None)
+        self._effects.append(Kill(child.name, child.process.generation))
 
     def _on_exited(self, event: events.Exited, now_ns: int) -> None:
         child = self.children[event.backplane]
-        if not child.is_at(event.generation):
+        if not child.process.is_at(event.generation):
             return
         self._effects.append(ClearSlot(child.name))
-        was_killed = child.phase is Phase.KILLED
-        reason = child.reason if was_killed and child.reason else self.health.obituary(event)
+        was_killed = child.process.phase is Phase.KILLED
+        reason = child.history.reason if was_killed and child.history.reason else self.health.obituary(event)
         # A process that exits with a code would do so again; a signal came from outside.
         repeats = event.code >= 0 or was_killed
         self._on_death(child, reason, now_ns, repeats=repeats, is_normal=event.code == 0)
 
     def _on_death(self, child: Child, reason: str, now_ns: int, *, repeats: bool, is_normal: bool = False) -> None:
-        was, was_leaving = child.phase, child.is_leaving
+        was, was_leaving = child.process.phase, child.departure.is_leaving
         was_up_ns = self._bury(child, now_ns)
         line = f"backplane {child.name!r}: {reason}"
         if self.mode == "stopping" or was_leaving:
             is_in_order = was is Phase.STOPPING and is_normal
             if not is_in_order:
-                child.reason = reason
+                child.history.note(reason)
                 if was is not Phase.KILLED:
                     self._effects.append(Say(f"{line}, while going down", is_error=True))
             if self.mode != "stopping":
@@ -213,49 +213,48 @@ class Director:
                 if not is_in_order:
                     self._effects += draining.cut(self.children, child)
             return
-        child.die(reason)
+        child.history.die(reason)
         # At first start a failed construction is not retried; a process that had registered is judged by its policy.
-        is_let_go = child.registration is not None and not is_wanted_back(child.policy, is_normal=is_normal)
+        is_let_go = child.components.registration is not None and not is_wanted_back(
+            child.settings.policy, is_normal=is_normal
+        )
         if self.mode == "starting" and repeats and not is_let_go:
-            child.enter(Phase.FAILED, now_ns)
+            child.stay_down(Phase.FAILED, reason, now_ns)
             self._abort(line, now_ns)
         else:
             is_normal = is_normal and was is not Phase.KILLED
-            child.history, verdict = after_end(
-                child.history, child.policy, is_normal=is_normal, up_ns=was_up_ns, now_ns=now_ns, random=self._random
+            verdict = child.history.judge_end(
+                child.settings.policy, is_normal=is_normal, up_ns=was_up_ns, now_ns=now_ns, random=self._random
             )
             if isinstance(verdict, StartAgain):
                 self._start_again(child, line, verdict.at_ns, now_ns)
             elif isinstance(verdict, GiveUp):
                 self._give_up(child, f"{reason}; given up: {verdict.because}", now_ns)
             else:
-                child.reason = f"{reason}; {verdict.because}"
-                child.enter(Phase.ENDED, now_ns)
-                self._effects.append(Say(f"backplane {child.name!r}: {child.reason}", is_error=not is_normal))
+                child.stay_down(Phase.ENDED, f"{reason}; {verdict.because}", now_ns)
+                self._effects.append(Say(f"backplane {child.name!r}: {child.history.reason}", is_error=not is_normal))
 
     def _start_again(self, child: Child, line: str, at_ns: int, now_ns: int) -> None:
         leaving = group_restart.begin(self.children, child, at_ns, now_ns)
         when = "now" if at_ns <= now_ns else f"in {(at_ns - now_ns) / 1e9:.1f} s"
         names = ", ".join(other.name for other in leaving)
-        with_whom = f", and with it {names} ({child.policy.strategy})" if leaving else ""
+        with_whom = f", and with it {names} ({child.settings.policy.strategy})" if leaving else ""
         self._effects.append(Say(f"{line}; starting it again {when}{with_whom}", is_error=True))
         self._effects += draining.cut(self.children, child)
         for other in leaving:
             self._limit_hooks(other, now_ns)
 
     def _give_up(self, child: Child, reason: str, now_ns: int) -> None:
-        child.reason = reason
-        child.enter(Phase.FAILED, now_ns)
+        child.stay_down(Phase.FAILED, reason, now_ns)
         line = f"backplane {child.name!r}: {reason}"
-        if self.mode == "starting" or child.policy.on_give_up == "shutdown":
+        if self.mode == "starting" or child.settings.policy.on_give_up == "shutdown":
             self._abort(line, now_ns)
         else:
-            self._effects.append(Say(line + self.movement.consequence(child, child.states), is_error=True))
+            self._effects.append(Say(line + self.movement.consequence(child, child.components.states), is_error=True))
 
     def _bury(self, child: Child, now_ns: int) -> int:
         was_up_ns = child.bury(now_ns)
-        child.enter(Phase.DOWN, now_ns)
-        if child.registration is not None:
+        if child.components.registration is not None:
             self._send_directory()
         return was_up_ns
 
@@ -273,7 +272,7 @@ class Director:
         if event.is_final:
             self._exit_code = 1
             for child in self.children.values():
-                if child.is_living and child.phase is not Phase.KILLED:
+                if child.process.is_living and child.process.phase is not Phase.KILLED:
                     self._kill(child, "killed: ordered a second time to go down", now_ns)
 
     def _abort(self, reason: str, now_ns: int) -> None:
@@ -285,7 +284,7 @@ class Director:
 
     def _go_down(self, reason: str, now_ns: int) -> None:
         self._enter("stopping", now_ns)
-        given_up = [child.name for child in self.children.values() if child.phase is Phase.FAILED]
+        given_up = [child.name for child in self.children.values() if child.process.phase is Phase.FAILED]
         self.reason = reason
         if given_up and not self._exit_code:
             self._exit_code = 1
@@ -295,35 +294,33 @@ class Director:
         self._effects += self.restarts.refuse_all()
         for child in self.children.values():
             draining.order(child)
-            if child.phase is Phase.WAITING:
-                child.enter(Phase.DOWN, now_ns)
-            elif child.phase is Phase.STARTING:
+            if child.process.phase is Phase.WAITING:
+                child.process.enter(Phase.DOWN, now_ns)
+            elif child.process.phase is Phase.STARTING:
                 self._kill(child, "", now_ns)  # it has no callers yet
-            elif child.phase is Phase.KILLED:
-                child.deadline_ns = now_ns + KILL_LIMIT_NS
+            elif child.process.phase is Phase.KILLED:
+                child.process.set_deadline(now_ns + KILL_LIMIT_NS)
             else:
                 self._limit_hooks(child, now_ns)
 
     def _limit_hooks(self, child: Child, now_ns: int) -> None:
-        if self.mode == "stopping" or child.is_leaving:
+        if self.mode == "stopping" or child.departure.is_leaving:
             draining.limit_hooks(child, now_ns)
 
     def _on_time(self, now_ns: int) -> None:
         if (because := self.movement.time_passed(now_ns)) is not None:
             self._abort(because, now_ns)
         for child in self.children.values():
-            if child.deadline_ns is None or child.deadline_ns > now_ns:
+            if child.process.deadline_ns is None or child.process.deadline_ns > now_ns:
                 continue
-            if child.phase is Phase.WAITING:
+            if child.process.phase is Phase.WAITING:
                 continue  # `_advance` spawns it
-            if child.phase is Phase.STARTING:
-                self._kill(child, f"did not register within {child.start_limit_ns / 1e9:g} s", now_ns)
-            elif child.phase is Phase.KILLED:
+            if child.process.phase is Phase.STARTING:
+                self._kill(child, f"did not register within {child.settings.start_limit_ns / 1e9:g} s", now_ns)
+            elif child.process.phase is Phase.KILLED:
                 self._exit_code = 1
-                text = (
-                    f"backplane {child.name!r}: process {child.pid} survives SIGKILL (stuck in the kernel): left behind"
-                )
-                self._effects.append(Say(text, is_error=True))
+                survives = f"process {child.process.pid} survives SIGKILL (stuck in the kernel): left behind"
+                self._effects.append(Say(f"backplane {child.name!r}: {survives}", is_error=True))
                 self._on_death(child, "left behind", now_ns, repeats=True)
             else:
                 if self.mode == "stopping":
@@ -353,13 +350,15 @@ class Director:
         self._effects += draining.let_go(self.children, now_ns, is_going_down=self.mode == "stopping")
         self._see_end(now_ns)
         for child in self.children.values():
-            is_due = child.deadline_ns is not None and child.deadline_ns <= now_ns
-            if child.phase is Phase.WAITING and is_due and not group_restart.is_held(self.children, child):
+            is_due = child.process.deadline_ns is not None and child.process.deadline_ns <= now_ns
+            if child.process.phase is Phase.WAITING and is_due and not group_restart.is_held(self.children, child):
                 self._spawn(child, now_ns)
 
     def _try_plan(self, now_ns: int) -> None:
-        if not all(each.registration and each.phase in (Phase.UP, Phase.ENDED) for each in self.children.values()):
-            return
+        can_be_judged = (Phase.UP, Phase.ENDED)
+        for child in self.children.values():
+            if child.components.registration is None or child.process.phase not in can_be_judged:
+                return
         findings = self._findings()
         warnings = [finding.text for finding in findings if not finding.is_error]
         self._effects += [Say(f"warning: {text}", is_error=True) for text in warnings]
@@ -373,17 +372,17 @@ class Director:
             return
         targets = self.movement.targets(self.movement.standings())
         for child in self.children.values():
-            if child.up_since_ns is None and not child.is_leaving and child.has_reached(targets):
-                child.see_up(now_ns)
+            if child.history.up_since_ns is None and not child.departure.is_leaving and child.has_reached(targets):
+                child.history.see_up(now_ns)
                 if self.mode == "up":
-                    up = "up again" if child.restarts else "up"
-                    self._effects.append(Say(f"backplane {child.name!r}: {up}, generation {child.generation}"))
+                    up = "up again" if child.process.restarts else "up"
+                    self._effects.append(Say(f"backplane {child.name!r}: {up}, generation {child.process.generation}"))
         if self.mode == "starting" and self.movement.is_settled():
             self._enter("up", now_ns)
             self._effects.append(AnnounceUp(tuple(self.movement.problems())))
 
     def _see_end(self, now_ns: int) -> None:
-        if self.mode == "stopping" and not any(child.is_living for child in self.children.values()):
+        if self.mode == "stopping" and not any(child.process.is_living for child in self.children.values()):
             self._enter("down", now_ns)
             self._effects.append(End(self._exit_code, self.reason))
 

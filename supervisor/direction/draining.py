@@ -13,7 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from appbackplane.runtime.objects.module_state import ModuleState
 
 from . import effects
-from .child import Child, DrainPhase, Phase
+from .child.child import Child
+from .child.drain import DrainPhase
+from .child.process import Phase
 from .events import Drained
 from .group_restart import registrations
 from .plan import dependants
@@ -26,20 +28,20 @@ _SERVING = (ModuleState.PRIMARY, ModuleState.SECONDARY)
 
 def order(child: Child) -> None:
     """Mark it for draining, if it serves, and forget the unfinished work of an earlier order. A running drain goes on."""
-    if child.drain is not DrainPhase.NONE:
+    if child.drain.phase is not DrainPhase.NONE:
         return
-    child.unfinished = []
-    if child.phase is Phase.UP and _serves(child):
-        child.drain = DrainPhase.DUE
+    child.drain.forget_unfinished()
+    if child.process.phase is Phase.UP and _serves(child):
+        child.drain.order()
 
 
 def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) -> list[effects.Effect]:
     """Start to drain the backplanes whose dependents are down. The caller sends a routing table before these effects."""
-    due = [child for child in children.values() if child.drain is DrainPhase.DUE and _is_at_rest(child)]
+    due = [child for child in children.values() if child.drain.phase is DrainPhase.DUE and _is_at_rest(child)]
     if not due:
         return []
     for child in [child for child in due if not _serves(child)]:  # it had begun to go down before the order
-        child.drain = DrainPhase.NONE
+        child.drain.skip()
         due.remove(child)
     above = dependants(registrations(children))
     begun: list[effects.Effect] = []
@@ -47,41 +49,43 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
         before = [
             children[name] for name in _users(child.name, children, above) if child.name not in _all_above(name, above)
         ]
-        if all(other.holds_nothing() for other in before if is_going_down or other.is_leaving):
-            child.drain = DrainPhase.RUNNING
+        if all(other.holds_nothing() for other in before if is_going_down or other.departure.is_leaving):
+            child.drain.begin()
             limit_ns, stop_limit_ns = _limits(child, now_ns)
-            child.enter(Phase.DRAINING, now_ns, now_ns + limit_ns + stop_limit_ns + ANSWER_NS)
-            because = GOING_DOWN if is_going_down or child.is_removed else RESTARTING
-            because = SECONDARY if child.is_stepping_down else because
-            begun.append(effects.Drain(child.name, child.generation, limit_ns, stop_limit_ns, because))
+            child.process.enter(Phase.DRAINING, now_ns, now_ns + limit_ns + stop_limit_ns + ANSWER_NS)
+            because = GOING_DOWN if is_going_down or child.departure.is_removed else RESTARTING
+            because = SECONDARY if child.departure.is_stepping_down else because
+            begun.append(effects.Drain(child.name, child.process.generation, limit_ns, stop_limit_ns, because))
     return begun
 
 
 def ended(child: Child, event: Drained) -> list[effects.Effect]:
     """End the drain: its components may go down now. Unfinished work is noted and logged."""
-    if not child.is_at(event.generation, Phase.DRAINING) or child.drain is not DrainPhase.RUNNING:
+    if not child.process.is_at(event.generation, Phase.DRAINING) or child.drain.phase is not DrainPhase.RUNNING:
         return []
-    child.drain, child.deadline_ns = DrainPhase.DONE, None
-    child.has_finished = not (event.error or event.running)
-    left = child.unfinished
+    left: list[str] = []
     if event.error:
         left.append(f"result of draining unknown: {event.error}")
     if event.refused_count:
-        left.append(f"{event.refused_count} not begun within {child.drain_limit_ns / 1e9:g} s, and refused")
+        left.append(f"{event.refused_count} not begun within {child.settings.drain_limit_ns / 1e9:g} s, and refused")
     if event.running:
         left.append(f"not ended, and cut off: {', '.join(event.running)}")
     if event.unread_count:
         left.append(f"{event.unread_count} callers do not read: their last replies are lost")
-    return [effects.Say(f"backplane {child.name!r}: drained, but {'; '.join(left)}", is_error=True)] if left else []
+    child.process.set_deadline(None)
+    child.drain.end(left, has_finished=not (event.error or event.running))
+    if not child.drain.unfinished:
+        return []
+    return [effects.Say(f"backplane {child.name!r}: drained, but {'; '.join(child.drain.unfinished)}", is_error=True)]
 
 
 def let_go(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) -> list[effects.Effect]:
     """Order those leaving backplanes to exit whose components are all down."""
     told: list[effects.Effect] = []
     for child in children.values():
-        if (is_going_down or child.is_leaving) and child.is_movable and child.holds_nothing():
-            child.enter(Phase.STOPPING, now_ns, now_ns + child.stop_limit_ns)
-            told.append(effects.Stop(child.name, child.generation))
+        if (is_going_down or child.departure.is_leaving) and child.process.is_movable and child.holds_nothing():
+            child.process.enter(Phase.STOPPING, now_ns, now_ns + child.settings.stop_limit_ns)
+            told.append(effects.Stop(child.name, child.process.generation))
     return told
 
 
@@ -91,69 +95,68 @@ def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
     Otherwise their calls would wait for `died`, and `died` for them, until the calls' deadlines or the drains' limits.
     """
     said: list[effects.Effect] = []
-    if died.phase is not Phase.WAITING:
+    if died.process.phase is not Phase.WAITING:
         return said
-    for name in sorted(died.spawns_after):
+    for name in sorted(died.departure.spawns_after):
         child = children.get(name)
-        if child is None or not child.is_leaving or child.drain not in (DrainPhase.DUE, DrainPhase.RUNNING):
+        if child is None or not (child.departure.is_leaving and child.drain.is_pending):
             continue
-        if child.drain is DrainPhase.RUNNING:
-            child.drain, child.deadline_ns = DrainPhase.DONE, None
-        else:
-            child.drain = DrainPhase.NONE
+        if child.drain.phase is DrainPhase.RUNNING:
+            child.process.set_deadline(None)
         because = f"draining stopped: {died.name!r} died and restarts only after this one has exited"
-        child.unfinished.append(because)
+        child.drain.cut(because)
         said.append(effects.Say(f"backplane {name!r}: {because}", is_error=True))
     return said
 
 
 def limit_hooks(child: Child, now_ns: int) -> None:
     """While it goes down, limit its running hooks on the way up to `stop_limit_ns`; those on the way down have a limit."""
-    if child.is_movable and child.drain is not DrainPhase.RUNNING:
-        rising = any(to is not ModuleState.DOWN for to in child.moving.values())
-        if not rising:
-            child.deadline_ns = None
-        elif child.deadline_ns is None:
-            child.deadline_ns = now_ns + child.stop_limit_ns
+    if child.process.is_movable and child.drain.phase is not DrainPhase.RUNNING:
+        if not child.components.is_rising:
+            child.process.set_deadline(None)
+        elif child.process.deadline_ns is None:
+            child.process.set_deadline(now_ns + child.settings.stop_limit_ns)
 
 
 def too_late(child: Child) -> str:
     """The reason to kill a leaving process at its limit; also noted in `unfinished`."""
-    because = f"did not stop within {child.stop_limit_ns / 1e9:g} s"
-    if child.drain is DrainPhase.RUNNING:
-        limit_ns = child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS
+    because = f"did not stop within {child.settings.stop_limit_ns / 1e9:g} s"
+    if child.drain.phase is DrainPhase.RUNNING:
+        limit_ns = child.settings.drain_limit_ns + child.settings.stop_limit_ns + ANSWER_NS
         because = f"did not answer within {limit_ns / 1e9:g} s of being drained"
-    child.unfinished.append(f"{because}: killed")
+    child.drain.add_unfinished(f"{because}: killed")
     return because
 
 
 def unfinished(children: Iterable[Child]) -> list[str]:
     """The work that these refused or cut off when they last went down, one line per backplane."""
-    return [f"backplane {child.name!r}: {'; '.join(child.unfinished)}" for child in children if child.unfinished]
+    return [
+        f"backplane {child.name!r}: {'; '.join(child.drain.unfinished)}" for child in children if child.drain.unfinished
+    ]
 
 
 def _limits(child: Child, now_ns: int) -> tuple[int, int]:
     """The limits for its queued work and then for running work, in ns: at most a third each of the time until `gone_by_ns`."""
-    if child.gone_by_ns is None:
-        return child.drain_limit_ns, child.stop_limit_ns
-    third_ns = max(0, child.gone_by_ns - now_ns) // 3
-    return min(child.drain_limit_ns, third_ns), min(child.stop_limit_ns, third_ns)
+    if child.departure.gone_by_ns is None:
+        return child.settings.drain_limit_ns, child.settings.stop_limit_ns
+    third_ns = max(0, child.departure.gone_by_ns - now_ns) // 3
+    return min(child.settings.drain_limit_ns, third_ns), min(child.settings.stop_limit_ns, third_ns)
 
 
 def _serves(child: Child) -> bool:
-    return any(state in _SERVING for state in child.states.values())
+    return any(state in _SERVING for state in child.components.states.values())
 
 
 def _is_at_rest(child: Child) -> bool:
     """Whether it is up and no hook runs. A hook on its way up ends first, or the process is killed at its limit."""
-    return child.phase is Phase.UP and not child.moving
+    return child.process.phase is Phase.UP and not child.components.moving
 
 
 def _users(name: str, children: Mapping[str, Child], above: Mapping[str, Collection[str]]) -> set[str]:
     """Its dependents; for each one that is not movable, its dependents, too."""
     found, ahead = set(above[name]), list(above[name])
     while ahead:
-        if not children[other := ahead.pop()].is_movable:
+        if not children[other := ahead.pop()].process.is_movable:
             news = set(above[other]) - found
             found |= news
             ahead += news

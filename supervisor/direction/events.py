@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 
-from ..config import Config
+from ..configuration.config import Config
 from .effects import Caller
 from .reconfiguration import Plan
 

@@ -13,7 +13,8 @@ import msgspec
 
 from appbackplane.transport.directory import Registration
 
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 from .plan import dependants
 from .restart import group
 
@@ -23,14 +24,15 @@ def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -
     others = others_of(children, died)
     leaving = [other for other in others if other.has_begun()]
     names = frozenset(other.name for other in leaving)
-    died.enter(Phase.WAITING, now_ns, at_ns)
-    died.spawns_after = names
+    died.process.enter(Phase.WAITING, now_ns, at_ns)
+    died.departure.spawn_after(names)
     for other in others:
         if other.name in names:
-            other.is_leaving, other.spawns_after = True, names
-        elif other.phase is Phase.ENDED and other.policy.type == "transient":  # OTP restarts ended ones, too
-            other.spawns_after = names
-            other.enter(Phase.WAITING, now_ns, now_ns)
+            other.departure.begin(names)
+        elif other.process.phase is Phase.ENDED and other.settings.policy.type == "transient":
+            # OTP restarts ended ones, too.
+            other.departure.spawn_after(names)
+            other.process.enter(Phase.WAITING, now_ns, now_ns)
     return leaving
 
 
@@ -39,32 +41,32 @@ def begin_ordered(children: Mapping[str, Child], child: Child, now_ns: int, *, i
     others = [] if is_alone else [other for other in others_of(children, child) if other.has_begun()]
     names = frozenset((child.name, *(other.name for other in others)))
     for one in (child, *others):
-        one.is_leaving, one.spawns_after = True, names
+        one.departure.begin(names)
     return others
 
 
 def has_gone(child: Child, now_ns: int) -> None:
     """Set the next phase of a backplane that went down in order: it is spawned again, unless it is removed or temporary."""
-    if child.is_removed:
-        child.enter(Phase.DOWN, now_ns)
-    elif child.policy.type == "temporary" and not child.is_ordered:
-        child.reason = "stopped because another backplane died; it is temporary, so it is not restarted"
-        child.enter(Phase.ENDED, now_ns)
+    if child.departure.is_removed:
+        child.process.enter(Phase.DOWN, now_ns)
+    elif child.settings.policy.type == "temporary" and not child.departure.is_ordered:
+        because = "stopped because another backplane died; it is temporary, so it is not restarted"
+        child.stay_down(Phase.ENDED, because, now_ns)
     else:
-        child.enter(Phase.WAITING, now_ns, now_ns)
+        child.process.enter(Phase.WAITING, now_ns, now_ns)
 
 
 def others_of(children: Mapping[str, Child], child: Child) -> list[Child]:
     """The other backplanes that the strategy of `child` names, whether or not they have left `start`."""
     above: dict[str, set[str]] = {name: set() for name in children}
     above |= dependants(registrations(children))
-    return [children[name] for name in sorted(group(child.policy, child.name, above))]
+    return [children[name] for name in sorted(group(child.settings.policy, child.name, above))]
 
 
 def is_held(children: Mapping[str, Child], child: Child) -> bool:
     """Whether it waits for the exit of others before it may be spawned."""
-    return child.phase is Phase.WAITING and any(
-        name in children and children[name].is_leaving for name in child.spawns_after
+    return child.process.phase is Phase.WAITING and any(
+        name in children and children[name].departure.is_leaving for name in child.departure.spawns_after
     )
 
 
@@ -73,12 +75,18 @@ def registrations(children: Mapping[str, Child]) -> list[Registration]:
     contributes, until it registers again, only routes that no other backplane has taken, and no dependencies: so its routes
     stay known, and the plan finds no error in them.
     """
-    known = [(child, child.registration) for child in children.values() if child.registration is not None]
+    known = [
+        (child, child.components.registration)
+        for child in children.values()
+        if child.components.registration is not None
+    ]
     found = [registration for child, registration in known if not child.is_past]
     for child, registration in known:
         if child.is_past:
-            family = child.replica_of or child.name
-            others = [other for one, other in known if not one.is_past and (one.replica_of or one.name) != family]
+            family = child.settings.replica_of or child.name
+            others = [
+                other for one, other in known if not one.is_past and (one.settings.replica_of or one.name) != family
+            ]
             taken = {component.name for other in others for component in other.components}
             taken |= {o.route for other in others for component in other.components for o in component.operations}
             found.append(_what_remains(registration, taken))

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from appbackplane.runtime.objects.module_state import ModuleState
-
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 from .effects import Effect, Say, TakeStacks
 from .events import Exited, Looked, Sight, Wrote
 
@@ -148,8 +147,8 @@ class HealthWatch:
         for name, sight in event.sights.items():
             child = self._children[name]
             clocks = self._clocks.get(name)
-            if clocks is None or clocks.generation != child.generation or not is_judging or _is_excused(child):
-                self._clocks[name] = clocks = Clocks(child.generation)
+            if clocks is None or clocks.generation != child.process.generation or not is_judging or _is_excused(child):
+                self._clocks[name] = clocks = Clocks(child.process.generation)
             clocks.take(sight, passed_ns, 2 * self.look_every_ns)
             if name not in self._replaced:
                 effects += self._judge(child, clocks, sight, now_ns)
@@ -170,11 +169,11 @@ class HealthWatch:
         else:
             return []
         if sight.is_stopped:
-            self._replaced[child.name] = Replacement(child.generation, reason, now_ns, is_stopped=True)
+            self._replaced[child.name] = Replacement(child.process.generation, reason, now_ns, is_stopped=True)
             return []
-        self._replaced[child.name] = Replacement(child.generation, reason, now_ns + STACKS_LIMIT_NS)
+        self._replaced[child.name] = Replacement(child.process.generation, reason, now_ns + STACKS_LIMIT_NS)
         text = f"backplane {child.name!r}: {reason}: it is told to write its stacks, then replaced"
-        return [Say(text, is_error=True), TakeStacks(child.name, child.generation, by_force=is_silent)]
+        return [Say(text, is_error=True), TakeStacks(child.name, child.process.generation, by_force=is_silent)]
 
     def awaits_stacks(self, backplane: str) -> bool:
         """Whether its current output is its stacks."""
@@ -191,7 +190,7 @@ class HealthWatch:
         found = []
         for name, replaced in list(self._replaced.items()):
             child = self._children.get(name)
-            if child is None or not is_judging or child.generation != replaced.generation or _is_excused(child):
+            if child is None or not is_judging or child.process.generation != replaced.generation or _is_excused(child):
                 del self._replaced[name]  # it died, or was ordered to go down, meanwhile
             elif replaced.at_ns <= now_ns:
                 del self._replaced[name]
@@ -207,13 +206,13 @@ class HealthWatch:
 
         A backplane that did not reply to a request of `unanswered_ns`, and has had no heartbeat since, is UNKNOWN.
         """
-        if not child.is_living:
+        if not child.process.is_living:
             return Health.DEAD
         if slot is None or slot.heartbeat_ns <= unanswered_ns or now_ns - slot.heartbeat_ns > SILENT_NS:
             return Health.UNKNOWN
         clocks = self._clocks.get(child.name, Clocks(0))
         stuck_after_ns = self._stuck_after_ns.get(child.name) or STUCK_AFTER_NS
-        is_the_same_stall = (clocks.generation, clocks.progress_ns) == (child.generation, slot.progress_ns)
+        is_the_same_stall = (clocks.generation, clocks.progress_ns) == (child.process.generation, slot.progress_ns)
         if is_the_same_stall and clocks.stalled_ns >= stuck_after_ns:
             return Health.WEDGED
         return Health.BUSY if slot.running_since_ns or slot.queued_count else Health.IDLE
@@ -221,5 +220,4 @@ class HealthWatch:
 
 def _is_excused(child: Child) -> bool:
     """Whether other limits apply (start_limit, stop_limit): it starts, goes down, or runs hooks within their time limit."""
-    falls = any(to is ModuleState.DOWN for to in child.moving.values())
-    return child.phase is not Phase.UP or child.is_leaving or bool(child.hooks_due_ns) or falls
+    return child.process.phase is not Phase.UP or child.departure.is_leaving or child.components.is_moving_in_time

@@ -22,13 +22,15 @@ from appbackplane.transport.errors import (
 )
 
 from . import standing_by
-from .child import Child, DrainPhase, HookFailure, Phase
+from .child.child import Child
+from .child.components import HookFailure
+from .child.process import Phase
 from .effects import Effect, Move, Refuse, ReplyToCaller, Say
 from .events import Moved, MoveFailed, MoveOrdered
 from .lifecycle import HEIGHT, Standing, all_above, dependants, is_there, moves, next_step, targets, waits_for
 from .orders import Order, Orders
 from .replicas import linked
-from .restart import GiveUp, Random, RestartHistory, StartAgain, after_failure
+from .restart import GiveUp, Random, StartAgain
 
 #: How long a reply to a move up is awaited, whatever the hook's own limit: a century, and it fits into a machine word.
 LATE_LIMIT_NS = 100 * 365 * 86_400 * 1_000_000_000
@@ -45,13 +47,19 @@ _GONE = (Phase.FAILED, Phase.ENDED)
 class Movement:
     """All components of a system, as modules of one graph."""
 
-    def __init__(self, children: Mapping[str, Child], role: ModuleState, random: Random) -> None:
+    def __init__(
+        self,
+        children: Mapping[str, Child],
+        role: ModuleState,
+        random: Random,
+        ceiling: ModuleState = ModuleState.PRIMARY,
+    ) -> None:
         self._children = children
         #: The target of the system, and those of components that were ordered elsewhere.
         self.role = role
         self.wanted: dict[str, ModuleState] = {}
         #: The highest state allowed on this node; and the epoch while it is a cluster's primary (standing_by.py).
-        self.ceiling, self.epoch = ModuleState.PRIMARY, 0
+        self.limit(ceiling)
         #: All backplanes have registered, and the plan has no errors; until then no component moves.
         self.is_planned = False
         #: All components are to go down, whatever was ordered.
@@ -75,15 +83,15 @@ class Movement:
         wanted = {name: self._goal(standing) for name, standing in standings.items()}
         ceilings = self._ceilings()
         for child in self._children.values():
-            if child.phase is Phase.FAILED and child.policy.strategy == "one_for_all":
-                ceiling = _CEILINGS[child.policy.on_give_up]
+            if child.process.phase is Phase.FAILED and child.settings.policy.strategy == "one_for_all":
+                ceiling = _CEILINGS[child.settings.policy.on_give_up]
                 for name in standings:
                     if HEIGHT[wanted[name]] > HEIGHT[ceiling]:
                         wanted[name] = ceiling
         found = targets(standings, self.role, wanted, ceilings)
         for child in self._children.values():
-            if child.is_leaving:
-                found |= dict.fromkeys(map(child.node, child.states), ModuleState.DOWN)
+            if child.departure.is_leaving:
+                found |= dict.fromkeys(map(child.node, child.components.states), ModuleState.DOWN)
         return found
 
     def _goal(self, standing: Standing) -> ModuleState:
@@ -112,7 +120,11 @@ class Movement:
 
     def failures(self) -> Iterable[tuple[Child, str, HookFailure]]:
         """The (child, component, failure) of all hooks that have failed, or have not ended in time."""
-        return [(child, name, found) for child in self._children.values() for name, found in child.failures.items()]
+        return [
+            (child, name, found)
+            for child in self._children.values()
+            for name, found in child.components.failures.items()
+        ]
 
     def problems(self) -> list[str]:
         """All current failures, one line each, those that are being retried included."""
@@ -127,10 +139,18 @@ class Movement:
     def is_settled(self) -> bool:
         """Whether no component moves, or will move without an event, except for later retries."""
         return all(
-            (child.phase is Phase.UP and not child.is_leaving and not child.hooks_due_ns and not _falls(child))
-            or child.phase in _GONE
+            child.process.phase in _GONE
+            or (
+                child.process.phase is Phase.UP
+                and not child.departure.is_leaving
+                and not child.components.is_moving_in_time
+            )
             for child in self._children.values()
         )
+
+    def limit(self, ceiling: ModuleState, epoch: int = 0) -> None:
+        """Set the highest state allowed on this node, and the epoch while it is its cluster's primary."""
+        self.ceiling, self.epoch = ceiling, epoch
 
     def become(self, role: ModuleState) -> None:
         """Make `role` the target of all components; earlier orders are void."""
@@ -139,53 +159,43 @@ class Movement:
 
     # Events
 
-    def moved(self, child: Child, event: Moved, now_ns: int) -> None:
-        """Note that a hook has succeeded; its failures and, above initializing, its retries are forgotten."""
-        name, to = event.component, child.moving.pop(event.component)
-        child.states[name] = to
-        child.hooks_due_ns.pop(name, None)
-        if to is not ModuleState.INITIALIZING:
-            child.hook_histories.pop(name, None)
-        if child.failures.pop(name, None) is not None:
-            self._effects.append(Say(f"backplane {child.name!r}: component {name!r} is {to.value} now"))
+    def moved(self, child: Child, event: Moved) -> None:
+        """Note that a hook has succeeded."""
+        to, had_failed = child.components.end_move(event.component)
+        if had_failed:
+            self._effects.append(Say(f"backplane {child.name!r}: component {event.component!r} is {to.value} now"))
 
     def failed(self, child: Child, event: MoveFailed, now_ns: int) -> str | None:
         """Note that a hook has raised, and plan a retry or give it up. Returns the reason if the system has to go down."""
-        name, to = event.component, child.moving.pop(event.component)
-        child.hooks_due_ns.pop(name, None)
-        failure = child.failures[name] = HookFailure(to, event.reason, now_ns)
+        name, components = event.component, child.components
+        failure = components.fail_move(name, event.reason, now_ns)
         line = told(child, name, failure)
-        if to is ModuleState.DOWN or self.is_going_down:
-            if to is ModuleState.DOWN:
-                child.states[name] = to
+        if failure.to is ModuleState.DOWN or self.is_going_down:
             self._effects.append(Say(line, is_error=True))
             return None
-        history = child.hook_histories.get(name, RestartHistory())
-        child.hook_histories[name], verdict = after_failure(history, child.policy, now_ns, self._random)
+        verdict = components.judge_failure(name, child.settings.policy, now_ns, self._random)
         if isinstance(verdict, StartAgain):
-            failure.retry_ns = verdict.at_ns
             when = "now" if verdict.at_ns <= now_ns else f"in {(verdict.at_ns - now_ns) / 1e9:.1f} s"
             self._effects.append(Say(f"{line}; trying it again {when}", is_error=True))
             return None
-        failure.is_given_up = True
         return self._give_up(child, name, f"{line}; given up: {verdict.because}", isinstance(verdict, GiveUp))
 
     def time_passed(self, now_ns: int) -> str | None:
         """Give up hooks that exceeded their time limit. Returns the reason if the system has to go down."""
         for child in self._children.values():
-            for name in [name for name, due_ns in child.hooks_due_ns.items() if due_ns <= now_ns]:
-                del child.hooks_due_ns[name]
-                reason = f"its hook has not ended within {child.start_limit_ns / 1e9:g} s"
-                failure = HookFailure(child.moving[name], reason, now_ns, is_given_up=True)
-                child.failures[name] = failure
-                because = self._give_up(child, name, told(child, name, failure), child.policy.type != "temporary")
+            for name in child.components.overdue(now_ns):
+                reason = f"its hook has not ended within {child.settings.start_limit_ns / 1e9:g} s"
+                failure = child.components.give_up_hook(name, reason, now_ns)
+                because = self._give_up(
+                    child, name, told(child, name, failure), child.settings.policy.type != "temporary"
+                )
                 if because is not None:
                     return because
         return None
 
     def _give_up(self, child: Child, component: str, line: str, is_told: bool) -> str | None:
         """`is_told`: apply `on_give_up`: its dependents are lowered (and named in the log), or the system goes down."""
-        if is_told and child.policy.on_give_up == "shutdown":
+        if is_told and child.settings.policy.on_give_up == "shutdown":
             return line
         self._effects.append(Say(line + (self.consequence(child, [component]) if is_told else ""), is_error=True))
         return None
@@ -193,9 +203,9 @@ class Movement:
     def consequence(self, child: Child, components: Iterable[str]) -> str:
         """The part of the log line that names the dependents lowered by a give-up; "": there are none."""
         standings = self.standings()
-        ceiling, goals = _CEILINGS[child.policy.on_give_up], self.targets(standings)
+        ceiling, goals = _CEILINGS[child.settings.policy.on_give_up], self.targets(standings)
         nodes = set(map(child.node, components))
-        if child.policy.strategy == "one_for_all" and child.phase is Phase.FAILED:
+        if child.settings.policy.strategy == "one_for_all" and child.process.phase is Phase.FAILED:
             above = set(standings)
         else:
             above = all_above(nodes, standings)
@@ -227,7 +237,7 @@ class Movement:
 
     def wakes_at_ns(self) -> int | None:
         """When the next time limit of a hook or order ends, or the next retry is due; None: never."""
-        waits = [due_ns for child in self._children.values() for due_ns in child.hooks_due_ns.values()]
+        waits = [due_ns for child in self._children.values() for due_ns in child.components.hooks_due_ns.values()]
         waits += [failure.retry_ns for _, _, failure in self.failures() if failure.retry_ns is not None]
         if (ends_ns := self._orders.wakes_at_ns()) is not None:
             waits.append(ends_ns)
@@ -237,9 +247,8 @@ class Movement:
 
     def advance(self, now_ns: int) -> list[Effect]:
         """Begin and end all orders and moves that are possible now. Returns all effects since the last call."""
-        for _, _, failure in self.failures():
-            if failure.retry_ns is not None and failure.retry_ns <= now_ns:
-                failure.retry_ns = None
+        for child in self._children.values():
+            child.components.begin_retries(now_ns)
         while True:
             begun = self.is_planned and self._begin_orders()
             if self.is_planned or self.is_going_down:
@@ -254,14 +263,13 @@ class Movement:
         standings = self.standings()
         for name, to in moves(standings, self.targets(standings)):
             child, component = self._children[standings[name].backplane], standings[name].component
-            if child.drain in (DrainPhase.DUE, DrainPhase.RUNNING):
+            if child.drain.is_pending:
                 continue
-            child.moving[component] = to
-            limit_ns = child.stop_limit_ns
+            limit_ns, due_ns = child.settings.stop_limit_ns, None
             if to is not ModuleState.DOWN:
-                limit_ns = LATE_LIMIT_NS
-                child.hooks_due_ns[component] = now_ns + child.start_limit_ns
-            self._effects.append(Move(child.name, child.generation, component, to.value, limit_ns, self.epoch))
+                limit_ns, due_ns = LATE_LIMIT_NS, now_ns + child.settings.start_limit_ns
+            child.components.begin_move(component, to, due_ns)
+            self._effects.append(Move(child.name, child.process.generation, component, to.value, limit_ns, self.epoch))
 
     def _begin_orders(self) -> bool:
         has_begun = False
@@ -281,10 +289,7 @@ class Movement:
         else:
             self._want(order.component, order.to, standings)
         for name in self._concerned(order, standings):
-            child, component = self._children[standings[name].backplane], standings[name].component
-            if component not in child.moving:  # a hook that still runs is not retried meanwhile
-                child.failures.pop(component, None)
-                child.hook_histories.pop(component, None)
+            self._children[standings[name].backplane].components.forget_failure(standings[name].component)
 
     def _want(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
         before = dict(self.wanted)
@@ -300,12 +305,12 @@ class Movement:
         if not _nodes(component, standings):
             raise NotFound(f"component {component!r} has been removed from the configuration")
         homes = {name: self._children[standings[name].backplane] for name in _nodes(component, standings)}
-        if to is not ModuleState.DOWN and all(child.phase in _GONE for child in homes.values()):
+        if to is not ModuleState.DOWN and all(child.process.phase in _GONE for child in homes.values()):
             child = next(iter(homes.values()))
-            raise FailedPrecondition(f"backplane {child.name!r} of component {component!r}: {child.reason}")
+            raise FailedPrecondition(f"backplane {child.name!r} of component {component!r}: {child.history.reason}")
         goals, ceilings = self.targets(standings), self._ceilings()
-        there = [name for name, child in homes.items() if child.phase not in _GONE] or homes
-        if any(homes[name].is_leaving or HEIGHT[goals[name]] >= HEIGHT[to] for name in there):
+        there = [name for name, child in homes.items() if child.process.phase not in _GONE] or homes
+        if any(homes[name].departure.is_leaving or HEIGHT[goals[name]] >= HEIGHT[to] for name in there):
             return
         if any(standing_by.highest(child, to, self.ceiling) is not to for child in homes.values()):
             raise FailedPrecondition(f"{component!r} cannot be {to.value}: this node is secondary in its cluster")
@@ -319,11 +324,15 @@ class Movement:
     def _ceilings(self) -> dict[str, ModuleState]:
         found: dict[str, ModuleState] = {}
         for child in self._children.values():
-            ceiling = _CEILINGS[child.policy.on_give_up]
-            if child.phase is Phase.FAILED:
-                found |= dict.fromkeys(map(child.node, child.states), ceiling)
-            elif child.policy.type != "temporary":
-                found |= {child.node(name): ceiling for name, failure in child.failures.items() if failure.is_given_up}
+            ceiling = _CEILINGS[child.settings.policy.on_give_up]
+            if child.process.phase is Phase.FAILED:
+                found |= dict.fromkeys(map(child.node, child.components.states), ceiling)
+            elif child.settings.policy.type != "temporary":
+                found |= {
+                    child.node(name): ceiling
+                    for name, failure in child.components.failures.items()
+                    if failure.is_given_up
+                }
         return found
 
     def _end_orders(self, now_ns: int) -> bool:
@@ -353,11 +362,12 @@ class Movement:
         """Whether all ordered components are at their targets, and neither they nor their dependents move."""
         homes = {name: self._children[standings[name].backplane] for name in concerned}
         is_above = order.component is None and HEIGHT[order.to] > HEIGHT[self.ceiling]  # another node is primary
-        if is_above or any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):
+        moving = any(standings[name].moving_to is not None for name in concerned)
+        if is_above or moving or any(home.departure.is_leaving for home in homes.values()):
             return False
         goals = self.targets(standings)
         ordered = concerned if order.component is None else _nodes(order.component, standings)
-        return all(homes[name].phase in _GONE or is_there(standings[name], goals[name]) for name in ordered)
+        return all(homes[name].process.phase in _GONE or is_there(standings[name], goals[name]) for name in ordered)
 
     def _concerned(self, order: Order, standings: Mapping[str, Standing]) -> set[str]:
         return set(standings) if order.component is None else all_above(_nodes(order.component, standings), standings)
@@ -393,7 +403,3 @@ def _nodes(component: str, standings: Mapping[str, Standing]) -> list[str]:
 
 def _keeps(component: str, bound: ModuleState, given_up: Mapping[str, ModuleState]) -> str:
     return "which was given up" if component in given_up else f"which is to be {bound.value}: move that first"
-
-
-def _falls(child: Child) -> bool:
-    return any(to is ModuleState.DOWN for to in child.moving.values())

@@ -23,12 +23,12 @@ from appbackplane.transport.errors import (
 )
 
 from . import draining, group_restart
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 from .effects import Caller, Effect, Kill, Refuse, ReplyToCaller, Say
 from .events import RestartOrdered
 from .movement import Movement, told
 from .orders import ORDERS_MAX
-from .restart import RestartHistory
 from .rolling import Begin, Rolling, RollingStop, Wait
 
 _GONE = (Phase.FAILED, Phase.ENDED)
@@ -131,10 +131,10 @@ class OrderedRestarts:
 
     def _meant(self, word: str) -> list[str]:
         """The named backplane, or all replicas of that common name. Raises `NotFound`."""
-        there = [child for child in self._children.values() if not child.is_removed]
-        alike = [child.name for child in there if child.replica_of == word]
+        there = [child for child in self._children.values() if not child.departure.is_removed]
+        alike = [child.name for child in there if child.settings.replica_of == word]
         if not alike and self._is_removed(word):
-            known = [*(c.name for c in there), *dict.fromkeys(c.replica_of for c in there if c.replica_of)]
+            known = [*(c.name for c in there), *dict.fromkeys(filter(None, (c.settings.replica_of for c in there)))]
             near = difflib.get_close_matches(word, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
             raise NotFound(f"no backplane {word!r} ({hint})")
@@ -172,13 +172,13 @@ class OrderedRestarts:
         if order.old_generation is None:
             if self._is_in_the_way(order, child):
                 return False
-            order.old_generation = child.generation
+            order.old_generation = child.process.generation
             self._effects += begin(self._children, child, now_ns, is_now=order.is_now)
-        elif child.generation == order.old_generation or child.is_leaving:
+        elif child.process.generation == order.old_generation or child.departure.is_leaving:
             return False
-        elif child.phase in _GONE:
-            self._refuse(order, InternalError(f"backplane {child.name!r}: {child.reason}"))
-        elif failed := [told(child, name, failure) for name, failure in child.failures.items()]:
+        elif child.process.phase in _GONE:
+            self._refuse(order, InternalError(f"backplane {child.name!r}: {child.history.reason}"))
+        elif failed := [told(child, name, failure) for name, failure in child.components.failures.items()]:
             self._refuse(order, InternalError("; ".join(failed)))
         elif not child.has_reached(self._movement.targets(self._movement.standings())):
             return False
@@ -190,17 +190,17 @@ class OrderedRestarts:
 
     def _answer(self, order: RestartOrder) -> None:
         there = [self._children[name] for name in order.backplanes if name in self._children]
-        generations = {child.name: child.generation for child in there}
+        generations = {child.name: child.process.generation for child in there}
         unfinished = draining.unfinished(self._children[name] for name in order.concerned if name in self._children)
         self._effects.append(ReplyToCaller(order.caller, {"backplanes": generations, "unfinished": unfinished}))
         self._orders.remove(order)
 
     def _is_removed(self, name: str) -> bool:
-        return name not in self._children or self._children[name].is_removed
+        return name not in self._children or self._children[name].departure.is_removed
 
     def _is_in_the_way(self, order: RestartOrder, child: Child) -> bool:
         """Whether another order restarts it, or it is leaving for another reason."""
-        return child.is_leaving or any(one.begun == order.present for one in self._orders if one is not order)
+        return child.departure.is_leaving or any(one.begun == order.present for one in self._orders if one is not order)
 
     def _refuse(self, order: RestartOrder, error: BackplaneError) -> None:
         left = order.backplanes[order.done_count :] if order.rolling is None else order.rolling.left()
@@ -219,10 +219,12 @@ class OrderedRestarts:
         if order.begun is None:
             return f"{who} is not restarted yet: an earlier restart of it has not ended"
         waiting = self._movement.waiting()
-        behind = [f"{name!r} is still in its hook of {to.value}" for name, to in child.moving.items()]
-        behind += [f"{name!r} waits for {', '.join(waiting[name])}" for name in child.states if waiting.get(name)]
-        if not child.is_movable or child.generation == order.old_generation:
-            behind = [f"it is {child.phase.value}"]
+        behind = [f"{name!r} is still in its hook of {to.value}" for name, to in child.components.moving.items()]
+        behind += [
+            f"{name!r} waits for {', '.join(waiting[name])}" for name in child.components.states if waiting.get(name)
+        ]
+        if not child.process.is_movable or child.process.generation == order.old_generation:
+            behind = [f"it is {child.process.phase.value}"]
         return f"{who} is not up again yet, and its restart goes on: {'; '.join(behind) or 'it has just begun'}"
 
 
@@ -230,20 +232,23 @@ def begin(
     children: Mapping[str, Child], child: Child, now_ns: int, *, is_now: bool = False, is_alone: bool = False
 ) -> list[Effect]:
     """Restart `child`, and (unless `is_alone`) those that its strategy names, in order. It must not be leaving already."""
-    child.is_ordered, child.unfinished = True, []
-    if not child.is_living:
-        child.history, child.hook_histories = RestartHistory(), {}
-        child.spawns_after = frozenset()
-        child.enter(Phase.WAITING, now_ns, now_ns)
+    child.departure.order()
+    child.drain.forget_unfinished()
+    if not child.process.is_living:
+        child.forget_restarts()
+        child.departure.spawn_after(frozenset())
+        child.process.enter(Phase.WAITING, now_ns, now_ns)
         return [Say(f"backplane {child.name!r}: ordered to start")]
     others = group_restart.begin_ordered(children, child, now_ns, is_alone=is_alone)
-    with_whom = f", and with it {', '.join(one.name for one in others)} ({child.policy.strategy})" if others else ""
+    with_whom = (
+        f", and with it {', '.join(one.name for one in others)} ({child.settings.policy.strategy})" if others else ""
+    )
     effects: list[Effect] = [Say(f"backplane {child.name!r}: ordered to restart{with_whom}")]
     for one in (child, *others):
-        if is_now or one.phase is Phase.STARTING:  # a starting one has no callers yet
-            one.reason, one.unfinished = "killed: ordered to restart at once", []
-            one.enter(Phase.KILLED, now_ns)
-            effects.append(Kill(one.name, one.generation))
+        if is_now or one.process.phase is Phase.STARTING:  # a starting one has no callers yet
+            one.kill("killed: ordered to restart at once", now_ns)
+            one.drain.forget_unfinished()
+            effects.append(Kill(one.name, one.process.generation))
         else:
             draining.order(one)
             draining.limit_hooks(one, now_ns)

@@ -9,7 +9,8 @@ from appbackplane.transport import directory
 from appbackplane.transport.directory import Directory
 
 from . import standing_by
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 from .group_restart import registrations
 from .replicas import unready
 
@@ -24,10 +25,10 @@ def directory_of(
 
     `node`: the backplane that connects to other nodes. `ceiling`: the highest state allowed on this node.
     """
-    down = {name for name, child in children.items() if child.phase not in (Phase.UP, *_LEAVING)}
-    draining = {name for name, child in children.items() if child.phase in _LEAVING}
-    cgroups = {name: child.cgroup for name, child in children.items()}
+    down = {name for name, child in children.items() if child.process.phase not in (Phase.UP, *_LEAVING)}
+    draining = {name for name, child in children.items() if child.process.phase in _LEAVING}
+    cgroups = {name: child.process.cgroup for name, child in children.items()}
     known = standing_by.offered(registrations(children), children, ceiling)
-    missing = [name for name, child in children.items() if child.registration is None]
-    finished = [name for name in down if children[name].has_finished]
+    missing = [name for name, child in children.items() if child.components.registration is None]
+    finished = [name for name in down if children[name].drain.has_finished]
     return directory.build(system, version, known, down, cgroups, draining, unready(children), node, missing, finished)

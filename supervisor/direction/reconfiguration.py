@@ -19,10 +19,10 @@ import msgspec
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
-from ..cluster.settings import without_password
-from ..config import BackplaneConfig, Config, RestartPolicy
-from ..config_reader import Duration, Reader, duration_in_words, hint
-from ..logs.settings import LogSettings, Size, in_words
+from ..configuration.cluster_settings import without_password
+from ..configuration.config import BackplaneConfig, Config, RestartPolicy
+from ..configuration.log_settings import LogSettings, Size, in_words
+from ..configuration.reader import Duration, Reader, duration_in_words, hint
 from .plan import dependants
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from .child import Child
+from .child.child import Child
 from .lifecycle import Standing
 
 
@@ -33,7 +33,9 @@ def _nodes(standing: Standing, places: Mapping[str, Mapping[str, str]]) -> tuple
 
 def in_common(children: Mapping[str, Child]) -> dict[str, str]:
     """The common name of each replica, by backplane; others are left out."""
-    return {child.name: child.replica_of for child in children.values() if child.replica_of is not None}
+    return {
+        child.name: child.settings.replica_of for child in children.values() if child.settings.replica_of is not None
+    }
 
 
 def unready(children: Mapping[str, Child]) -> frozenset[str]:
@@ -41,5 +43,7 @@ def unready(children: Mapping[str, Child]) -> frozenset[str]:
     return frozenset(
         child.name
         for child in children.values()
-        if child.replica_of is not None and child.registration is not None and not child.is_in_service
+        if child.settings.replica_of is not None
+        and child.components.registration is not None
+        and not child.is_in_service
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from ..config import RestartPolicy
+from ..configuration.config import RestartPolicy
 
 #: Returns a number between 0 and 1, like `random.random`: a parameter, as time is.
 Random = Callable[[], float]

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 
 #: How long a new process has to stay up before the next old one goes. Callers send calls to it within milliseconds, so a
 #: process that dies of its first calls has died by then. A longer time would delay each replica by as much.
@@ -58,7 +59,7 @@ class Rolling:
         """`names`: the backplanes to restart. Raises `FailedPrecondition` for one without replicas, unless `is_forced`."""
         self._children, self._is_forced = children, is_forced
         #: The backplanes to restart, with their generations before.
-        self._old = {name: children[name].generation for name in names}
+        self._old = {name: children[name].process.generation for name in names}
         #: The backplane that is being restarted.
         self.present: str | None = None
         for name in self._old:
@@ -85,7 +86,9 @@ class Rolling:
     def left(self) -> list[str]:
         """The backplanes that still have their old generation."""
         children = self._children
-        return [name for name, old in self._old.items() if name in children and children[name].generation == old]
+        return [
+            name for name, old in self._old.items() if name in children and children[name].process.generation == old
+        ]
 
     def touches(self, other: Rolling) -> bool:
         """Whether both concern replicas of one name, so that only one may go on at a time."""
@@ -93,37 +96,39 @@ class Rolling:
 
     def _look(self, child: Child, now_ns: int) -> Step | None:
         """The step for a backplane that is being restarted; None: it is up again and settled."""
-        tries = child.generation - self._old[child.name]
-        if tries == 0 and (child.is_leaving or child.phase is Phase.WAITING or child.is_living):
+        tries = child.process.generation - self._old[child.name]
+        if tries == 0 and (
+            child.departure.is_leaving or child.process.phase is Phase.WAITING or child.process.is_living
+        ):
             return Wait()
-        if child.phase in _GONE or tries > 1 or not child.is_living:
-            return RollingStop(f"{child.name} did not come back: {child.reason}")
-        for component, failure in child.failures.items():
+        if child.process.phase in _GONE or tries > 1 or not child.process.is_living:
+            return RollingStop(f"{child.name} did not come back: {child.history.reason}")
+        for component, failure in child.components.failures.items():
             return RollingStop(
                 f"{child.name} did not come back: {component} did not become {failure.to.value}: {failure.reason}"
             )
-        if child.up_since_ns is None:
+        if child.history.up_since_ns is None:
             return Wait()
-        settled_ns = child.up_since_ns + SETTLE_NS
+        settled_ns = child.history.up_since_ns + SETTLE_NS
         return Wait(settled_ns) if now_ns < settled_ns else None
 
     def _may_go(self, child: Child) -> Step:
-        if child.is_leaving:
+        if child.departure.is_leaving:
             return Wait()  # another order restarts it, and then it is done
         if not child.is_in_service or (self._is_forced and not self._others(child.name)):
             return Begin(child.name)  # it serves no callers, or the interruption is wanted
-        others = [other for other in self._others(child.name) if other.phase not in _GONE]
+        others = [other for other in self._others(child.name) if other.process.phase not in _GONE]
         if not others:
             return RollingStop(f"{child.name} is the last replica that answers")
         return Begin(child.name) if all(other.is_in_service for other in others) else Wait()
 
     def _others(self, name: str) -> list[Child]:
-        family = self._children[name].replica_of
+        family = self._children[name].settings.replica_of
         return [
             child
             for child in self._children.values()
-            if child.replica_of is not None and child.replica_of == family and child.name != name
+            if child.settings.replica_of is not None and child.settings.replica_of == family and child.name != name
         ]
 
     def _families(self) -> set[str]:
-        return {self._children[name].replica_of or name for name in self._old}
+        return {self._children[name].settings.replica_of or name for name in self._old}

@@ -8,8 +8,7 @@ killed. A secondary node does not list routes that only the primary serves, so t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -17,55 +16,33 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import ComponentEntry, Registration
 
 from . import draining
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import Phase
 from .effects import Effect, Say
-from .events import Granted, Withdrawn
+from .events import Withdrawn
 from .lifecycle import HEIGHT
-
-if TYPE_CHECKING:
-    from .movement import Movement
 
 _SECONDARY = ModuleState.SECONDARY
 
 
 def highest(child: Child, wanted: ModuleState, ceiling: ModuleState) -> ModuleState:
     """The state allowed to a component with target `wanted`, on a node whose highest state is `ceiling`."""
-    if child.is_carrier or (
-        HEIGHT[wanted] <= HEIGHT[ceiling] and not (child.is_primary_only and ceiling is _SECONDARY)
+    if child.settings.is_carrier or (
+        HEIGHT[wanted] <= HEIGHT[ceiling] and not (child.settings.is_primary_only and ceiling is _SECONDARY)
     ):
         return wanted
-    return ModuleState.DOWN if child.is_primary_only else ceiling
+    return ModuleState.DOWN if child.settings.is_primary_only else ceiling
 
 
-def prepare(
-    children: Mapping[str, Child], movement: Movement, primary_only: Collection[str] | None, carrier: str
-) -> None:
-    """Begin as secondary if this node is in a cluster. `primary_only`: its primary-only backplanes; None: no cluster."""
-    if primary_only is not None:
-        movement.ceiling = _SECONDARY
-        for name in primary_only:
-            children[name].is_primary_only = True
-        if carrier:
-            children[carrier].is_carrier = True
-
-
-def take(children: Mapping[str, Child], movement: Movement, event: Granted | Withdrawn, now_ns: int) -> list[Effect]:
-    """Make this node primary, or begin to step down. The caller sends a routing table after these effects."""
-    if isinstance(event, Granted):
-        movement.ceiling, movement.epoch = ModuleState.PRIMARY, event.epoch
-        return [Say(f"this node is primary, epoch {event.epoch}")]
-    movement.ceiling, movement.epoch = _SECONDARY, 0
-    return _step_down(children, event, now_ns)
-
-
-def _step_down(children: Mapping[str, Child], event: Withdrawn, now_ns: int) -> list[Effect]:
+def step_down(children: Mapping[str, Child], event: Withdrawn, now_ns: int) -> list[Effect]:
     """Mark all backplanes with primary state as stepping down, and drain the primary-only ones."""
     concerned = [child for child in children.values() if _is_primary(child)]
-    going = frozenset(child.name for child in concerned if child.is_primary_only and child.is_movable)
+    going = frozenset(child.name for child in concerned if child.settings.is_primary_only and child.process.is_movable)
     for child in concerned:
-        child.is_stepping_down, child.gone_by_ns = True, event.gone_by_ns
+        child.departure.step_down(event.gone_by_ns)
         if child.name in going:
-            child.is_leaving, child.is_ordered, child.spawns_after = True, True, going
+            child.departure.order()
+            child.departure.begin(going)
             draining.order(child)
             draining.limit_hooks(child, now_ns)
     names = ", ".join(sorted(child.name for child in concerned)) or "nobody"
@@ -80,16 +57,17 @@ def is_clear(children: Mapping[str, Child]) -> bool:
 def overdue(children: Mapping[str, Child], now_ns: int) -> Iterable[Child]:
     """The backplanes to kill, because another node may be primary soon. Unmarks those that have stepped down."""
     for child in children.values():
-        if child.is_stepping_down and not _is_primary(child):
-            child.is_stepping_down, child.gone_by_ns = False, None
-        elif child.gone_by_ns is not None and child.gone_by_ns <= now_ns and child.phase is not Phase.KILLED:
+        gone_by_ns = child.departure.gone_by_ns
+        if child.departure.is_stepping_down and not _is_primary(child):
+            child.departure.end_step_down()
+        elif gone_by_ns is not None and gone_by_ns <= now_ns and child.process.phase is not Phase.KILLED:
             yield child
 
 
 def wakes_at_ns(children: Mapping[str, Child]) -> int | None:
     """When the next backplane is overdue; None: none is stepping down within a limit."""
     killed = Phase.KILLED
-    waits = (child.gone_by_ns for child in children.values() if child.phase is not killed)
+    waits = (child.departure.gone_by_ns for child in children.values() if child.process.phase is not killed)
     return min((at_ns for at_ns in waits if at_ns is not None), default=None)
 
 
@@ -103,10 +81,10 @@ def offered(
 
 
 def _of_secondary(registration: Registration, child: Child) -> Registration:
-    if child.is_primary_only and child.is_stepping_down:
+    if child.settings.is_primary_only and child.departure.is_stepping_down:
         return registration  # it finishes its work, and new callers get an error that says so
     components: tuple[ComponentEntry, ...] = ()
-    if not child.is_primary_only:
+    if not child.settings.is_primary_only:
         components = tuple(
             msgspec.structs.replace(
                 component, operations=tuple(each for each in component.operations if _SECONDARY.value in each.states)
@@ -120,14 +98,15 @@ def _is_primary(child: Child) -> bool:
     """Whether its process lives and has a component that is, or is moving, above `secondary`. A primary-only backplane counts
     from its first move until its process is dead, because its work may outlive the order to stop.
     """
-    if child.is_carrier or not child.is_living:
+    if child.settings.is_carrier or not child.process.is_living:
         return False
-    if child.is_primary_only:
-        has_failed_or_moves = bool(child.moving) or bool(child.failures)
-        return child.phase is not Phase.STARTING and (
-            has_failed_or_moves or any(state is not ModuleState.START for state in child.states.values())
-        )
+    if child.settings.is_primary_only:
+        has_begun = child.components.has_begun or bool(child.components.failures)
+        return child.process.phase is not Phase.STARTING and has_begun
     return (
-        max((HEIGHT[state] for state in (*child.states.values(), *child.moving.values())), default=0)
+        max(
+            (HEIGHT[state] for state in (*child.components.states.values(), *child.components.moving.values())),
+            default=0,
+        )
         > HEIGHT[_SECONDARY]
     )

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from appbackplane.runtime.objects.module_state import ModuleState
 
 from . import draining
-from .child import Child, Phase
+from .child.child import Child
+from .child.process import ChildProcess, Phase
+from .child.settings import settings_of
 from .effects import Effect, Kill, Say
 from .events import Reconfigured
 from .movement import Movement
-from .restart import RestartHistory
 
 
 @dataclass(slots=True)
@@ -41,21 +42,14 @@ def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, n
     effects: list[Effect] = []
     going = frozenset((*plan.restarted, *plan.removed))
     for name in going:
-        effects += _let_go(children[name], now_ns, is_removed=name in plan.removed)
+        effects += _let_go(children[name], going, now_ns, is_removed=name in plan.removed)
+    settings = settings_of(config)
     for name in plan.added:
-        child = children[name] = Child(name, config.backplane[name].restart)
-        child.generation = past.before(name)
-        child.first_generation = child.generation + 1
-        child.enter(Phase.WAITING, now_ns, now_ns)
-    for name in (*plan.restarted, *plan.added):
-        children[name].spawns_after = going
-    for name, share in config.backplane.items():
-        child = children[name]
-        child.policy, child.replica_of = share.restart, config.replica_of.get(name)
-        child.is_primary_only = share.only_on == "primary"
-        child.start_limit_ns = share.start_limit_ns or config.system.start_limit_ns
-        child.stop_limit_ns = share.stop_limit_ns or config.system.stop_limit_ns
-        child.drain_limit_ns = config.drain_limit_ns(name)
+        child = children[name] = Child(name, settings[name], ChildProcess(past.before(name)))
+        child.departure.spawn_after(going)
+        child.process.enter(Phase.WAITING, now_ns, now_ns)
+    for name in settings:
+        children[name].configure(settings[name])
     if plan:
         parts = [
             f"{word}: {', '.join(names)}"
@@ -66,27 +60,31 @@ def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, n
     return effects
 
 
-def _let_go(child: Child, now_ns: int, *, is_removed: bool) -> list[Effect]:
-    child.is_removed, child.is_outdated, child.unfinished = is_removed, True, []
-    child.is_ordered, child.history, child.hook_histories = True, RestartHistory(), {}
-    if child.is_movable or child.phase in (Phase.STOPPING, Phase.KILLED):
-        child.is_leaving = True
-        draining.order(child)
-        draining.limit_hooks(child, now_ns)
-    elif child.phase is Phase.STARTING:  # it has no callers yet
-        child.is_leaving = True
-        child.reason = "started with a configuration that has changed since"
-        child.enter(Phase.KILLED, now_ns)
-        return [Kill(child.name, child.generation)]
-    else:
-        child.enter(Phase.DOWN if is_removed else Phase.WAITING, now_ns, None if is_removed else now_ns)
+def _let_go(child: Child, going: frozenset[str], now_ns: int, *, is_removed: bool) -> list[Effect]:
+    """`going`: its next process is spawned after all these have exited."""
+    child.departure.order()
+    if is_removed:
+        child.departure.remove()
+    child.components.outdate()
+    child.drain.forget_unfinished()
+    child.forget_restarts()
+    if not child.process.is_living:
+        child.departure.spawn_after(going)
+        child.process.enter(Phase.DOWN if is_removed else Phase.WAITING, now_ns, None if is_removed else now_ns)
+        return []
+    child.departure.begin(going)
+    if child.process.phase is Phase.STARTING:  # it has no callers yet
+        child.kill("started with a configuration that has changed since", now_ns)
+        return [Kill(child.name, child.process.generation)]
+    draining.order(child)
+    draining.limit_hooks(child, now_ns)
     return []
 
 
 def sweep(children: dict[str, Child], past: Past) -> bool:
     """Forget removed backplanes whose processes have exited. True: there were some."""
-    gone = [child for child in children.values() if child.is_removed and not child.is_living]
+    gone = [child for child in children.values() if child.departure.is_removed and not child.process.is_living]
     for child in gone:
-        past.generations[child.name] = child.generation
+        past.generations[child.name] = child.process.generation
         del children[child.name]
     return bool(gone)

@@ -19,10 +19,11 @@ from typing import Any
 from appbackplane.runtime.execution.log_ring import RingReader
 from appbackplane.runtime.observation.log_line import LogLine, decode, encode
 from appbackplane.transport.addressing import RUN_LINK, SUPERVISOR
+from appbackplane.transport.errors import FailedPrecondition
 
-from ..config import Config
+from ..configuration.config import Config
 from .file import LogFile
-from .folder import LINK, NAMES, default_folder
+from .folder import LINK, NAMES, check, default_folder
 from .output import Output
 from .pipes import LogPipe
 from .text import shown
@@ -47,8 +48,19 @@ def folder_of(config: Config) -> Path:
     return default_folder(config.system.name, Path(config.run_dir))
 
 
+def check_folder(config: Config) -> None:
+    """Raises `FailedPrecondition` where the system's log could not be written. Makes nothing."""
+    folder, link = folder_of(config), Path(config.run_dir) / LINK
+    if os.path.abspath(folder) == os.path.abspath(link):
+        raise FailedPrecondition(
+            f"log folder {folder}: the run directory has a link to the log there: choose another `dir`"
+        )
+    check(folder)
+
+
 def open_log(config: Config) -> LogFile:
     """Open the system's log file, and link to its folder. Raises `FailedPrecondition`."""
+    check_folder(config)
     system, run_dir, folder = config.system, Path(config.run_dir), folder_of(config)
     file = LogFile(folder, system.log.file_size, system.log.files)
     usual = default_folder(system.name, run_dir)

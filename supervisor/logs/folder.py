@@ -18,6 +18,8 @@ from pathlib import Path
 from appbackplane.transport.addressing import SUPERVISOR, default_run_dir, state_home
 from appbackplane.transport.errors import FailedPrecondition
 
+from ..folders import is_usable, obstacle
+
 #: In the run directory: link to the folder, wherever it is, while the system runs.
 LINK = "log"
 #: In the folder: output of a detached supervisor itself, which is empty unless it fails.
@@ -35,13 +37,36 @@ def default_folder(system: str, run_dir: Path) -> Path:
     return run_dir.with_name(run_dir.name + ".log")
 
 
+def check(folder: Path) -> None:
+    """Raises `FailedPrecondition` where no log could be written, as `open_folder` does. Makes nothing."""
+    if os.path.exists(folder):
+        fd = _opened(folder)
+        present = numbers(os.listdir(fd))
+        os.close(fd)
+        for name in (*[name_of(number) for number in present[-1:]], LAST_WORDS):
+            if not is_usable(folder / name):
+                raise FailedPrecondition(
+                    f"log folder {folder} cannot be written: {name} in it is not a file that can be written: remove it"
+                )
+    if (because := obstacle(folder)) is not None:
+        raise FailedPrecondition(f"log folder {folder} cannot be written: {because}")
+
+
 def open_folder(folder: Path) -> int:
     """Descriptor of the folder, made if need be; its files are opened below it. A link of the user's own is followed.
 
-    Raises `FailedPrecondition` if it is not the user's, or others may write to it.
+    Raises `FailedPrecondition` if it is not the user's, or others may write to it, or it cannot be written.
     """
+    check(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise FailedPrecondition(f"log folder {folder} cannot be written: {error.strerror}") from error
+    return _opened(folder)
+
+
+def _opened(folder: Path) -> int:
+    try:
         is_ours = folder.lstat().st_uid == os.getuid()
         fd = os.open(folder.resolve(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:

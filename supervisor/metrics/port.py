@@ -2,7 +2,7 @@
 
 So a scrape never holds up the loop, and its figures are those of `status --stats`. A thread for each connection, so that a
 client that sends half a request delays nobody; `CONNECTIONS_MAX` of them, beyond which the oldest is closed. Loopback
-unless the configuration says otherwise (config.py). The text is prometheus-client's, an extra: `[metrics]`.
+unless the configuration says otherwise (configuration/config.py). The text is prometheus-client's, an extra: `[metrics]`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition
 
-from .address import host_and_port
+from ..configuration.metrics_address import host_and_port
 from .exposition import Exposition
 from .extra import NEEDS
 from .metric import Counted

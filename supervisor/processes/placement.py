@@ -16,7 +16,7 @@ from typing import Any
 from appbackplane.runtime.execution.os_priority import allowed, because
 from appbackplane.runtime.scheduling.nice import NiceTable, weight_of_nice
 
-from ..config import Config
+from ..configuration.config import Config
 from .cgroup_layout import with_own_group
 from .cgroups import Groups
 

@@ -23,6 +23,7 @@ import msgspec
 from appbackplane.transport.addressing import backplane_socket, supervisor_socket
 from appbackplane.transport.errors import FailedPrecondition
 
+from ..folders import is_usable, obstacle
 from ..logs.folder import LINK
 from . import claim, leftovers
 
@@ -46,11 +47,12 @@ class RunDir:
         private, or cannot be written.
         """
         self.path = path
+        check(path)
         _make_private(path)
         try:
             self._lock_fd = _lock(path)
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise _unwritable(path, error.strerror) from error
         before = claim.read(self._lock_fd)
         #: Killed supervisors; `reclaim` cleans up after them.
         self.left = before.lives() if before is not None else ()
@@ -60,7 +62,7 @@ class RunDir:
             claim.write(self._lock_fd, self._claim)
         except OSError as error:
             os.close(self._lock_fd)
-            raise _unwritable(path, error) from error
+            raise _unwritable(path, error.strerror) from error
         #: Above every generation whose sockets were left here: an old process that has not noticed yet that its
         #: supervisor was killed shares no name with ours.
         self.first_generation = 1
@@ -117,6 +119,33 @@ class RunDir:
         return generations
 
 
+def check(path: Path) -> None:
+    """Raises `FailedPrecondition` where no supervisor could use this run directory. Makes nothing.
+
+    A supervisor that serves there is no obstacle: its system can be checked, too.
+    """
+    because = obstacle(path)
+    if not os.path.lexists(path):
+        if because is not None:
+            raise FailedPrecondition(f"run directory {path} cannot be made: {because}")
+        if os.path.exists(path.parent):
+            _judge_parent(path)
+        return
+    _judge(path, path.lstat())
+    if because is not None:
+        raise _unwritable(path, because)
+    is_ours = {
+        LOCK: is_usable(path / LOCK),
+        LINK: (path / LINK).is_symlink() or not (path / LINK).exists(),
+        supervisor_socket(path).name: supervisor_socket(path).is_socket() or not supervisor_socket(path).exists(),
+    }
+    for name in [name for name, ours in is_ours.items() if not ours]:
+        raise FailedPrecondition(
+            f"run directory {path} cannot be used: {name} in it was not made by a supervisor: remove it, or "
+            "choose another [system] run_dir"
+        )
+
+
 def already_running(path: Path, pid: int | None = None) -> FailedPrecondition:
     """Error that names the holder in one line; `pid` if its claim cannot be read."""
     held = _holder(path)
@@ -129,9 +158,9 @@ def already_running(path: Path, pid: int | None = None) -> FailedPrecondition:
     )
 
 
-def _unwritable(path: Path, error: OSError) -> FailedPrecondition:
+def _unwritable(path: Path, because: str | None) -> FailedPrecondition:
     return FailedPrecondition(
-        f"run directory {path} cannot be written: {error.strerror}: make room there, or choose another [system] run_dir"
+        f"run directory {path} cannot be written: {because}: make room there, or choose another [system] run_dir"
     )
 
 
@@ -199,14 +228,21 @@ def _make_private(path: Path) -> None:
         found = path.lstat()
     except OSError as error:
         raise FailedPrecondition(f"run directory {path} cannot be made: {error.strerror}") from error
+    _judge(path, found)
+
+
+def _judge(path: Path, found: os.stat_result) -> None:
+    """Raises `FailedPrecondition` for a folder that strangers own, can enter or can replace. `found`: its lstat."""
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise FailedPrecondition(f"run directory {path} is not a folder of yours: choose another [system] run_dir")
     if found.st_mode & 0o077:
         raise FailedPrecondition(f"run directory {path} is open to others: chmod 700 {path}")
-    above, entry = (
-        path.parent.stat(),
-        path.parent.lstat(),
-    )  # two, where it is a link, whose owner may redirect it
+    _judge_parent(path)
+
+
+def _judge_parent(path: Path) -> None:
+    # Two, where it is a link, whose owner may redirect it.
+    above, entry = path.parent.stat(), path.parent.lstat()
     is_owned = {above.st_uid, entry.st_uid} <= {0, os.getuid()}
     if not is_owned or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
         raise FailedPrecondition(

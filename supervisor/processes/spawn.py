@@ -22,8 +22,8 @@ from appbackplane.runtime.execution.log_ring import RingReader
 from appbackplane.runtime.observation.log_line import LEVELS
 from appbackplane.runtime.process_config import ProcessConfig, ReplayPolicy
 
-from .. import recording
-from ..config import BackplaneConfig, Config
+from ..configuration import record_settings
+from ..configuration.config import BackplaneConfig, Config
 from . import leftovers
 from .placement import Placement
 
@@ -185,8 +185,8 @@ def process_config(
         sources=share.sources,
         nice=config.system.nice,
         replay=ReplayPolicy(share.replay.count, int(share.replay.keep_ns), int(share.replay.size)),
-        record=None if config.record is None or not config.record.actions else recording.policy(config.record),
-        recorded_topics={name: recording.policy(topic) for name, topic in config.topics.items() if topic.record},
+        record=None if config.record is None or not config.record.actions else record_settings.policy(config.record),
+        recorded_topics={name: record_settings.policy(topic) for name, topic in config.topics.items() if topic.record},
         cgroup=cgroup,
         debug=config.debug,
         describe=describe,

@@ -1,85 +1,82 @@
 """A chart is an SVG and a PNG that others can read, and says what it shows."""
 
-import struct
-import zlib
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from bench_cases import __main__ as command
 from bench_cases.dispatcher_scaling import Curves, chart
-from bench_cases.harness.chart import HEIGHT, WIDTH, Chart, Curve
+from bench_cases.harness.case import Case, Requirement, Sides, ours
+from bench_cases.harness.chart import DOTS_PER_INCH, SIZE_INCHES, Chart, Curve
 from bench_cases.harness.computing import parts
-from bench_cases.harness.drawing import SCALE, Line, as_png
-from bench_cases.harness.glyphs import strokes
+from bench_cases.harness.plots import Plots
+from click.testing import CliRunner
 
 from appbackplane.transport.resolver import home
 
-RED = "#ff0000"
-
-
-def pixels(png: bytes) -> tuple[int, int, list[bytes]]:
-    """Width, height and rows, by the format (RFC 2083) and not by who wrote it."""
-    assert png[:8] == b"\x89PNG\r\n\x1a\n"
-    at, data, size = 8, b"", (0, 0)
-    while at < len(png):
-        (length,) = struct.unpack_from(">I", png, at)
-        name, body = png[at + 4 : at + 8], png[at + 8 : at + 8 + length]
-        (checksum,) = struct.unpack_from(">I", png, at + 8 + length)
-        assert checksum == zlib.crc32(name + body), f"{name!r} is damaged"
-        if name == b"IHDR":
-            size = struct.unpack_from(">II", body)
-        data += body if name == b"IDAT" else b""
-        at += 12 + length
-    width, height = size
-    raw, step = zlib.decompress(data), 1 + 3 * width
-    assert len(raw) == height * step
-    assert all(raw[row * step] == 0 for row in range(height)), "every row is stored as it is"
-    return width, height, [raw[row * step + 1 : (row + 1) * step] for row in range(height)]
+GREEN, RED = "#1b7f5c", "#ff0000"
+CHART = Chart(
+    "Title",
+    "below",
+    "across",
+    "up",
+    [Curve("falls", {1: 8.0, 32: 0.25}, GREEN), Curve("flat", {1: 8.0, 32: 8.0}, RED, is_hollow=True)],
+)
 
 
 def test_both_files_show_every_curve(tmp_path: Path) -> None:
     """What is in one and not in the other would be believed by half of the readers."""
-    found = Chart(
-        "Title",
-        "below",
-        "across",
-        "up",
-        [Curve("falls", {1: 8.0, 32: 0.25}, "#1b7f5c"), Curve("flat", {1: 8.0, 32: 8.0}, RED)],
-    )
-    svg, png = found.write(tmp_path / "figure")
+    image = pytest.importorskip("matplotlib.image", reason="the extra is not installed: pip install '.[bench]'")
+    svg, png = CHART.write(tmp_path / "figure")
     assert (svg.name, png.name) == ("figure.svg", "figure.png")
-    texts = [each.text for each in ElementTree.parse(svg).iter() if each.tag.endswith("text")]
-    assert {"Title", "below", "across", "up", "falls", "flat", "32"} <= set(texts)
-    width, height, rows = pixels(png.read_bytes())
-    assert (width, height) == (WIDTH * SCALE, HEIGHT * SCALE)
-    seen = {row[at : at + 3] for row in rows for at in range(0, len(row), 3)}
+    texts = {each.text: each for each in ElementTree.parse(svg).iter() if each.tag.endswith("text")}
+    assert {"Title", "below", "across", "up", "falls", "flat", "32", "0.5"} <= set(texts)
+    assert GREEN in texts["falls"].attrib["style"], "the name of a curve has its color"
+    assert RED in texts["flat"].attrib["style"], "and that of a curve with hollow dots is not white"
+    pixels = image.imread(png)
+    assert pixels.shape[:2] == tuple(round(side * DOTS_PER_INCH) for side in reversed(SIZE_INCHES))
+    seen = {bytes(each) for each in (pixels[..., :3].reshape(-1, 3) * 255).round().astype("uint8")}
     assert {bytes.fromhex("1b7f5c"), bytes.fromhex("ff0000"), b"\xff\xff\xff"} <= seen
 
 
-def test_a_line_is_painted_where_it_is() -> None:
-    """And nowhere else."""
-    width, _, rows = pixels(as_png([Line([(2, 5), (8, 5)], RED, 2.0)], 10, 10))
-    ink = {(at, row) for row in range(20) for at in range(width) if rows[row][3 * at : 3 * at + 3] == b"\xff\0\0"}
-    assert {row for _, row in ink} == {8, 9, 10, 11}
-    assert min(at for at, _ in ink) in (2, 3)
-    assert max(at for at, _ in ink) in (16, 17)
-
-
-def test_a_figure_of_the_paper_has_glyphs_for_all_that_it_says(tmp_path: Path) -> None:
-    """A word that cannot be drawn would be found after the measurement."""
+def test_a_figure_of_the_paper_has_letters_for_all_its_words(tmp_path: Path) -> None:
+    """A letter that the font lacks is drawn as a box, and only warned of."""
+    pytest.importorskip("matplotlib", reason="the extra is not installed: pip install '.[bench]'")
     curves = Curves()
     for curve in ("idle", "locked", "reactor", "computing"):
         for threads in (1, 2, 32):
             curves.measure(curve, threads, 1, lambda: 0.01)
     for shards in (1, 2):
         curves.measure("sharded", shards, 1, lambda: 0.01)
-    assert len(chart(curves).write(tmp_path / "figure")) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(chart(curves).write(tmp_path / "figure")) == 2
 
 
-def test_what_has_no_glyph_is_an_error() -> None:
-    """Left out, it would be missing from the PNG alone."""
-    with pytest.raises(KeyError):
-        strokes("ß")
+def test_without_matplotlib_a_run_has_its_figures_and_says_what_brings_the_plot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chart comes last: an error there would throw away what has been measured for minutes."""
+    plots = Plots()
+
+    @contextmanager
+    def measured(is_quick: bool) -> Iterator[Sides]:
+        yield Sides(lambda: {"spent_ms": 1.0})
+        plots.add("figure", CHART)
+
+    case = Case("drawn", "nothing", (Requirement("spent", ours("spent_ms"), at_most=2),), measured, 1, 1)
+    monkeypatch.setattr(command, "CASES", [case])
+    monkeypatch.setattr(command, "PLOTS", plots)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    run = CliRunner().invoke(command.main, ["drawn", "--plots", str(tmp_path), "--json", str(tmp_path / "found.json")])
+    assert run.exit_code == 0, run.output
+    (line,) = [line for line in run.output.splitlines() if line.startswith("no plot of figure: ")]
+    assert "pip install '.[bench]'" in line
+    assert [file.name for file in tmp_path.iterdir()] == ["found.json"]
 
 
 def test_a_curve_is_its_best_slices() -> None:

@@ -26,16 +26,16 @@ from appbackplane.runtime.requests.worker_connection import BATCH_MAX, BATCH_NS,
 from appbackplane.runtime.scheduling.balance import LOOK_MAX
 from appbackplane.runtime.scheduling.deadline_order import LOOK_AHEAD_MAX, PATIENCE_NS
 from appbackplane.supervisor.commands.logs import LINES
-from appbackplane.supervisor.config import BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX, SystemConfig
+from appbackplane.supervisor.configuration.config import BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX, SystemConfig
+from appbackplane.supervisor.configuration.log_settings import LogSettings
 from appbackplane.supervisor.control.inquiry import HOPS_MAX, LIMIT_NS
 from appbackplane.supervisor.control.status import STATISTICS_LIMIT_NS
 from appbackplane.supervisor.direction.health import SILENT_NS, STACKS_LIMIT_NS, STUCK_AFTER_NS
-from appbackplane.supervisor.logs.settings import LogSettings
 from appbackplane.transport.batching import PEER_BYTES_MAX
+from appbackplane.transport.caller_core import OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX
 from appbackplane.transport.calling import BURST_EAGER, GATHER_MAX
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.connections import ANSWERS_AHEAD, ANSWERS_AHEAD_MAX
-from appbackplane.transport.exchange import OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX
 from appbackplane.transport.inbox import BYTES_MAX as INBOX_BYTES_MAX
 from appbackplane.transport.inbox import MESSAGES_MAX
 from appbackplane.transport.link import LARGE_BYTES_MAX, READ_AHEAD

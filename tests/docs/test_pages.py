@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.supervisor import config
+from appbackplane.supervisor.configuration import config
 from tests.docs.pages import DOCS, PAGES, Block, blocks, run_python, write
 from tests.docs.shell import Shell, commands, is_as_shown
 from tests.network.hosts import obstacle

@@ -32,7 +32,7 @@ def test_a_shipment_waits_for_its_payment() -> None:
     backplane = VirtualBackplane(Orders(desks=0, tickets=2))
     early = backplane.call("orders.ship", key="ticket-1")
     backplane.run_until_idle()
-    assert not early.is_done
+    assert not early.done()
     assert backplane.call("orders.pay", key="ticket-1").result()["state"] == "paid"
     assert early.result()["state"] == "shipped"
     error = backplane.call("orders.pay", key="ticket-1").error()

@@ -181,7 +181,7 @@ def test_rounds_follow_each_other_and_none_is_cut_short(tree: Path, monkeypatch:
     for _ in range(8):
         next(answers)
     again = backplane.call("index.rebuild", repeat=True)
-    while not again.is_done:
+    while not again.done():
         backplane.advance(0.02)  # the readers finish what they have
         next(query.answer_all(), None)
     assert again.result() == 40
@@ -207,7 +207,7 @@ def test_rest_leaves_no_request_of_the_round(tree: Path, monkeypatch: pytest.Mon
     for _ in range(8):
         next(answers)
     rest = backplane.call("index.rest")
-    while not rest.is_done:
+    while not rest.done():
         backplane.advance(0.02)
         next(query.answer_all(), None)
     assert rest.result() is None

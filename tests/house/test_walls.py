@@ -2,7 +2,7 @@
 
 The layers of folders and storeys are import-linter's (pyproject.toml, scripts/check). Here each file's imports are read
 from its syntax tree, so nothing is imported and a module that does not exist yet breaks nothing. What is imported for
-types alone is not counted: it is not there when the program runs.
+types alone is not counted, for it is not there when the program runs; except in circles, since a reader has to follow it.
 """
 
 import ast
@@ -17,11 +17,9 @@ DECIDERS = (
     "transport.*",
     "runtime.objects.*",
     "runtime.scheduling.*",
-    "supervisor.config",
-    "supervisor.config_reader",
+    "supervisor.configuration.*",
     "supervisor.processes.cgroup_layout",
     "supervisor.direction.*",
-    "supervisor.logs.settings",
     "supervisor.logs.watch",
     "supervisor.logs.filter",
     "supervisor.logs.text",
@@ -38,7 +36,9 @@ DECIDERS = (
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (
-    "transport.link", "transport.lifeline", "transport.descriptors", "transport.waiting", "transport.waitables",
+    "transport.link", "transport.uncopied", "transport.accept_gate", "transport.lifeline", "transport.descriptors",
+    "transport.waiting",
+    "transport.waitables",
     "transport.calling", "transport.room", "transport.client", "transport.handles", "transport.async_client",
     "transport.async_connecting",
     "transport.async_subscription", "transport.async_room", "transport.connecting",
@@ -55,28 +55,41 @@ WORLD = (
 )  # fmt: skip
 #: The only files that know ZeroMQ: whoever replaces it, replaces these.
 KNOW_ZMQ = (
-    "transport.link", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
+    "transport.link", "transport.uncopied", "transport.security.keyring", "transport.security.gatekeeper",
+    "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
     "transport.remote.remote_link", "transport.remote.visitors",
 )  # fmt: skip
-#: What Spark's side may know of runtime: the layout of the records, the replay, and the port behind which requests are
-#: executed, with what passes it.
+#: What Spark's side may know of runtime: the layout of the records, and the port behind which requests are executed, with
+#: what passes it.
 KNOWN_TO_SPARK = (
-    "runtime.observation.segments", "runtime.replay", "runtime.requests.element", "runtime.requests.executor",
+    "runtime.observation.segments", "runtime.requests.element", "runtime.requests.executor",
     "runtime.requests.failures", "runtime.requests.runnable", "runtime.requests.thread_resources",
 )  # fmt: skip
+#: What the replay alone may know beside that: it simulates the workers, but the scheduler is the real one.
+KNOWN_TO_REPLAY = ("runtime.objects", "runtime.scheduling")
 OURS = ("transport", "runtime", "supervisor", "spark")
+#: The most files of a folder that may import each other in a circle, imports for types included: whoever wants to understand
+#: one of them has to read all of them.
+CIRCLE_MAX = {
+    "transport": 6,
+    "runtime": 16,
+    "supervisor": 1,
+    "spark": 1,
+}
 
 
 class Imports:
     """Who imports what, directly, in the four folders: "runtime.worker" to (imported module, line)."""
 
-    def __init__(self, sources: Mapping[str, tuple[str, bool]]) -> None:
-        """`sources`: module to (text, whether it is a package)."""
+    def __init__(self, sources: Mapping[str, tuple[str, bool]], *, with_types: bool = False) -> None:
+        """`sources`: module to (text, whether it is a package). `with_types`: count what is imported for types alone."""
         self.known = set(sources)
         self.written: dict[str, list[tuple[str, int, int]]] = {}
         for module, (text, is_package) in sources.items():
-            self.written[module] = list(written_imports(ast.parse(text), module, is_package=is_package))
+            self.written[module] = list(
+                written_imports(ast.parse(text), module, is_package=is_package, with_types=with_types)
+            )
 
     def of(self, module: str) -> Iterator[tuple[str, int]]:
         """What a module imports, our own under their short names: `runtime.objects.action`."""
@@ -123,11 +136,31 @@ class Imports:
 
         return next((ring for module in sorted(self.known) if (ring := walk(module, []))), None)
 
+    def circles(self) -> list[list[str]]:
+        """The groups of modules, of two or more, of which each imports each, at however many removes."""
+        targets = {module: set(self.ours(module)) for module in self.known}
+        reached = {module: _all_from(module, targets) for module in self.known}
+        groups = {tuple(sorted(a for a in reached[b] if b in reached[a])) for b in self.known}
+        return sorted((list(group) for group in groups if len(group) > 1), key=len, reverse=True)
 
-def written_imports(tree: ast.AST, module: str, *, is_package: bool) -> Iterator[tuple[str, int, int]]:
+
+def _all_from(module: str, targets: Mapping[str, set[str]]) -> set[str]:
+    """What a module imports, directly or not; itself only where it is in a circle."""
+    found: set[str] = set()
+    ahead = [module]
+    while ahead:
+        news = targets[ahead.pop()] - found
+        found |= news
+        ahead += news
+    return found
+
+
+def written_imports(
+    tree: ast.AST, module: str, *, is_package: bool, with_types: bool = False
+) -> Iterator[tuple[str, int, int]]:
     """(absolute name, line, level of dots) of each import below a node that is there when the program runs."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING") and not with_types:
             for other in node.orelse:
                 yield from written_imports(ast.Module([other], []), module, is_package=is_package)
         elif isinstance(node, ast.Import):
@@ -138,7 +171,7 @@ def written_imports(tree: ast.AST, module: str, *, is_package: bool) -> Iterator
             start = ".".join(filter(None, (base, node.module)))
             yield from ((f"{start}.{alias.name}", node.lineno, node.level) for alias in node.names)
         else:
-            yield from written_imports(node, module, is_package=is_package)
+            yield from written_imports(node, module, is_package=is_package, with_types=with_types)
 
 
 def is_one_of(module: str, patterns: Iterable[str]) -> bool:
@@ -166,13 +199,14 @@ def strangers_to_zmq(imports: Imports) -> list[str]:
 
 def known_to_spark(imports: Imports) -> list[str]:
     """Imports of runtime's inside by spark."""
-    return [
-        f"{module}:{line}: {name}"
-        for module in sorted(imports.known)
-        if module.split(".")[0] == "spark"
-        for name, line in imports.of(module)
-        if name.split(".")[0] == "runtime" and not any((name + ".").startswith(known + ".") for known in KNOWN_TO_SPARK)
-    ]
+    found = []
+    for module in sorted(imports.known):
+        known = KNOWN_TO_SPARK + (KNOWN_TO_REPLAY if module.startswith("spark.replay.") else ())
+        for name, line in imports.of(module):
+            is_inside = name.split(".")[0] == "runtime" and not any(f"{name}.".startswith(f"{each}.") for each in known)
+            if module.split(".")[0] == "spark" and is_inside:
+                found.append(f"{module}:{line}: {name}")
+    return found
 
 
 def badly_crossed(imports: Imports) -> list[str]:
@@ -223,6 +257,28 @@ def test_no_modules_import_each_other_in_a_ring(imports: Imports) -> None:
     assert imports.cycle() is None
 
 
+def large_circles(sources: Mapping[str, tuple[str, bool]]) -> list[list[str]]:
+    """The circles of files that are larger than their folder allows."""
+    circles = Imports(sources, with_types=True).circles()
+    return [circle for circle in circles if len(circle) > min(CIRCLE_MAX[module.split(".")[0]] for module in circle)]
+
+
+def test_few_files_have_to_be_read_together(modules: dict[str, Path]) -> None:
+    """Files in a circle are one file, cut into pieces."""
+    sources = {name: (path.read_text(), path.name == "__init__.py") for name, path in modules.items()}
+    assert large_circles(sources) == [], "give a part the few callables that it needs, or a protocol beside it"
+
+
+def test_a_large_circle_is_seen() -> None:
+    """The test above would pass for ever if it saw nothing."""
+    types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .{} import x"
+    ring = {f"transport.m{n}": (types.format(f"m{(n + 1) % 7}"), False) for n in range(7)}
+    assert large_circles(ring) == [sorted(ring)]
+    assert not large_circles({**ring, "transport.m6": ("", False)})
+    pair = {"spark.a": (types.format("b"), False), "spark.b": ("from .a import x", False)}
+    assert large_circles(pair) == [["spark.a", "spark.b"]]
+
+
 BROKEN = {
     "a decider reads a clock": (touched_by_deciders, {"transport.calls": "import time"}),
     "in a function": (touched_by_deciders, {"runtime.scheduling.ticks": "def f():\n    from time import monotonic_ns"}),
@@ -236,6 +292,10 @@ BROKEN = {
     ),
     "a second place for ZeroMQ": (strangers_to_zmq, {"runtime.worker": "import zmq.asyncio"}),
     "spark in the works": (known_to_spark, {"spark.jobs.a": "from appbackplane.runtime.requests.ledger import Ledger"}),
+    "spark at the scheduler": (
+        known_to_spark,
+        {"spark.advice.a": "from appbackplane.runtime.scheduling.scheduler import Scheduler"},
+    ),
     "a bare name": (badly_crossed, {"runtime.worker": "from transport.link import Link"}),
     "dots over a wall": (badly_crossed, {"runtime.worker": "from ..transport import link"}),
     "a long way home": (badly_crossed, {"runtime.worker": "from appbackplane.runtime.clock import now"}),

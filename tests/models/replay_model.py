@@ -1,4 +1,4 @@
-"""The slow, obvious twin of runtime/replay/simulation.py: a unit of time after the other, the slow twin of the scheduler in it.
+"""The slow, obvious twin of spark/replay/simulation.py: a unit of time after the other, the slow twin of the scheduler in it.
 
 What happens in one moment happens in this order: whoever has computed is done; then who was blocked, or has what it awaited, in
 the order in which they began to; then all who arrive. After each, whoever is free chooses. Relief workers, lanes, and several

@@ -1,4 +1,4 @@
-"""Callers: clients, sessions, attempts and retries, the resolver, and the calls of objects."""
+"""Callers: clients, sessions, retries, the resolver, and the calls of objects."""
 
 from __future__ import annotations
 
@@ -11,38 +11,49 @@ DOERS = "tests/runtime/execution"
 MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
-        "transport/attempts.py",
-        (f"{TESTS}/test_attempts.py",),
+        "transport/caller_core.py",
+        (f"{TESTS}/test_caller_core.py",),
         (
             "a call that was taken back is made again",
-            "            if self._of.get(attempt.first_id) is not attempt:\n                continue  # cancelled\n",
-            "",
+            "        return id if retried is None else retried.id",
+            "        return id",
         ),
         (
             "what waits for its next attempt is counted twice",
-            "            self._exchange.waits_no_more(len(attempt.packed))\n            attempt.count += 1",
-            "            attempt.count += 1",
+            "            self._outstanding_bytes -= call[2]\n            if peer == WAITING:",
+            "            self._outstanding_bytes -= call[2] * (peer != WAITING)\n            if peer == WAITING:",
         ),
-        ("attempts are not counted", "            attempt.count += 1\n", ""),
+        ("attempts are not counted", "        retried.attempts_count += 1\n", ""),
+        (
+            "a call that waits for its retry is cancelled at nobody",
+            "            self.retries.waited(id)\n        else:\n            self._say_cancel(peer, id)",
+            "            self._say_cancel(peer, id)",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/retrying.py",
+        (f"{TESTS}/test_caller_core.py",),
         (
             "what waits for a place does not hear of a new directory",
-            "            if not attempt.is_sent:",
-            "            if attempt.is_sent:",
+            "        if not is_sent:\n            self._unplaced",
+            "        if is_sent:\n            self._unplaced",
         ),
         (
             "an operation that is not idempotent is done twice",
-            "is_repeatable = attempt.idempotency_key is not None or resolver.is_idempotent(attempt.route)",
-            "is_repeatable = True",
+            "is_repeatable=not is_sent or is_idempotent or spec.idempotency_key is not None",
+            "is_repeatable=True",
         ),
         (
             "a call with an idempotency key is not made again",
-            "is_repeatable = attempt.idempotency_key is not None or",
-            "is_repeatable =",
+            "is_idempotent or spec.idempotency_key is not None",
+            "is_idempotent",
         ),
+        ("calls that no longer wait are kept", "        self._unplaced.pop(id, None)\n", "        pass\n"),
         (
-            "the end of a client forgets who waits for another attempt",
-            "        for attempt in list(self._of.values()):\n            if not attempt.id:",
-            "        for attempt in list(self._of.values()):\n            if attempt.id:",
+            "the ids of waits earn retries",
+            "        self.extra_ids_count += 1\n",
+            "",
         ),
     ),
     *mutations(
@@ -126,10 +137,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_session.py",),
         ("an older directory is taken up", "if known is None or directory.version > known.version or", "if True or"),
         ("the directory of a new supervisor is refused", " or (is_fetched and directory != known)", ""),
-        ("anybody may send a directory", "and peer == self._connections.peer(self._home):", "and True:"),
+        ("anybody may send a directory", "and peer == self._connections.peer(self._core.home):", "and True:"),
         (
             "calls wait on for a generation that has died",
-            "        for name in self._connections.outdated(directory, keep=self._home):",
+            "        for name in ended:",
             "        for name in ():",
         ),
         (
@@ -139,7 +150,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "what a peer did not read is never offered again",
-            "        if exchange.is_stalled and (wake is None",
+            "        if core.is_stalled and (wake is None",
             "        if False and (wake is None",
         ),
         (
@@ -156,38 +167,53 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "transport/exchange.py",
+        "transport/session.py",
+        (f"{TESTS}/test_caller_core.py",),
+        (
+            "the end of a client forgets who waits for another attempt",
+            "        for peer in (*self._connections.peers(), WAITING):",
+            "        for peer in self._connections.peers():",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/frame_reader.py",
         (f"{TESTS}/test_session.py",),
         (
             "answers beyond some frames are lost",
-            "max(HELD_FRAMES_MAX, HELD_FRAMES_PER_CALL * len(self.calls))",
+            "max(HELD_FRAMES_MAX, HELD_FRAMES_PER_CALL * calls_count)",
             "HELD_FRAMES_MAX",
-        ),
-        ("no answers are read ahead", "if len(self.calls) > self.connections.answers_ahead:", "if False:"),
-        (
-            "who is taken back works on",
-            "        token = self.end(id)\n        self._say_cancel(peer, id)",
-            "        token = self.end(id)",
-        ),
-        (
-            "a call that found no room is open",
-            "        except Busy:\n            self.end(id)\n            raise\n        return id\n\n    def open_again",
-            "        except Busy:\n            raise\n        return id\n\n    def open_again",
-        ),
-        (
-            "bytes of calls that have ended count",
-            "        self._outstanding_bytes -= ended[2]\n        return ended[0]",
-            "        return ended[0]",
         ),
         (
             "one bad frame ends the client",
             "        except MalformedFrame:\n            self.malformed_count += 1\n",
             "        except MalformedFrame:\n            raise\n",
         ),
+    ),
+    *mutations(
+        AREA,
+        "transport/caller_core.py",
+        (f"{TESTS}/test_session.py",),
+        ("no answers are read ahead", "if len(self.calls) > self.connections.answers_ahead:", "if False:"),
+        (
+            "who is taken back works on",
+            "        else:\n            self._say_cancel(peer, id)",
+            "",
+        ),
+        (
+            "a call that found no room is open",
+            "            self.end(id)\n            raise self._busy(peer)",
+            "            raise self._busy(peer)",
+        ),
+        (
+            "bytes of calls that have ended count",
+            "            self._outstanding_bytes -= ended[2]\n        return ended",
+            "            pass\n        return ended",
+        ),
         (
             "nobody is told that a call is overdue",
-            "            ended.append((token, DeadlineExceeded(because)))\n            self._say_cancel(peer, id)",
-            "            ended.append((token, DeadlineExceeded(because)))",
+            "            ended.append((call[0], DeadlineExceeded(because)))\n            self._say_cancel(peer, id)",
+            "            ended.append((call[0], DeadlineExceeded(because)))",
         ),
     ),
     *mutations(
@@ -257,11 +283,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "transport/exchange.py",
+        "transport/frame_reader.py",
         (f"{TESTS}/test_interrupts.py",),
         (
             "whose answers a signal took away waits for the deadline",
-            "            self._lost_from.append(lost.sender)\n",
+            "            self.lost_from.append(lost.sender)\n",
             "",
         ),
         (

@@ -221,8 +221,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "who asks while it runs waits for ever",
-            "        record.waiters[peer, id] = priority\n        self._accepted",
-            "        self._accepted",
+            "        record.waiters[peer, id] = KeyWaiter(priority, self._clock.now_ns())\n",
+            "",
         ),
         (
             "keys of different objects are one",

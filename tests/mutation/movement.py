@@ -56,16 +56,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{RULES}/movement.py",
         (f"{TESTS}/test_orders.py",),
         (
-            "a hook that failed on its way down is run again and again",
-            "            if to is ModuleState.DOWN:\n                child.states[name] = to\n",
-            "",
-        ),
-        (
-            "a hook that failed is never tried again",
-            "if failure.retry_ns is not None and failure.retry_ns <= now_ns:",
-            "if False:",
-        ),
-        (
             "what was ordered of one outlives what is ordered of all",
             "        self.role = role\n        self.wanted.clear()",
             "        self.role = role",
@@ -78,12 +68,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "one that was given up is ordered up",
-            "if to is not ModuleState.DOWN and all(child.phase in _GONE for child in homes.values()):",
+            "if to is not ModuleState.DOWN and all(child.process.phase in _GONE for child in homes.values()):",
             "if False:",
         ),
         (
             "an order is done while its component moves",
-            "if is_above or any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):",
+            "if is_above or moving or any(home.departure.is_leaving for home in homes.values()):",
             "if is_above:",
         ),
     ),
@@ -93,7 +83,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_draining.py",),
         (
             "a component goes down before its backplane is drained",
-            "if child.drain in (DrainPhase.DUE, DrainPhase.RUNNING):",
+            "if child.drain.is_pending:",
             "if False:",
         ),
     ),
@@ -109,12 +99,27 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/movement.py",
+        f"{RULES}/child/components.py",
+        (f"{TESTS}/test_orders.py",),
+        (
+            "a hook that failed on its way down is run again and again",
+            "        if failure.to is ModuleState.DOWN:\n            self.states[component] = failure.to\n",
+            "",
+        ),
+        (
+            "a hook that failed is never tried again",
+            "if failure.retry_ns is not None and failure.retry_ns <= now_ns:",
+            "if False:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/child/components.py",
         (f"{TESTS}/test_director.py",),
         (
             "a component is where it was before its hook",
-            "        child.states[name] = to\n        child.hooks_due_ns",
-            "        child.hooks_due_ns",
+            "        self.states[component] = to = self._end_hook(component)\n",
+            "        to = self._end_hook(component)\n",
         ),
     ),
     *mutations(
@@ -140,33 +145,43 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_turnover.py",),
         (
             "a component that moves to another backplane is in two",
-            "        children[name].spawns_after = going",
-            "        pass",
+            "        child.departure.spawn_after(going)\n        child.process.enter(Phase.WAITING, now_ns, now_ns)\n",
+            "        child.process.enter(Phase.WAITING, now_ns, now_ns)\n",
         ),
         (
             "a generation comes twice in a run directory",
-            "        past.generations[child.name] = child.generation\n",
+            "        past.generations[child.name] = child.process.generation\n",
             "",
         ),
         (
             "what was given up gets no other try",
-            "child.is_ordered, child.history, child.hook_histories = True, RestartHistory(), {}",
-            "child.is_ordered = True",
+            "    child.forget_restarts()\n",
+            "",
         ),
         (
             "a new policy holds after the next restart only",
-            "child.policy, child.replica_of = share.restart,",
-            "child.replica_of =",
+            "        children[name].configure(settings[name])\n",
+            "        pass\n",
         ),
         (
             "one that is just starting stays as it was",
-            "        return [Kill(child.name, child.generation)]\n",
+            "        return [Kill(child.name, child.process.generation)]\n",
             "        return []\n",
         ),
         (
             "one that was removed comes back",
-            "child.is_removed, child.is_outdated, child.unfinished = is_removed,",
-            "child.is_removed, child.is_outdated, child.unfinished = False,",
+            "        child.departure.remove()\n",
+            "        pass\n",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/director.py",
+        (f"{TESTS}/test_standing_by.py",),
+        (
+            "the primary does not know its epoch",
+            "self.movement.limit(PRIMARY, event.epoch)",
+            "self.movement.limit(PRIMARY)",
         ),
     ),
     *mutations(
@@ -175,25 +190,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_standing_by.py",),
         (
             "a secondary brings up what only the primary has",
-            "return ModuleState.DOWN if child.is_primary_only else ceiling",
+            "return ModuleState.DOWN if child.settings.is_primary_only else ceiling",
             "return ceiling",
         ),
-        (
-            "the primary does not know its epoch",
-            "movement.ceiling, movement.epoch = ModuleState.PRIMARY, event.epoch",
-            "movement.ceiling, movement.epoch = ModuleState.PRIMARY, 0",
-        ),
-        ("who does not step down in time stays primary", "child.gone_by_ns <= now_ns and", "False and"),
+        ("who does not step down in time stays primary", "gone_by_ns <= now_ns and", "False and"),
         (
             "what failed on its way to be primary counts as nothing",
-            "bool(child.moving) or bool(child.failures)",
-            "bool(child.moving)",
+            "child.components.has_begun or bool(child.components.failures)",
+            "child.components.has_begun",
         ),
         ("a secondary offers what only the primary serves", "    if ceiling is not _SECONDARY:\n", "    if True:\n"),
         (
             "the carrier of calls between nodes steps down",
-            "    if child.is_carrier or not child.is_living:",
-            "    if not child.is_living:",
+            "    if child.settings.is_carrier or not child.process.is_living:",
+            "    if not child.process.is_living:",
         ),
     ),
     *mutations(

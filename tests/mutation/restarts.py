@@ -49,12 +49,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_group_restart.py",),
         (
             "a temporary one that went along is started again",
-            'elif child.policy.type == "temporary" and not child.is_ordered:',
+            'elif child.settings.policy.type == "temporary" and not child.departure.is_ordered:',
             "elif False:",
         ),
         (
             "a transient one that had ended stays away when its group starts again",
-            'elif other.phase is Phase.ENDED and other.policy.type == "transient":',
+            'elif other.process.phase is Phase.ENDED and other.settings.policy.type == "transient":',
             "elif False:",
         ),
     ),
@@ -64,7 +64,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_ordered_restart.py",),
         (
             "a new process meets one of the old",
-            "name in children and children[name].is_leaving for name",
+            "name in children and children[name].departure.is_leaving for name",
             "False for name",
         ),
     ),
@@ -75,23 +75,23 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("who waits for a restart waits beyond his limit", "if order.ends_ns <= now_ns:", "if False:"),
         (
             "one that was given up is started with its old history",
-            "        child.history, child.hook_histories = RestartHistory(), {}\n        child.spawns_after",
-            "        child.spawns_after",
+            "        child.forget_restarts()\n",
+            "",
         ),
         (
             "ordered to restart at once, it is drained",
-            "if is_now or one.phase is Phase.STARTING:",
-            "if one.phase is Phase.STARTING:",
+            "if is_now or one.process.phase is Phase.STARTING:",
+            "if one.process.phase is Phase.STARTING:",
         ),
         ("orders have no bound", "if len(self._orders) >= ORDERS_MAX:", "if False:"),
         (
             "a temporary one that is ordered to restart stays away",
-            "    child.is_ordered, child.unfinished = True, []\n",
-            "    child.unfinished = []\n",
+            "    child.departure.order()\n",
+            "",
         ),
         (
             "an order goes on although one is not well again",
-            "        elif child.phase in _GONE:\n",
+            "        elif child.process.phase in _GONE:\n",
             "        elif False:\n",
         ),
     ),
@@ -116,8 +116,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a new process that dies does not stop it",
-            "if child.phase in _GONE or tries > 1 or not child.is_living:",
-            "if child.phase in _GONE:",
+            "if child.process.phase in _GONE or tries > 1 or not child.process.is_living:",
+            "if child.process.phase in _GONE:",
         ),
         (
             "those that are missing come last",
@@ -131,7 +131,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a hook that fails in the new process does not stop it",
-            "        for component, failure in child.failures.items():",
+            "        for component, failure in child.components.failures.items():",
             "        for component, failure in ():",
         ),
     ),
@@ -155,7 +155,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a new generation inherits the clocks of the old",
-            "clocks is None or clocks.generation != child.generation or",
+            "clocks is None or clocks.generation != child.process.generation or",
             "clocks is None or",
         ),
         (
@@ -181,13 +181,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_draining.py",),
         (
             "who is needed is drained before those that need it",
-            "if all(other.holds_nothing() for other in before if is_going_down or other.is_leaving):",
+            "if all(other.holds_nothing() for other in before if is_going_down or other.departure.is_leaving):",
             "if True:",
         ),
         (
             "a backplane is drained while a hook runs",
-            "return child.phase is Phase.UP and not child.moving",
-            "return child.phase is Phase.UP",
+            "return child.process.phase is Phase.UP and not child.components.moving",
+            "return child.process.phase is Phase.UP",
         ),
         (
             "backplanes that need each other wait for each other",
@@ -196,19 +196,19 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "the order of drains ends at one that is gone",
-            "if not children[other := ahead.pop()].is_movable:",
+            "if not children[other := ahead.pop()].process.is_movable:",
             "if ahead.pop() is None:",
         ),
         (
             "what was cut off counts as done",
-            "child.has_finished = not (event.error or event.running)",
-            "child.has_finished = True",
+            "has_finished=not (event.error or event.running)",
+            "has_finished=True",
         ),
-        ("what was refused or cut off is told again with the next order", "    child.unfinished = []\n", ""),
-        ("who was killed at his limit is not told of", '    child.unfinished.append(f"{because}: killed")\n', ""),
+        ("what was refused or cut off is told again with the next order", "    child.drain.forget_unfinished()\n", ""),
+        ("who was killed at his limit is not told of", '    child.drain.add_unfinished(f"{because}: killed")\n', ""),
         (
             "whom a dead one waits for finishes at leisure",
-            "    if died.phase is not Phase.WAITING:\n",
+            "    if died.process.phase is not Phase.WAITING:\n",
             "    if True:\n",
         ),
     ),
@@ -216,22 +216,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         AREA,
         f"{RULES}/director.py",
         (f"{TESTS}/test_director.py",),
-        ("anybody may register", " or registration.pid != child.pid:", ":"),
+        ("anybody may register", " or registration.pid != child.process.pid:", ":"),
         (
             "a death is not told",
-            "        if child.registration is not None:\n            self._send_directory()\n        return was_up_ns",
-            "        return was_up_ns",
-        ),
-        (
-            "what never registers is waited for",
-            "child.enter(Phase.STARTING, now_ns, now_ns + child.start_limit_ns)",
-            "child.enter(Phase.STARTING, now_ns)",
+            "        if child.components.registration is not None:\n            self._send_directory()\n        return",
+            "        return",
         ),
         (
             "who waits to be restarted is started in a system that goes down",
-            "            if child.phase is Phase.WAITING:\n                child.enter(Phase.DOWN, now_ns)",
-            "            if False:\n                child.enter(Phase.DOWN, now_ns)",
+            "            if child.process.phase is Phase.WAITING:\n                child.process.enter(Phase.DOWN, now_ns)",
+            "            if False:\n                child.process.enter(Phase.DOWN, now_ns)",
         ),
-        ("all generations bear one number", "        child.generation += 1\n", ""),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/child/process.py",
+        (f"{TESTS}/test_director.py",),
+        (
+            "what never registers is waited for",
+            "self.enter(Phase.STARTING, now_ns, deadline_ns)",
+            "self.enter(Phase.STARTING, now_ns)",
+        ),
+        ("all generations bear one number", "        self.generation += 1\n", ""),
     ),
 )

@@ -309,8 +309,18 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_rings.py",),
         (
             "a chain that returns with its own key waits for itself",
-            "        if envelope.chain:\n",
-            "        if False:\n",
+            "        if envelope.chain:\n            check_return(",
+            "        if False:\n            check_return(",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/intake.py",
+        (f"{DOERS}/test_rings.py",),
+        (
+            "a ring closed by an idempotency key waits for itself",
+            "                        self._rings.attached(work, peer, id)\n",
+            "                        pass\n",
         ),
     ),
     *mutations(
@@ -333,6 +343,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             "a search ends at the edge of a backplane",
             "        self._sender.say(peer, ",
             "        (lambda *_: None)(peer, ",
+        ),
+        (
+            "a ring is found by every call that waits for an idempotency key",
+            "        elif waiter.since_ns <= since:",
+            "        else:",
         ),
     ),
     *mutations(

@@ -11,19 +11,20 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
         "runtime/execution/sources.py",
-        ("tests/runtime/execution/test_sources.py",),
+        ("tests/runtime/execution/test_sources.py", "tests/runtime/execution/test_admission.py"),
         (
             "a client poses as another",
             "return self._routing.backplane_with(pid) if pid else None",
             'return "web"',
         ),
         ("a backplane cannot name a source", "        if said is not None:\n            return said\n", ""),
+        ("all other hosts are one caller", 'if source.startswith("node:") else peer', "if False else peer"),
         ("a new backplane stays a client", "        self._clients.clear()\n", "        pass\n"),
     ),
     *mutations(
         AREA,
         "runtime/execution/intake.py",
-        ("tests/runtime/execution/test_sources.py",),
+        ("tests/runtime/execution/test_sources.py", "tests/runtime/execution/test_admission.py"),
         ("a client speaks for anybody", "            principal = None\n", "            pass\n"),
         ("a refused source is served", '        if rule == "refuse":', "        if False:"),
     ),
@@ -53,9 +54,19 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("a status may have three fields", "        and len(body) == 4\n", "        and len(body) >= 3\n"),
         ("what was not begun looks as if it had", "is_refused=fields[3] == REFUSED", "is_refused=False"),
         (
-            "extension types reach those who read",
-            "unpackb(frame, strict_map_key=False, ext_hook=refuse_extension)",
-            "unpackb(frame, strict_map_key=False)",
+            "a handler's exception looks like a bad argument",
+            "            if is_called and self._can_pack(value):",
+            "            if False:",
+        ),
+        (
+            "a handler's exception loses a frame",
+            "        if _can_unpack(frame):",
+            "        if False:",
+        ),
+        (
+            "an extension value is a plain list where it arrives",
+            "    return tuple.__new__(msgpack.ExtType, (code, data))",
+            "    return [code, data]",
         ),
         (
             "a retry bears the id of the call before",

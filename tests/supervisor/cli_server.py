@@ -23,7 +23,7 @@ from appbackplane.supervisor.commands.cli import VERBS
 #: What most verbs import when they run; a stranger (`uid`) may not read where it lies.
 LATE = (
     *(each.name for of in (transport, runtime) for each in pkgutil.walk_packages(of.__path__, f"{of.__name__}.")),
-    *("appbackplane.supervisor.run", "appbackplane.supervisor.config"),
+    *("appbackplane.supervisor.run", "appbackplane.supervisor.configuration.config"),
     *("encodings.unicode_escape", "importlib.readers", "importlib.resources", "traceback", "difflib", "email.parser"),
 )
 

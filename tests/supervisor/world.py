@@ -11,16 +11,18 @@ from dataclasses import dataclass, field
 
 from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
-from appbackplane.supervisor.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
+from appbackplane.supervisor.configuration.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import DrainPhase, Phase
+from appbackplane.supervisor.direction.child.drain import DrainPhase
+from appbackplane.supervisor.direction.child.process import Phase
+from appbackplane.supervisor.direction.child.settings import ChildSettings
 from appbackplane.supervisor.direction.director import Director
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.supervisor.direction.reconfiguration import plan
 from appbackplane.transport.directory import ComponentEntry, Registration
 
 SECOND_NS = 1_000_000_000
-START_LIMIT_NS, STOP_LIMIT_NS = 30 * SECOND_NS, 10 * SECOND_NS
+START_LIMIT_NS, STOP_LIMIT_NS, DRAIN_LIMIT_NS = 30 * SECOND_NS, 10 * SECOND_NS, 10 * SECOND_NS
 STUCK_AFTER_NS = 5 * SECOND_NS
 #: backplane -> component -> what it depends on. Two of them share a process, and one chain crosses all three.
 System = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -71,6 +73,21 @@ def policy(**words: object) -> RestartPolicy:
     return RestartPolicy(**{"max": 3, "within_ns": Duration(60 * SECOND_NS), **words})  # type: ignore[arg-type]
 
 
+def child_settings(
+    restart: RestartPolicy | None = None,
+    replica_of: str | None = None,
+    *,
+    drain_limit_ns: int = DRAIN_LIMIT_NS,
+    is_primary_only: bool = False,
+    is_carrier: bool = False,
+) -> ChildSettings:
+    """Of one backplane, with this world's limits."""
+    limits = (START_LIMIT_NS, STOP_LIMIT_NS, drain_limit_ns)
+    return ChildSettings(
+        restart or policy(), *limits, replica_of, is_primary_only=is_primary_only, is_carrier=is_carrier
+    )
+
+
 def make_director(
     restarts_max: int = 3,
     *,
@@ -79,19 +96,28 @@ def make_director(
     role: ModuleState = ModuleState.PRIMARY,
     node: str = "",
     primary_only: Collection[str] | None = None,
+    drains_ns: Mapping[str, int] | None = None,
 ) -> Director:
-    """Of `SYSTEM`, where nobody has a policy of its own."""
+    """Of `SYSTEM`, where nobody has a policy, or a limit, of its own."""
+    replica_of, policies = REPLICA_OF if system is REPLICATED else {}, policies or {}
+    found = {
+        name: child_settings(
+            policies.get(name, policy(max=restarts_max)),
+            replica_of.get(name),
+            is_primary_only=name in (primary_only or ()),
+            is_carrier=name == node,
+            drain_limit_ns=(drains_ns or {}).get(name, DRAIN_LIMIT_NS),
+        )
+        for name in system
+    }
     return Director(
         "world",
-        dict.fromkeys(system, policy(max=restarts_max)) | dict(policies or {}),
+        found,
         role=role,
-        start_limit_ns=START_LIMIT_NS,
-        stop_limit_ns=STOP_LIMIT_NS,
         random=lambda: 0.0,
         stuck_after_ns=dict.fromkeys(system, STUCK_AFTER_NS),
-        replica_of=REPLICA_OF if system is REPLICATED else None,
         node=node,
-        primary_only=primary_only,
+        is_in_cluster=primary_only is not None,
     )
 
 
@@ -147,7 +173,7 @@ class World:
         queue, done = [event], []
         while queue:
             event = queue.pop(0)
-            awaited = {name: child.spawns_after for name, child in self.director.children.items()}
+            awaited = {name: child.departure.spawns_after for name, child in self.director.children.items()}
             said = self.director.handle(event, self.now_ns)
             self._see_cuts(awaited)
             for effect in said:
@@ -221,7 +247,7 @@ class World:
             return
         for name, homes in self.homes.items():
             for home in homes:
-                if self.director.children[home].phase is not Phase.ENDED:
+                if self.director.children[home].process.phase is not Phase.ENDED:
                     assert self.processes[home].states.get(name) is ModuleState.PRIMARY, f"{name} is not up"
 
     def _process(self, name: str, generation: int) -> LivingProcess:
@@ -246,7 +272,7 @@ class World:
         assert not self.is_going_down
         for name in self.depends_on[component]:
             homes = self._homes_for(home, component, name)
-            if not homes or any(self.director.children[other].phase is Phase.ENDED for other in homes):
+            if not homes or any(self.director.children[other].process.phase is Phase.ENDED for other in homes):
                 continue
             assert max(self._height(other, name, min) for other in homes) >= HEIGHT[to], (
                 f"{component} came before {name}"
@@ -260,7 +286,7 @@ class World:
         assert place.is_up, "who has not heard of it is still served"
         assert place.is_draining, "the directory says so first"
         for name, other in self.processes.items():
-            if name == backplane or not (self.is_going_down or self.director.children[name].is_leaving):
+            if name == backplane or not (self.is_going_down or self.director.children[name].departure.is_leaving):
                 continue
             if backplane in self._homes_needed(name) and not self._needs(backplane, name) and not other.is_killed:
                 assert not any(HEIGHT[state] for state in other.states.values()), f"{name} still needs {backplane}"
@@ -270,13 +296,13 @@ class World:
         is started, until now (one that has just died may have been ordered to start at once).
         """
         dead = {name: child for name, child in self.director.children.items() if name not in self.processes}
-        back = [name for name, child in dead.items() if child.phase in (Phase.WAITING, Phase.STARTING)]
-        waited_for = {other for name in back for other in (*awaited.get(name, ()), *dead[name].spawns_after)}
+        back = [name for name, child in dead.items() if child.process.phase in (Phase.WAITING, Phase.STARTING)]
+        waited_for = {other for name in back for other in (*awaited.get(name, ()), *dead[name].departure.spawns_after)}
         for name, process in self.processes.items():
             if (
                 process.is_draining
                 and not process.is_cut
-                and self.director.children[name].drain is not DrainPhase.RUNNING
+                and self.director.children[name].drain.phase is not DrainPhase.RUNNING
             ):
                 assert name in waited_for, f"{name} may finish what it has"
                 process.is_cut = True
@@ -301,7 +327,8 @@ class World:
                 places = self._homes_for(other, name, component)
                 if home not in places or (component in self.driven_by_backplane and other != home):
                     continue
-                if self.director.children[home].is_ordered and not self.director.children[other].is_leaving:
+                departure, others = self.director.children[home].departure, self.director.children[other].departure
+                if departure.is_ordered and not others.is_leaving:
                     continue  # it will be back in a moment: they stay
                 highest = self._height(other, name, max)
                 others = [self._height(place, component, min) for place in places if place != home]
@@ -422,13 +449,13 @@ class World:
         system = SystemConfig("world", start_limit_ns=Duration(START_LIMIT_NS), stop_limit_ns=Duration(STOP_LIMIT_NS))
         alike: dict[str, tuple[str, ...]] = {}
         for name, child in self.director.children.items():
-            if child.replica_of is not None and name in found:
-                alike[child.replica_of] = (*alike.get(child.replica_of, ()), name)
+            if child.settings.replica_of is not None and name in found:
+                alike[child.settings.replica_of] = (*alike.get(child.settings.replica_of, ()), name)
         return Config("world.toml", system, found, "/", "/run", replicas=alike)
 
     def _policy_of(self, name: str) -> RestartPolicy:
         child = self.director.children.get(name)
-        return self.policies.get(name) or (policy() if child is None else child.policy)
+        return self.policies.get(name) or (policy() if child is None else child.settings.policy)
 
     def pass_time(self) -> bool:
         """To the instant that the director waits for. False: it waits for none."""

@@ -26,11 +26,11 @@ from .conftest import HERE, LIMIT_S, System, Up
 
 pytest.importorskip("numpy", reason="the extra is not installed: pip install 'appbackplane[spark]'")
 
-from appbackplane.runtime.replay.prediction import recorded
 from appbackplane.spark.advice import Advice, Item, advise
 from appbackplane.spark.advice.gather import gather
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import pieces
+from appbackplane.spark.replay.prediction import recorded
 
 #: What is promised. Of ten runs each, on two cores with a load of 8 to 14, all were within it: what was predicted was 0.83 to
 #: 1.09 of what came for threads, 0.85 to 1.10 for quotas, 0.91 to 1.11 for the account's limit.

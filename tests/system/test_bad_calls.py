@@ -16,19 +16,12 @@ from appbackplane.transport import (
     Unavailable,
 )
 from appbackplane.transport.codec import FRAME_BYTES_MAX
+from tests.nesting import UNREADABLE_DEPTH, nested
 
 from .conftest import System, command
 
 TOO_LARGE = bytes(FRAME_BYTES_MAX + 1)
 LONG = "x" * 4_000_000
-
-
-def nested(depth: int) -> list[Any]:
-    """A list in a list in a list …"""
-    found: list[Any] = []
-    for _ in range(depth):
-        found = [found]
-    return found
 
 
 CALLS: list[tuple[str, dict[str, Any], type[BackplaneError], str]] = [
@@ -55,6 +48,7 @@ CALLS: list[tuple[str, dict[str, Any], type[BackplaneError], str]] = [
         InvalidArgument,
         r"shelf\.add_up: the value of 'numbers' cannot travel",
     ),
+    ("shelf.add_up", {"numbers": nested(UNREADABLE_DEPTH)}, InvalidArgument, r"^the call cannot be read: "),
     ("shelf.add_up", {"numbers": nested(400)}, InvalidArgument, r"argument 'numbers\[0\]': expected `int`"),
     ("shelf.add_up", {"numbers": TOO_LARGE}, InvalidArgument, r"shelf\.add_up: .* exceed the limit of 16,777,2"),
     ("shelf.add_up", {LONG: 1}, InvalidArgument, r"unknown argument|missing argument"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import async_client, async_connecting, connect_async, exchange
+from appbackplane.transport import async_client, async_connecting, caller_core, connect_async
 from appbackplane.transport.async_client import AsyncClient
 from appbackplane.transport.async_subscription import AsyncSubscription
 from appbackplane.transport.envelope import CANCEL, CAST
@@ -234,7 +234,7 @@ def test_calls_wait_for_room_the_most_urgent_first(
     stand_in: Any, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand tasks that call at once must neither fill the client nor keep an urgent one behind them."""
-    monkeypatch.setattr(exchange, "OUTSTANDING_MAX", 2)
+    monkeypatch.setattr(caller_core, "OUTSTANDING_MAX", 2)
 
     async def act(client: AsyncClient) -> None:
         hanging = [client.submit("query.hang") for _ in range(2)]
@@ -266,7 +266,7 @@ def test_who_waits_for_room_learns_that_the_client_is_closed(
     stand_in: Any, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not by its time-out."""
-    monkeypatch.setattr(exchange, "OUTSTANDING_MAX", 1)
+    monkeypatch.setattr(caller_core, "OUTSTANDING_MAX", 1)
 
     async def act(client: AsyncClient) -> None:
         hanging = client.submit("query.hang")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import calling, connect, connect_async, connecting, exchange
+from appbackplane.transport import caller_core, calling, connect, connect_async, connecting
 from appbackplane.transport.client import Client
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, due_ns
@@ -227,7 +227,7 @@ def test_a_call_whose_end_is_lost_ends_with_its_deadline(client: Client, stand_i
 
     def lose(envelope: Any) -> Any:
         with client._calling._waiting.lock:
-            assert client._calling.session._exchange.end(envelope.id) is not None
+            assert client._calling.session._core.end(envelope.id) is not None
         return NO_ANSWER
 
     def ask() -> Any:
@@ -353,7 +353,7 @@ def test_what_has_gathered_can_be_sent(client: Client, stand_in: Any, monkeypatc
 @pytest.fixture
 def three_outstanding(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Calls that nobody answers, as many as the client may have."""
-    monkeypatch.setattr(exchange, "OUTSTANDING_MAX", 3)
+    monkeypatch.setattr(caller_core, "OUTSTANDING_MAX", 3)
     return [client.submit("query.hang") for _ in range(3)]
 
 
@@ -382,7 +382,7 @@ def test_who_waits_for_room_learns_that_the_client_is_closed(client: Client, thr
 
 def test_large_calls_are_counted_by_their_bytes(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few thousand calls of a megabyte each are more than a few thousand calls."""
-    monkeypatch.setattr(exchange, "OUTSTANDING_BYTES_MAX", 1000)
+    monkeypatch.setattr(caller_core, "OUTSTANDING_BYTES_MAX", 1000)
     hanging = client.submit("query.hang", body=b"x" * 1000)
     with pytest.raises(Busy):
         client.submit("query.hang", timeout=0.05)
@@ -810,7 +810,7 @@ def test_who_does_not_want_it_made_again_is_told(client: Client, stand_in: Any) 
 
 def test_one_thread_alone_sees_that_there_is_room(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads the answers that make room itself: told of none, it would wait for more until its time is over."""
-    monkeypatch.setattr(exchange, "OUTSTANDING_MAX", 3)
+    monkeypatch.setattr(caller_core, "OUTSTANDING_MAX", 3)
     pending = [client.submit("query.echo", n=n, timeout=LIMIT_S) for n in range(12)]
     assert [call.result()["n"] for call in pending] == list(range(12))
 

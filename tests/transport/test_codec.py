@@ -3,7 +3,11 @@
 import dataclasses
 import datetime
 import enum
+import signal
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from types import FrameType
+from typing import Any
 
 import msgpack
 import pytest
@@ -168,7 +172,8 @@ MALFORMED = {
     "a status of words": [[STATUS, 1, None, None, None, None, None, "no", None]],
     "a status without number": [[STATUS, 1, None, None, None, None, None, ["5", "no", None, None], None]],
     "a textual id": [[REPLY, "1", None, None, None, None, None, None, None]],
-    "an extension": [[REPLY, 1, None, None, None, None, None, msgpack.ExtType(5, b"x"), None]],
+    "an extension for a route": [[CALL, 1, None, msgpack.ExtType(5, b"x"), None, None, None, {}, None]],
+    "an extension for a body": [[CALL, 1, None, "a.b", None, None, None, msgpack.ExtType(5, b"x"), None]],
 }
 
 
@@ -251,6 +256,17 @@ def test_a_key_that_is_a_tuple_arrives_as_one() -> None:
     assert codec.decode(packed(others)) == others
 
 
+@pytest.mark.parametrize("code", [0, 5, 127])
+def test_an_extension_value_of_msgpack_travels(code: int) -> None:
+    """Its sender could pack it and its receiver refused it: the batch, with the calls of others, was dropped."""
+    value = msgpack.ExtType(code, b"x")
+    others = [reply(1, "other"), reply(2, {"v": [value], value: 1}), reply(3, "another")]
+    heard = codec.decode(packed(others))
+    assert heard == others
+    assert type(heard[1].body["v"][0]) is msgpack.ExtType
+    assert packed(heard) == packed(others), "it travels on"
+
+
 @dataclasses.dataclass(frozen=True)
 class Reading:
     """With a number of another library in it."""
@@ -294,6 +310,56 @@ def test_a_value_whose_own_code_fails_is_an_invalid_argument() -> None:
     with pytest.raises(InvalidArgument, match="a value cannot travel: 'gone'"):
         encoder.encode(reply(1, Hostile(a=1)))
     assert encoder.encode(reply(1, 1))
+
+
+class Struck(dict):  # type: ignore[type-arg]
+    """A mapping during whose packing a signal arrives, once."""
+
+    is_struck = False
+
+    def items(self) -> Any:
+        if not self.is_struck:
+            self.is_struck = True
+            signal.raise_signal(signal.SIGUSR1)
+        return super().items()
+
+
+@pytest.fixture
+def handler_that_raises() -> Iterator[None]:
+    """SIGUSR1 raises TimeoutError, as programs do with SIGALRM to limit a step."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError("the step took too long")
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("handler_that_raises")
+@pytest.mark.parametrize("pack", [lambda body: encoder.reply(1, body), encoder.body], ids=["reply", "body"])
+def test_the_exception_of_a_signal_handler_during_packing_reaches_the_caller(pack: Callable[[Any], bytes]) -> None:
+    """It became InvalidArgument, and a program's own time limit looked like a bad argument."""
+    body = {"size": 1, "table": Struck(a=1)}
+    with pytest.raises(TimeoutError, match="the step took too long"):
+        pack(body)
+    assert pack(body) == pack({"size": 1, "table": {"a": 1}}), "the packer is as good as new"
+
+
+@pytest.mark.usefixtures("handler_that_raises")
+def test_the_exception_of_a_signal_handler_during_unpacking_loses_no_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frame counted as malformed, and the calls whose answers it held ended at their deadlines."""
+    unpack = msgpack.unpackb
+
+    def strike(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(msgpack, "unpackb", unpack)
+        signal.raise_signal(signal.SIGUSR1)
+
+    monkeypatch.setattr(msgpack, "unpackb", strike)
+    frame = packed([reply(1, "x")])
+    with pytest.raises(TimeoutError, match="the step took too long"):
+        codec.decode(frame)
+    assert codec.decode(frame) == [reply(1, "x")]
 
 
 def test_the_head_of_what_is_too_large_is_found_and_nothing_more() -> None:

@@ -98,9 +98,10 @@ def test_honest_data_passes(value: Any) -> None:
 @pytest.mark.parametrize(
     ("packed", "what"),
     [
-        (listed(15 << 20, b"\x90"), "lists and maps"),
-        (listed(15 << 20, b"\x80"), "lists and maps"),
-        (listed(3 << 20, b"\x91\x81\xa0\x90"), "lists and maps"),
+        (listed(15 << 20, b"\x90"), "lists, maps and extension values"),
+        (listed(15 << 20, b"\x80"), "lists, maps and extension values"),
+        (listed(5 << 20, b"\xd4\x05x"), "lists, maps and extension values"),
+        (listed(3 << 20, b"\x91\x81\xa0\x90"), "lists, maps and extension values"),
         (mapped(range(NAMES_MAX + 1)), "names in its maps"),
         (listed(BY_HAND_LENGTH_MAX + 1, mapped(range(WIDTH_MAX))), "names in its maps"),
         (nested(10, 100_000), "names in its maps"),
@@ -110,7 +111,20 @@ def test_honest_data_passes(value: Any) -> None:
         (msgpack.packb([{n: 0, n + 1: LARGE[:80]} for n in range(CHOSEN_KEYS_MAX)]), "keys that are neither"),
         (b"\xde\x00\x0c" + b"\x01\xc0" * 12, "same hash"),
     ],
-    ids=["lists", "maps", "both", "names", "maps of names", "nested", "deep", "hidden", "integers", "sum", "repeated"],
+    ids=[
+        "lists",
+        "maps",
+        "extensions",
+        "both",
+        "names",
+        "maps of names",
+        "nested",
+        "deep",
+        "hidden",
+        "integers",
+        "sum",
+        "repeated",
+    ],
 )
 def test_what_would_hold_the_reader_up_is_refused(packed: bytes, what: str) -> None:
     """In the time that it takes nobody is served; of some it was a second, of others it would be hours."""
@@ -172,10 +186,17 @@ def test_a_status_with_a_timestamp_can_be_packed_again() -> None:
         foreign_frames.decode(msgpack.packb([[*row[:7], [instant, "busy", None, None], None]]))
 
 
+@pytest.mark.parametrize("ballast", ["", LARGE], ids=["small", "large"])
+def test_an_extension_value_arrives_as_it_was_sent(ballast: str) -> None:
+    """As between processes of one host."""
+    value = [msgpack.ExtType(5, b"x"), {msgpack.ExtType(5, b"y"): 1}, ballast]
+    assert value_of(msgpack.packb(value)) == value
+
+
 def test_what_is_cut_off_or_longer_than_it_says_makes_no_sense() -> None:
     """As in frames that are not counted."""
     packed = frame(msgpack.packb([{1: 2}, LARGE]))
-    for wrong in (packed[:-1], packed[: len(packed) // 2], packed + b"\xc0", frame(b"\xc7\x01\x05x")):
+    for wrong in (packed[:-1], packed[: len(packed) // 2], packed + b"\xc0", frame(b"\xc1")):
         with pytest.raises(MalformedFrame):
             foreign_frames.decode(wrong)
 

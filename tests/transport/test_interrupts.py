@@ -15,16 +15,19 @@ from types import FrameType
 from typing import Any
 
 import pytest
+import zmq
 
 from appbackplane.transport import connect
 from appbackplane.transport import link as link_module
 from appbackplane.transport.client import Client
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition, PeerDown
 from appbackplane.transport.handles import PendingCall
+from appbackplane.transport.link import LARGE_BYTES
 from appbackplane.transport.request import asked
 
 LIMIT_S = 20.0
-FOLDER = os.path.dirname(link_module.__file__)
+#: Files in which a signal's exception may strike: ours, and those of Python code that they use to send a large frame.
+FOLDERS = (os.path.dirname(link_module.__file__), os.path.dirname(zmq.__file__), threading.__file__)
 #: Methods of a socket that are no functions of Python's.
 OF_A_SOCKET = ("_send", "_recv", "_get")
 OTHERS = 3
@@ -38,7 +41,7 @@ class Strike:
         self.where = ""
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
-        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(FOLDER):
+        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(FOLDERS):
             self.pass_point(f"{event} in {frame.f_code.co_qualname}, line {frame.f_lineno}")
 
     def pass_point(self, where: str) -> None:
@@ -101,6 +104,8 @@ ACTS: dict[str, Callable[[Client], object]] = {
     "submit": lambda client: client.submit("query.echo").result(),
     "cast": lambda client: client.cast("query.note"),
     "flush": lambda client: client.flush(),
+    "large call": lambda client: client.call("query.echo", text="x" * LARGE_BYTES),
+    "large cast": lambda client: client.cast("query.note", text="x" * LARGE_BYTES),
 }
 
 

@@ -139,7 +139,7 @@ def test_a_supervisor_that_has_no_room_is_said_to_have_none(run_dir: Path, monke
 def test_a_supervisor_whose_queue_is_full_is_found_without_waiting(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asked whether it runs, or which name was meant, waited in connect(2) for as long as its door was shut."""
+    """Whoever asked whether it runs, or which name was meant, waited in connect(2) for as long as its gate was shut."""
     link = addressing.run_link("shop")
     link.parent.mkdir(parents=True)
     link.symlink_to(elsewhere)

@@ -27,7 +27,7 @@ from appbackplane.transport.errors import (
     UnknownRoute,
 )
 from appbackplane.transport.events import Ended, Events, Heard
-from appbackplane.transport.exchange import HELD_FRAMES_MAX
+from appbackplane.transport.frame_reader import HELD_FRAMES_MAX
 from appbackplane.transport.inbox import Message
 from appbackplane.transport.session import (
     DIRECTORY_TOPIC,
@@ -37,6 +37,7 @@ from appbackplane.transport.session import (
     SUBSCRIBE_RETRY_NS,
     ClientSession,
 )
+from tests.nesting import UNREADABLE_DEPTH, nested
 from tests.profiles import examples
 
 RUN = Path("/run/s")
@@ -228,7 +229,7 @@ def test_a_late_reply_is_counted_and_dropped(world: World) -> None:
     id = world.call("mine", timeout_ns=100)
     world.turn(100)
     world.link.feed("query-1", reply(id, "late"))
-    assert world.turn() == [] and world.session._exchange.calls.late_count == 1
+    assert world.turn() == [] and world.session._core.calls.late_count == 1
 
 
 def test_a_strangers_answer_counts_for_nothing(world: World) -> None:
@@ -385,6 +386,30 @@ def test_frames_and_envelopes_without_sense_are_counted_and_the_rest_goes_on(wor
     world.link.feed("query-1", Envelope(CALL, 1, None, "who.calls", body={}), reply(id, "fine"))
     assert world.turn() == [Ended("mine", "fine", None)]
     assert world.session.malformed_count == 2
+
+
+def test_beside_an_answer_that_cannot_be_read_the_others_of_its_frame_are_heard(world: World) -> None:
+    """The packer takes 1,022 nested lists and the unpacker does not: all answers of the frame were lost."""
+    ids = [world.call(name) for name in ("first", "bad", "last")]
+    world.turn()
+    world.link.feed("query-1", reply(ids[0], 1), reply(ids[1], nested(UNREADABLE_DEPTH)), reply(ids[2], 3))
+    first, bad, last = world.turn()
+    assert (first, last) == (Ended("first", 1, None), Ended("last", 3, None))
+    assert isinstance(bad, Ended) and bad.token == "bad"
+    assert type(bad.error) is InvalidArgument and "the answer cannot be read" in bad.error.message
+    assert world.session.malformed_count == 1
+
+
+def test_a_call_that_no_callee_can_read_is_retried_like_any_other(world: World) -> None:
+    """To retry it, its packed form was read here: that failed, and the turn with it, in whichever thread took it."""
+    body = {"x": nested(UNREADABLE_DEPTH)}
+    world.link.answers["query-1"] = SendResult.FULL  # as this link reads what it sends
+    id = world.session.call("bad", world.spec(body))
+    world.turn()
+    world.link.feed("query-1", status(id, Busy("full", retry_after=0.0), is_refused=True))
+    assert world.turn() == []
+    world.push(directory(2, query=None))
+    assert world.session.call_later(Unavailable("query is not up"), "bad", world.now_ns, world.spec(body)) > id
 
 
 def test_a_flood_is_read_in_parts(world: World) -> None:
@@ -816,12 +841,12 @@ class CallsOfASession(RuleBasedStateMachine):
     def bytes_outstanding_are_those_of_the_calls(self) -> None:
         """What drifted would stop a client for good, or never."""
         sizes = [size for _, _, (_, _, size, _) in self.calls_of_session()]
-        assert self.world.session._exchange._outstanding_bytes == sum(sizes)
+        assert self.world.session._core._outstanding_bytes == sum(sizes)
         assert all(sizes)
 
     def calls_of_session(self) -> list[tuple[bytes, int, tuple[object, str, int, bytes | None]]]:
         """What the session itself has open."""
-        return list(self.world.session._exchange.calls._calls.values())
+        return list(self.world.session._core.calls._calls.values())
 
     def teardown(self) -> None:
         self.settle(self.world.turn(10**10))

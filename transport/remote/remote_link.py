@@ -27,6 +27,7 @@ from ..link import HIGH_WATER_MARK, LARGE_BYTES, LINGER_MS
 from ..security import links
 from ..security.keyring import Keyring
 from ..security.keys import PublicKey
+from ..uncopied import uncopied
 from .greeting import CLOCK_EVERY_NS, SILENCE_MS, ClientClock, ClientRefused, Welcome, heard, hello, said
 from .target import Target
 
@@ -119,11 +120,12 @@ class RemoteLink:
         if socket is None or self._state is not _State.STANDING:
             return SendResult.FULL  # its end is reported by the descriptor of `open`
         now_ns = self._now_ns()
+        part = frame if len(frame) < LARGE_BYTES else uncopied(frame)
         try:
             if now_ns - self._clock_ns >= CLOCK_EVERY_NS:
                 self._clock_ns = now_ns
                 socket.send(batch([self._encoder.encode(said(ClientClock(now_ns)))]), zmq.NOBLOCK)
-            socket.send(frame, zmq.NOBLOCK, copy=len(frame) < LARGE_BYTES)
+            socket.send(part, zmq.NOBLOCK, copy=part is frame)
         except zmq.Again:
             return SendResult.FULL
         except BaseException:
@@ -302,7 +304,7 @@ class _Line:
         socket = self.socket = self._context.socket(zmq.DEALER)
         links.client(socket, keyring, key, links.LinkLimits(silence_ms=SILENCE_MS))
         socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
-        # No receive limit: frames here answer calls of this client, which bounds these (exchange.py). A socket that stopped
+        # No receive limit: frames here answer calls of this client, which bounds these (caller_core.py). A socket that stopped
         # reading at a limit receives no heartbeats, and its next heartbeat to a killed peer aborts the process (links.py).
         socket.setsockopt(zmq.RCVHWM, 0)
         # Nobody else can know this id: a reply to it comes to this connection, or to none (visitors.py).

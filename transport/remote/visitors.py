@@ -25,6 +25,7 @@ from ..security.admission import plain
 from ..security.keyring import Keyring
 from ..security.ring import Holder
 from ..security.roll import ends_of, held
+from ..uncopied import uncopied
 from .greeting import SILENCE_MS
 
 #: Pattern of a client's routing id. Ids that ZeroMQ makes itself, for connections of other nodes, begin with a zero.
@@ -183,17 +184,18 @@ class Visitors:
         is_large = len(frame) >= LARGE_BYTES
         if is_large and large and sum(size for _, size in large) + len(frame) > LARGE_BYTES_MAX:
             return SendResult.FULL
+        part = uncopied(frame) if is_large else None
         try:
             self._door.send(id, zmq.SNDMORE | zmq.NOBLOCK)
-            tracker = self._door.send(frame, zmq.NOBLOCK, copy=not is_large, track=is_large)
+            self._door.send(frame if part is None else part, zmq.NOBLOCK, copy=part is None)
         except zmq.Again:
             return SendResult.FULL
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:
                 return SendResult.UNREACHABLE
             raise
-        if tracker is not None:
-            large.append((tracker, len(frame)))
+        if part is not None:
+            large.append((part.tracker, len(frame)))
         return SendResult.SENT
 
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-#: Bound for all connections of a key: the outstanding calls of two clients (exchange.py), should the reader be that late. A
+#: Bound for all connections of a key: the outstanding calls of two clients (caller_core.py), should the reader be that late. A
 #: node has 16 MiB in transit at most (peers/window.py). Of messages that are read, a key is refused calls beyond 64 MiB.
 ENDLESS_BYTES: Final = 128 << 20
 #: ZeroMQ's own heartbeats are not messages: a client's are 210 bytes a second. With less the rest would add up, and end an

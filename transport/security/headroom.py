@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import socket as sockets
 import struct
 from itertools import islice
 from typing import Final
+
+from ..descriptors import descriptors_max, open_count
 
 #: Half of a process's descriptors stay out of the strangers' reach. ZeroMQ accepted one in 0.1 ms, so that half of 1,024 last
 #: for 50 ms. They are counted in each iteration of the owner, 2 ms: beside 4,000 half-open connections 524 were open.
@@ -91,17 +92,3 @@ class Headroom:
 def _is_crowd(arrivals: dict[int, int], now_ns: int) -> bool:
     newest = [*islice(reversed(arrivals.values()), NEWCOMERS_MIN)]
     return len(newest) == NEWCOMERS_MIN and now_ns - newest[-1] < NEWCOMER_NS
-
-
-def descriptors_max() -> int:
-    """How many descriptors this process may have."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
-
-
-def open_count(limit: int) -> int:
-    """Open descriptors of this process; `limit` if that cannot be found out, as when none is left to look."""
-    try:
-        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # 0 before Linux 6.2
-    except OSError:
-        return limit

@@ -19,9 +19,10 @@ from typing import Any, Final
 import zmq
 
 from ..codec import FRAME_BYTES_MAX
+from ..descriptors import descriptors_max
 from ..errors import FailedPrecondition, Unavailable
 from .addresses import check_address
-from .headroom import WAITING_SHARE, descriptors_max
+from .headroom import WAITING_SHARE
 from .keyring import Keyring
 from .keys import PublicKey
 

@@ -1,4 +1,4 @@
-"""Plots: where the charts go that some cases draw, and which were written."""
+"""Plots: where the charts go that some cases draw, which were written, and which could not be drawn."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from .systems import SCRIPTS
 
 
 class Plots:
-    """Of one run of the benchmarks."""
+    """The charts of one run of the benchmarks."""
 
     def __init__(self) -> None:
         #: Beside what is built: no part of the sources.
         self.folder = SCRIPTS.parent / "build" / "plots"
         self.written: list[Path] = []
+        #: A line for each chart that was not drawn, with the reason. The figures of its case hold all the same.
+        self.missing: list[str] = []
 
     def add(self, name: str, chart: Chart) -> None:
-        """As NAME.svg and NAME.png."""
+        """Write NAME.svg and NAME.png, or note why they are missing."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.written += chart.write(self.folder / name)
+        try:
+            self.written += chart.write(self.folder / name)
+        except ImportError as error:
+            self.missing.append(f"no plot of {name}: {error} (it comes with: pip install '.[bench]')")
 
 
 PLOTS = Plots()

@@ -96,7 +96,7 @@ def test_what_holds_is_looked_up_when_the_turn_of_a_message_has_come() -> None:
     backplane = VirtualBackplane(house)
     mode = backplane.call("house.mode", name="loud", priority=0)
     ringing = backplane.call("house.ring", priority=7)
-    assert ringing.result() is None and mode.is_done
+    assert ringing.result() is None and mode.done()
     assert house.bell.rings == ["ring", "RING"]
 
 

@@ -21,7 +21,6 @@ from appbackplane.runtime.dispatcher import (
 )
 from appbackplane.runtime.dispatcher.registrations import Registrations
 from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.runtime.testing.virtual_backplane import VirtualCall
 from appbackplane.transport.envelope import CALL, Envelope
 from appbackplane.transport.errors import (
     BackplaneError,
@@ -195,6 +194,7 @@ def test_a_caller_that_takes_its_call_back_takes_it_back_there(shard: VirtualBac
     shard.run_until_idle()
     call.cancel()
     assert isinstance(call.error(), Cancelled)
+    shard.run_until_idle()
     assert shard.outside_calls()[0].is_cancelled
 
 
@@ -307,10 +307,7 @@ def test_what_was_forwarded_here_by_mistake_goes_back_and_not_in_circles(shard: 
     shard.call("cameras.frame", camera=AWAY)
     shard.run_until_idle()
     wandering = shard.outside_calls()[0].envelope
-    told = VirtualCall(shard, wandering.id)
-    shard._calls[wandering.id] = told  # as if the other shard had forwarded it to this one
-    shard.hear(wandering)
-    error = told.error()
+    error = shard.hear_call(wandering, b"the other shard").error()
     assert isinstance(error, Unavailable)
     assert error.is_refused, "so that it is asked again"
     assert len(shard.outside_calls()) == 1

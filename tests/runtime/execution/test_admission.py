@@ -5,12 +5,14 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+import msgspec
 import pytest
 
 from appbackplane.runtime import AppObject, Busy, Component, Outcome, StateMachine, operation
 from appbackplane.runtime.objects.action import ParkableAction
-from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.transport.envelope import BOOST, CAST, Envelope
+from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
+from appbackplane.transport.directory import Place
+from appbackplane.transport.envelope import BOOST, CALL, CAST, Envelope
 
 OTHER = b"other"
 
@@ -75,7 +77,7 @@ def is_busy(call: Any) -> bool:
 def is_refused(backplane: VirtualBackplane, call: Any) -> bool:
     """Taken in and refused, without anything having run."""
     backplane.backplane.engine.drain(backplane.clock.now_ns())
-    return bool(call.is_done) and isinstance(call.error(), Busy)
+    return bool(call.done()) and isinstance(call.error(), Busy)
 
 
 def test_urgent_work_gets_the_place_of_the_newest_of_the_least_urgent(library: VirtualBackplane) -> None:
@@ -167,7 +169,7 @@ def test_what_a_state_machine_keeps_beside_its_queue_makes_room() -> None:
     backplane.run_until_idle()
     looks = [backplane.call("bank.look") for _ in range(2)]
     backplane.run_until_idle()
-    assert [call.is_done for call in fetching] == [False, True, True]
+    assert [call.done() for call in fetching] == [False, True, True]
     assert all(isinstance(call.error(), Busy) for call in fetching[1:])
     assert not any(is_busy(call) for call in looks)
 
@@ -233,10 +235,15 @@ def archive() -> Archive:
 def full(archive: Archive) -> VirtualBackplane:
     """One caller has nine of ten places, by work that has begun: it waits for a depot that does not answer."""
     backplane = VirtualBackplane(archive, outside=("depot.fetch",))
-    for number in range(9):
-        backplane.call("archive.fetch", key=str(number))
-    backplane.run_until_idle()
+    fill(backplane)
     return backplane
+
+
+def fill(backplane: VirtualBackplane) -> list[VirtualCall]:
+    """Nine calls begin to wait for the depot."""
+    fetching = [backplane.call("archive.fetch", key=str(number)) for number in range(9)]
+    backplane.run_until_idle()
+    return fetching
 
 
 def cast_of_other(backplane: VirtualBackplane, name: str) -> None:
@@ -256,6 +263,26 @@ def test_one_caller_does_not_get_the_last_places(full: VirtualBackplane, archive
     assert archive.done == ["other"]
 
 
+def test_each_key_of_other_hosts_is_a_caller_of_its_own(archive: Archive) -> None:
+    """Their calls come over one link, the node's: bulk of one key shut out all other hosts."""
+    backplane, node = VirtualBackplane(archive, outside=("depot.fetch",)), b"node-1"
+    engine = backplane.backplane.engine
+    backplane.link.processes[node] = 4711
+    known = engine.routing.directory
+    places = {**known.backplanes, "node": Place(1, "/nowhere/node-1.sock", pid=4711)}
+    engine.update(
+        msgspec.structs.replace(known, version=known.version + 1, backplanes=places), backplane.clock.now_ns()
+    )
+    for number in range(9):
+        source = "node:bulky/1f2e"
+        backplane.hear(Envelope(CALL, 100 + number, None, "archive.fetch", str(number), body={}, source=source), node)
+    backplane.run_until_idle()
+    for source in ("node:bulky/1f2e", "node:other/77ab"):
+        backplane.hear(Envelope(CAST, 0, 0, "archive.note", body={"name": source}, source=source), node)
+    backplane.run_until_idle()
+    assert archive.done == ["node:other/77ab"]
+
+
 def test_a_caller_at_its_bound_makes_room_for_its_own_urgent_work(archive: Archive) -> None:
     """At the cost of what is less urgent of its own, and not of others."""
     backplane = VirtualBackplane(archive, outside=("depot.fetch",))
@@ -268,15 +295,17 @@ def test_a_caller_at_its_bound_makes_room_for_its_own_urgent_work(archive: Archi
     assert "other" in archive.done
 
 
-def test_the_places_of_a_caller_come_back_however_its_requests_end(full: VirtualBackplane) -> None:
+def test_the_places_of_a_caller_come_back_however_its_requests_end(archive: Archive) -> None:
     """Answered, or taken back."""
+    full = VirtualBackplane(archive, outside=("depot.fetch",))
+    fetching = fill(full)
     throttle = full.backplane.engine.limits.requests["archive"]
     assert [(share.caller, share.outstanding) for share in throttle.shares.values()] == [(b"test", 9)]
     calls = full.outside_calls()
     for call in calls[:5]:
         call.reply()
     full.run_until_idle()
-    for call in [*full._calls.values()][5:]:
+    for call in fetching[5:]:
         call.cancel()
     full.run_until_idle()
     assert (throttle.shares, throttle.outstanding) == ({}, 0)

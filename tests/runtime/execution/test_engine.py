@@ -7,7 +7,11 @@ import pytest
 from appbackplane.runtime import AppObject, Component, InternalError, operation, should_yield
 from appbackplane.runtime.execution.engine import SHORT_NS
 from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.transport.batching import PEER_BYTES_MAX
+from appbackplane.transport import codec
+from appbackplane.transport.batching import PEER_BYTES_MAX, SendResult
+from appbackplane.transport.envelope import CALL, STATUS, Envelope, reply
+from appbackplane.transport.status import Status
+from tests.nesting import UNREADABLE_DEPTH, nested
 
 
 class Source(AppObject):
@@ -69,6 +73,31 @@ def test_a_malformed_frame_is_counted_and_the_rest_goes_on(
     assert caplog.text.count("malformed frame") == 1
 
 
+def test_beside_a_call_that_cannot_be_read_the_others_of_its_frame_run(
+    well: VirtualBackplane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All calls of the frame ended at their deadlines, since nobody heard of them."""
+    bad = Envelope(CALL, 1, None, "well.plain", body={"x": nested(UNREADABLE_DEPTH)})
+    good = Envelope(CALL, 2, None, "well.plain", body={})
+    encoder = codec.Encoder()
+    _ = well.backplane
+    told: list[Envelope] = []
+
+    def send(peer: bytes, frame: bytes) -> SendResult:
+        assert peer == b"stranger"
+        told.extend(codec.decode(frame))
+        return SendResult.SENT
+
+    monkeypatch.setattr(well.link, "send", send)
+    well.link.deliver(b"stranger", codec.batch([encoder.encode(bad), encoder.encode(good)]))
+    well.run_until_idle()
+    refusal, answer = told
+    assert (refusal.kind, refusal.id, refusal.is_refused) == (STATUS, 1, True)
+    assert refusal.body[0] == Status.INVALID_ARGUMENT and "the call cannot be read" in refusal.body[1]
+    assert answer == reply(2, 1)
+    assert well.backplane.statistics()["links"]["malformed"] == 1
+
+
 def test_a_result_that_cannot_travel_is_an_error(well: VirtualBackplane) -> None:
     """The caller is told, and the operation named, instead of waiting for its deadline."""
     error = well.call("well.strange").error()
@@ -92,7 +121,7 @@ def test_a_peer_that_does_not_read_is_offered_its_answers_again(well: VirtualBac
     well.link.full.add(b"test")
     calls = [well.call("well.plain") for _ in range(3)]
     well.run_until_idle()
-    assert not any(call.is_done for call in calls)
+    assert not any(call.done() for call in calls)
     well.link.full.clear()
     well.advance(0.01)
     assert [call.result() for call in calls] == [1, 1, 1]

@@ -81,7 +81,7 @@ def test_a_call_inside_the_backplane_is_followed_at_once(office: VirtualBackplan
     """Two steps of one answer, and the name of the call to ask about elsewhere."""
     office.call("office.delegate", key="a", to="b")
     office.run_until_idle()
-    answer = office.backplane.why("virtual:test:1")
+    answer = office.backplane.why("virtual:test:2")
     assert [(step["route"], step["object"]) for step in answer["steps"]] == [
         ("office.delegate", "virtual/office.a"),
         ("office.fetch", "virtual/office.b"),
@@ -96,14 +96,14 @@ def test_a_chain_within_has_an_end(office: VirtualBackplane, monkeypatch: pytest
     monkeypatch.setattr(inspection, "STEPS_MAX", 1)
     office.call("office.delegate", key="a", to="b")
     office.run_until_idle()
-    answer = office.backplane.why("virtual:test:1")
+    answer = office.backplane.why("virtual:test:2")
     assert (len(answer["steps"]), answer["next"]) == (1, None)
 
 
 def _pauses(office: VirtualBackplane) -> str:
     office.call("office.nap", key="a")
     office.run_until_idle()
-    return "virtual:test:1"
+    return "virtual:test:2"
 
 
 def _object_pauses(office: VirtualBackplane) -> str:
@@ -117,7 +117,7 @@ def _second_in_its_object(office: VirtualBackplane) -> str:
     for _ in range(2):
         office.call("office.stamp", key="a")
     take_in(office)
-    return "virtual:test:2"
+    return "virtual:test:3"
 
 
 def _deferred(office: VirtualBackplane) -> str:
@@ -164,7 +164,7 @@ def _budget_spent(office: VirtualBackplane) -> str:
     office.backplane.engine.scheduler.budget.charge(1_000_000_000)
     office.call("office.stamp", key="a")
     take_in(office)
-    return "virtual:test:1"
+    return "virtual:test:2"
 
 
 def _full(office: VirtualBackplane) -> str:
@@ -231,7 +231,7 @@ def test_looking_changes_nothing(office: VirtualBackplane) -> None:
             one.call("office.stamp", key=key)
         one.call("office.search")
         take_in(one)
-    names = ["office.stamp", "office.search", *(f"virtual/office.{key}" for key in "abc"), "virtual:test:4"]
+    names = ["office.stamp", "office.search", *(f"virtual/office.{key}" for key in "abc"), "virtual:test:5"]
     before = office.backplane.statistics()
     for name in names:
         office.backplane.why(name, with_stack=True)
@@ -279,7 +279,7 @@ def test_ages_are_those_of_the_first_actions(office: VirtualBackplane) -> None:
         ("virtual/office.a", 1500.0, 2),
         ("virtual/office.b", 500.0, 3),
     ]
-    assert [c["call"] for c in statistics["oldest"]["calls"]] == [f"virtual:test:{n}" for n in range(1, 6)]
+    assert [c["call"] for c in statistics["oldest"]["calls"]] == [f"virtual:test:{n}" for n in range(2, 7)]
 
 
 def test_what_goes_first_is_named(office: VirtualBackplane) -> None:
@@ -288,6 +288,6 @@ def test_what_goes_first_is_named(office: VirtualBackplane) -> None:
         for name in ("nap", "stamp", "nap"):
             office.call(f"office.{name}", key=key)
     take_in(office)
-    texts = [reason["text"] for reason in office.backplane.why("virtual:test:6")["steps"][0]["reasons"]]
+    texts = [reason["text"] for reason in office.backplane.why("virtual:test:7")["steps"][0]["reasons"]]
     assert any("2 actions of virtual/office.b before it (office.nap, office.stamp)" in text for text in texts), texts
     assert any("1 object before virtual/office.b in ready queue 3 (virtual/office.a)" in text for text in texts), texts

@@ -25,8 +25,7 @@ from appbackplane.runtime import (
 from appbackplane.runtime.execution.current import current
 from appbackplane.runtime.execution.replays import RECORD_BYTES, WAITERS_MAX, digest_of
 from appbackplane.runtime.process_config import ReplayPolicy
-from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.runtime.testing.virtual_backplane import VirtualCall
+from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, Envelope
 
@@ -122,7 +121,7 @@ def test_one_that_comes_while_the_first_runs_waits_for_the_same_end(shop: Virtua
     shop.run_until_idle()
     second = shop.call("bench.transfer", key="till", cents=5, idempotency_key="k")
     shop.run_until_idle()
-    assert not first.is_done and not second.is_done
+    assert not first.done() and not second.done()
     shop.advance(1.0)
     assert first.result() == second.result() == 1 == till.count
 
@@ -218,7 +217,9 @@ def test_who_waits_for_what_never_began_is_told_to_ask_again(shop: VirtualBackpl
     """Its own deadline may be far away."""
     first = shop.call("bench.transfer", key="till", cents=5)
     shop.run_until_idle()
-    queued = shop.call("bench.pay", key="till", cents=5, timeout=0.5, idempotency_key="k")
+    queued = shop.hear_call(  # of a caller that does not take it back at its deadline
+        Envelope(CALL, 999, None, "bench.pay", "till", 500_000_000, None, {"cents": 5}, None, "k")
+    )
     waits = shop.call("bench.pay", key="till", cents=5, timeout=9.0, idempotency_key="k")
     shop.advance(1.0)
     assert first.result() == 1 == till.count
@@ -244,7 +245,8 @@ def test_calls_of_objects_bear_keys_too(shop: VirtualBackplane) -> None:
 @pytest.mark.parametrize("key", ["", "x" * 256])
 def test_a_key_that_is_none_is_refused(shop: VirtualBackplane, key: str) -> None:
     """Also here, where strangers call."""
-    error = shop.call("bench.pay", key="till", cents=5, idempotency_key=key).error()
+    call = shop.hear_call(Envelope(CALL, 999, None, "bench.pay", "till", None, None, {"cents": 5}, None, key))
+    error = call.error()
     assert isinstance(error, InvalidArgument) and "1 to 255 characters" in str(error)
 
 
@@ -436,6 +438,4 @@ def test_one_that_waits_inherits_for_the_work_of_another(shop: VirtualBackplane)
 
 def twice(shop: VirtualBackplane, key: str, priority: int) -> VirtualCall:
     """`bench.twice` of the till; `key` is its argument."""
-    call = shop._calls[999] = VirtualCall(shop, 999)
-    shop.hear(Envelope(CALL, 999, priority, "bench.twice", "till", None, None, {"key": key}))
-    return call
+    return shop.hear_call(Envelope(CALL, 999, priority, "bench.twice", "till", None, None, {"key": key}))

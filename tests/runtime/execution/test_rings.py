@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
 
 from appbackplane.runtime import AppObject, Component, FailedPrecondition, operation
-from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.runtime.testing.virtual_backplane import VirtualCall
+from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import BOOST, CALL, Envelope
 from appbackplane.transport.errors import InternalError, MalformedFrame
+
+#: Of calls from other backplanes.
+IDS = count(100)
 
 
 class Side(AppObject):
@@ -34,6 +37,18 @@ class Side(AppObject):
     @operation(priority=6, reentrant=True)
     def inner(self) -> str:
         return "inner"
+
+    @operation(priority=6)
+    async def work(self, then: str) -> Any:
+        """Calls `sides.leaf` of another one, once the gate is open."""
+        await self.call("gate.open")
+        return await self.call("sides.leaf", key=then)
+
+    @operation(priority=6)
+    async def join(self, other: str, then: str, order: str) -> Any:
+        """Wait for the work that another call has begun, once the gate is open."""
+        await self.call("gate.open")
+        return await self.call("sides.work", key=other, then=then, idempotency_key=order)
 
 
 class Payer(AppObject):
@@ -77,10 +92,9 @@ def cross(sides: VirtualBackplane, then: str, *keys: str) -> list[VirtualCall]:
 
 def go(sides: VirtualBackplane, key: str, then: str, following: str) -> VirtualCall:
     """`sides.go` of one object; its argument `key` is the object that it calls."""
-    id = 100 + len(sides._calls)
-    call = sides._calls[id] = VirtualCall(sides, id)
-    sides.hear(Envelope(CALL, id, None, "sides.go", key, None, None, {"then": then, "key": following}))
-    return call
+    return sides.hear_call(
+        Envelope(CALL, next(IDS), None, "sides.go", key, None, None, {"then": then, "key": following})
+    )
 
 
 @pytest.mark.parametrize("keys", ["ab", "abc"])
@@ -131,9 +145,7 @@ def waiting(sides: VirtualBackplane) -> VirtualCall:
 
 def call_from_there(sides: VirtualBackplane) -> VirtualCall:
     """`sides.leaf` of object a."""
-    id = 100 + len(sides._calls)
-    call = sides._calls[id] = VirtualCall(sides, id)
-    sides.hear(Envelope(CALL, id, None, "sides.leaf", "a", None, None, {}, [THERE]))
+    call = sides.hear_call(Envelope(CALL, next(IDS), None, "sides.leaf", "a", None, None, {}, [THERE]))
     sides.run_until_idle()
     return call
 
@@ -192,7 +204,7 @@ def test_a_search_that_goes_round_in_another_ring_ends(sides: VirtualBackplane, 
     sides.run_until_idle()
     sides.collect()
     assert len(asked.searches) == 1
-    assert not waiting.is_done
+    assert not waiting.done()
 
 
 @pytest.mark.parametrize("row", [(None, [THERE]), ("now", [THERE]), (5, []), (5, [["one"]]), (5, "chain")])
@@ -215,3 +227,79 @@ def test_a_chain_that_returns_with_its_own_key_is_refused_at_once() -> None:
     way = "bench.pay on virtual/bench.payer -> bench.confirm on virtual/bench.confirmer -> bench.pay on virtual/bench.payer"
     assert f"call cycle: {way} with idempotency_key 'o', which waits for this very call" in error.message
     assert "take another key" in error.message
+
+
+#: Of calls that are delivered as they come over the link.
+IDS = count(100)
+
+
+def begin(
+    sides: VirtualBackplane, route: str, key: str, idempotency_key: str | None = None, **body: str
+) -> VirtualCall:
+    """A call of a client that runs as far as the gate."""
+    call = sides.hear_call(Envelope(CALL, next(IDS), None, route, key, None, None, body, None, idempotency_key))
+    sides.run_until_idle()
+    return call
+
+
+@pytest.mark.parametrize("is_work_first", [True, False], ids=["joining closes it", "the work closes it"])
+def test_a_ring_through_the_work_of_another_call_is_refused_at_once(
+    sides: VirtualBackplane, is_work_first: bool
+) -> None:
+    """It was found by the deadline alone where it was closed by waiting for work that had begun under the same key."""
+    work = begin(sides, "sides.work", "b", "order-1", then="a")
+    join = begin(sides, "sides.join", "a", other="b", then="a", order="order-1")
+    at_work, at_join = sides.outside_calls("gate.open")
+    for gate in (at_work, at_join) if is_work_first else (at_join, at_work):
+        gate.reply()
+        sides.run_until_idle()
+    refused, well = (join, work) if is_work_first else (work, join)
+    error = refused.error()
+    assert isinstance(error, InternalError)
+    ring = ["sides.work on virtual/sides.b", "sides.leaf on virtual/sides.a", "sides.join on virtual/sides.a"]
+    if not is_work_first:
+        ring = [*ring[1:], ring[0]]
+    assert f"call ring: {' -> '.join([*ring, ring[0]])}, each of which waits for the next" in error.message
+    if is_work_first:
+        assert "idempotency_key 'order-1'" in error.message
+        assert well.result() == "leaf", "the work goes on"
+    else:
+        assert isinstance(well.error(), InternalError), "it waited for the same end"
+
+
+def test_waiting_for_the_work_of_another_call_that_can_go_on_is_no_ring(sides: VirtualBackplane) -> None:
+    """The usual case: two orders of one thing."""
+    work = begin(sides, "sides.work", "b", "order-1", then="c")
+    join = begin(sides, "sides.join", "a", other="b", then="c", order="order-1")
+    at_work, at_join = sides.outside_calls("gate.open")
+    at_join.reply()
+    sides.run_until_idle()
+    at_work.reply()
+    assert (work.result(), join.result()) == ("leaf", "leaf")
+
+
+def test_a_ring_through_work_and_another_backplane_is_refused_when_its_search_comes_back(
+    sides: VirtualBackplane,
+) -> None:
+    """The other backplane asked for the work of a call that waits for that backplane."""
+    work = begin(sides, "sides.ask", "a", "order-1")
+    sides.clock.sleep(0.001)
+    id = next(IDS)
+    joined = sides.hear_call(Envelope(CALL, id, None, "sides.ask", "a", None, None, {}, [THERE], "order-1"))
+    sides.run_until_idle()
+    (asked,) = sides.outside_calls("there.leaf")
+    sides.collect()
+    (search,) = asked.searches
+    assert search.chain == [["virtual/sides.a", "sides.ask"]]
+    older = Envelope(BOOST, id, 6, body=search.body - 1, chain=[["there/object", "there.leaf"], THERE])
+    sides.hear(older)
+    sides.run_until_idle()
+    assert not joined.done(), "the search of an older call ends here"
+    sides.hear(Envelope(BOOST, id, 6, body=search.body, chain=[*search.chain, ["there/object", "there.leaf"], THERE]))
+    sides.run_until_idle()
+    assert isinstance(joined.error(), FailedPrecondition)
+    assert "sides.ask on virtual/sides.a -> there.leaf on there/object -> there.go on there/object -> sides.ask" in str(
+        joined.error()
+    )
+    asked.reply("far")
+    assert work.result() == "far"

@@ -20,6 +20,7 @@ from appbackplane.runtime import (
     every,
     operation,
 )
+from appbackplane.runtime.execution.blocking import blocking_call
 from appbackplane.runtime.execution.routing import Routing
 from appbackplane.runtime.execution.sources import Sources
 from appbackplane.runtime.objects.action import LOCAL
@@ -176,9 +177,11 @@ class Desk(Component):
         self.expose(self.gate)
 
 
-def ask(backplane: VirtualBackplane, route: str, peer: bytes, *, source: str | None, principal: str | None) -> None:
+def ask(
+    backplane: VirtualBackplane, route: str, peer: bytes, *, source: str | None, principal: str | None, **arguments: str
+) -> None:
     """A cast as `peer` sends it, for an object that waits for its end."""
-    request = cast(CallSpec(route, {}, source=source, principal=principal))
+    request = cast(CallSpec(route, arguments, source=source, principal=principal))
     request.chain = CHAIN
     backplane.hear(request, peer)
     backplane.run_until_idle()
@@ -272,3 +275,44 @@ def test_an_object_says_on_whose_behalf_it_calls() -> None:
     teller, _ = backplane.add(Teller()), backplane.add(Gateway(), key="gateway")
     backplane.call("bench.serve", user="bob").result()
     assert teller.asked == [("virtual/bench.gateway", "bob")]
+
+
+class Ward(AppObject):
+    @operation(digest="bed_of")
+    def admit(self, name: str) -> str:
+        """Who asks, by the operation."""
+        return current().source
+
+
+class Clinic(Component):
+    def setup(self) -> None:
+        self.seen: list[tuple[str, str | None]] = []
+        self.add(Ward(), key="bed")
+
+    def bed_of(self, name: str) -> str:
+        """Who asks, by the digest."""
+        self.seen.append((current().source, current().principal))
+        return "bed"
+
+
+def test_a_digest_is_told_who_asks() -> None:
+    clinic = Clinic()
+    backplane = VirtualBackplane(clinic)
+    assert backplane.call("clinic.admit", name="ada").result() == "client:test/0"
+    assert clinic.seen == [("client:test/0", None)]
+    ask(backplane, "clinic.admit", LOCAL, source=None, principal="alice", name="ada")
+    assert clinic.seen[1:] == [("web/cart.7", "alice")]
+
+
+class Clerk(AppObject):
+    @operation()
+    def file(self) -> None:
+        """Pay, and block the thread meanwhile."""
+        blocking_call(self, "bench.pay", {})
+
+
+def test_a_principal_goes_along_a_call_that_blocks() -> None:
+    backplane = VirtualBackplane()
+    teller, _ = backplane.add(Teller()), backplane.add(Clerk(), key="clerk")
+    ask(backplane, "bench.file", LOCAL, source=None, principal="alice")
+    assert teller.asked == [("virtual/bench.clerk", "alice")]

@@ -431,7 +431,5 @@ def test_a_remote_call_needs_the_right_types_too(backplane: VirtualBackplane) ->
 
 def test_a_call_of_an_argument_whose_code_fails(backplane: VirtualBackplane) -> None:
     """From outside it is an internal error of the operation."""
-    backplane.hear(Envelope(CALL, 77, None, "doers.check", None, None, None, {"what": {"value": -1}}))
-    backplane._calls[77] = call = backplane.call("doers.fine")
-    backplane.run_until_idle()
-    assert next(answer.body for answer in call._answers if answer.id == 77)[1] == "doers.check: KeyError: -1"
+    call = backplane.hear_call(Envelope(CALL, 77, None, "doers.check", None, None, None, {"what": {"value": -1}}))
+    assert call.error().message == "doers.check: KeyError: -1"

@@ -75,7 +75,7 @@ def test_what_is_deferred_runs_in_its_order_before_anything_newer() -> None:
     backplane, door = machine()
     calls = [backplane.call("bench.walk", who=who) for who in "abc"]
     backplane.run_until_idle()
-    assert not any(call.is_done for call in calls)
+    assert not any(call.done() for call in calls)
     backplane.post(door, "open")
     newer = backplane.call("bench.walk", who="newer")
     backplane.run_until_idle()
@@ -118,7 +118,7 @@ def test_deferred_work_ends_by_its_deadline_at_the_latest() -> None:
     other = backplane.call("bench.walk", who="patient", timeout=5.0)
     backplane.advance(2.0)
     assert isinstance(call.error(), DeadlineExceeded)
-    assert not other.is_done
+    assert not other.done()
     figures = backplane.backplane.statistics()
     assert figures["components"]["bench"]["outstanding"] == 1
     assert figures["operations"]["bench.walk"]["expired"] == 1

@@ -32,6 +32,7 @@ from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder, Ring
 from appbackplane.transport.session import ClientSession
 from appbackplane.transport.status import Status
+from tests.nesting import UNREADABLE_DEPTH, nested
 from tests.waiting import Limit
 
 LIMIT_S = 20.0
@@ -313,7 +314,7 @@ def test_who_waits_for_what_is_too_complicated_is_told(here: Here) -> None:
     here.peer.until(lambda: len(here.peer.heard) == 3)
     told = here.peer.heard[2]
     assert (told.kind, told.id, told.is_refused, told.body[0]) == (STATUS, 7, True, Status.INVALID_ARGUMENT)
-    assert "at most 524,288 lists and maps" in told.body[1]
+    assert "at most 524,288 lists, maps and extension values" in told.body[1]
     here.peer.say(reply(first.id, body))
     here.peer.until(lambda: here.ends)
     assert here.ends == [(ANN, 1, Status.INVALID_ARGUMENT, False)]
@@ -339,6 +340,21 @@ def test_who_waits_for_what_is_malformed_is_told(here: Here) -> None:
     here.peer.say(Envelope(STATUS, second.id, body=[14, "", instant, None]))
     here.peer.until(lambda: len(here.ends) == 2)
     assert here.ends == [(ANN, 1, Status.INVALID_ARGUMENT, False), (ANN, 2, Status.UNAVAILABLE, False)]
+
+
+def test_beside_a_malformed_message_the_others_of_its_frame_are_heard(here: Here) -> None:
+    """Calls and answers of one node share frames. All were lost with one whose body could not be read."""
+    here.meet()
+    here.ask(1)
+    here.ask(2)
+    here.peer.until(lambda: len(here.peer.heard) == 2)
+    first, second = here.peer.heard
+    bad = {"x": nested(UNREADABLE_DEPTH)}
+    here.peer.say(reply(first.id, bad), reply(second.id, 5), Envelope(CALL, 7, None, "calc.add", body=bad))
+    here.peer.until(lambda: len(here.ends) == 2 and len(here.peer.heard) == 3)
+    assert here.ends == [(ANN, 1, Status.INVALID_ARGUMENT, False), (ANN, 2, 5, False)]
+    told = here.peer.heard[2]
+    assert (told.kind, told.id, told.is_refused, told.body[0]) == (STATUS, 7, True, Status.INVALID_ARGUMENT)
 
 
 def test_a_call_under_a_number_that_cannot_travel_is_malformed(here: Here, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ under the identity of its generation, which dies with it. So a test may also say
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable
 from typing import Any
 
@@ -52,7 +53,7 @@ class Outside:
         self.virtual = VirtualBackplane(self.kernel, name="k")
         self.generations: dict[str, int] = {}
         self.is_up: dict[str, bool] = {}
-        self._told_version = 1
+        self.ids = itertools.count(1)
         _ = self.virtual.backplane
         for name in names:
             self.start(name)
@@ -115,11 +116,8 @@ class Outside:
 
     def say(self, name: str, operation: str, **arguments: Any) -> VirtualCall:
         """Call the kernel, as the living process of this name."""
-        virtual = self.virtual
-        id = len(virtual._calls) + 1
-        call = virtual._calls[id] = VirtualCall(virtual, id)
-        envelope = Envelope(CALL, id, 7, f"bulk.{operation}", service_key(name), None, None, arguments)
-        virtual.hear(envelope, self.peer(name))
+        envelope = Envelope(CALL, next(self.ids), 7, f"bulk.{operation}", service_key(name), None, None, arguments)
+        call = self.virtual.hear_call(envelope, self.peer(name))
         self.run()
         return call
 

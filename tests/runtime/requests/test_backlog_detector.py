@@ -56,7 +56,7 @@ def test_it_is_said_once_and_again_only_when_something_went_on(
     assert kernel.kernel.rejoin("x")[1] is not None
     backplane.advance(9.0)
     assert len(caplog.records) == 2
-    while not call.is_done:
+    while not call.done():
         kernel.kernel.rejoin("x")
         backplane.run_until_idle()
     assert call.result() == 20
@@ -68,7 +68,7 @@ def test_a_slow_owner_is_not_warned_of(
     """Who takes one now and then is at work."""
     caplog.set_level(logging.WARNING, "appbackplane.runtime")
     call = backplane.call("kernel.post_all", count=20, timeout=120)
-    while not call.is_done:
+    while not call.done():
         backplane.advance(4.0)
         kernel.kernel.rejoin("x")
     assert not caplog.records

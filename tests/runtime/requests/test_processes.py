@@ -132,7 +132,7 @@ def test_a_post_that_waited_for_room_when_its_worker_died_does_not_take_the_entr
     outside.kill("worker-1")
     outside.run()
     outside.virtual.advance(2.0)
-    assert not waiting.is_done or waiting.error()
+    assert not waiting.done() or waiting.error()
     assert outside.check().posting == 0
     outside.start("worker-1")
     batch = outside.batch("worker-1")
@@ -285,9 +285,9 @@ def test_a_worker_that_asks_never_stands_behind_another_that_waits() -> None:
     *waiting, last = names
     for name in waiting:
         assert outside.says_posts(name, given[name], 1).result()[1] is None
-        assert not outside.says_rejoins(name, given[name]).is_done
+        assert not outside.says_rejoins(name, given[name]).done()
     for _ in range(40):
-        assert outside.says_posts(last, given[last], 1).is_done
+        assert outside.says_posts(last, given[last], 1).done()
 
 
 def test_what_has_not_begun_goes_back_for_what_is_more_urgent() -> None:

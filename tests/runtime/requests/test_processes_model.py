@@ -97,7 +97,7 @@ class Play(RuleBasedStateMachine):
         self.outside.run()
         left = []
         for call, owner in self.calls:
-            if not call.is_done:
+            if not call.done():
                 left.append((call, owner))
                 continue
             try:
@@ -265,7 +265,7 @@ class Play(RuleBasedStateMachine):
     def is_waiting(self, name: str) -> bool:
         """Whether its call to the kernel has no answer yet: an honest process makes no other."""
         now = self.outside.generations[name]
-        return any(who == name and generation == now and not call.is_done for who, generation, call in self.waiting)
+        return any(who == name and generation == now and not call.done() for who, generation, call in self.waiting)
 
     @property
     def waiting(self) -> list[tuple[str, int, VirtualCall]]:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from appbackplane.runtime.observation.segments import NO_DEADLINE
-from appbackplane.runtime.replay import NEVER, Costs, Load, ReplaySetting, simulate
+from appbackplane.spark.replay import NEVER, Costs, Load, ReplaySetting, simulate
 from tests.spark.made import EPOCH_NS, names_of, words_of, write_actions
 
 MS = 1_000_000

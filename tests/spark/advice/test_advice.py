@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from appbackplane.runtime.replay import Load, ReplaySetting, predict, simulate
 from appbackplane.spark.advice import Advice, Item, advise
+from appbackplane.spark.replay import Load, ReplaySetting, predict, simulate
 from tests.spark.advice.recorded import COSTS, bursts, load_of_rows, write
 from tests.spark.made import EPOCH_NS, names_of, words_of, write_actions
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from appbackplane.runtime.observation.segments import NAMES_END, RECORD_BYTES
-from appbackplane.runtime.replay import NEVER, ReplaySetting
 from appbackplane.spark.advice import advise
 from appbackplane.spark.advice.gather import GatheredWindow, gather
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import pieces
+from appbackplane.spark.replay import NEVER, ReplaySetting
 from tests.spark.made import EPOCH_NS, names_of, words_of, write_actions
 
 MS = 1_000_000

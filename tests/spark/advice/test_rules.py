@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.replay import Costs, Load, ReplaySetting
 from appbackplane.spark.advice.facts import Facts
 from appbackplane.spark.advice.gather import GatheredWindow
 from appbackplane.spark.advice.judge import judge
@@ -19,8 +18,9 @@ from appbackplane.spark.advice.rules import (
     too_low_a_limit,
     too_narrow_a_lane,
 )
-from tests.runtime.replay.loads import load
-from tests.runtime.replay.test_calibration import recorded_under
+from appbackplane.spark.replay import Costs, Load, ReplaySetting
+from tests.spark.replay.loads import load
+from tests.spark.replay.test_calibration import recorded_under
 
 MS = 1_000_000
 OPERATIONS = ("shop.buy", "shop.report", "shop.price")

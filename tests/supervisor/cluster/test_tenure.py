@@ -12,10 +12,10 @@ import pytest
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.supervisor.cluster.file_store import FileStore
 from appbackplane.supervisor.cluster.record import LeaseRecord
-from appbackplane.supervisor.cluster.settings import ClusterSettings
 from appbackplane.supervisor.cluster.tenure import Tenure
-from appbackplane.supervisor.config import Duration
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.configuration.cluster_settings import ClusterSettings
+from appbackplane.supervisor.configuration.config import Duration
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.supervisor.direction.events import Event
 from appbackplane.supervisor.poller import Poller
 
@@ -70,7 +70,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def test_a_primary_whose_components_fail_keeps_the_lease(node: Node, phase: Phase) -> None:
     """Another node might fail at it as well, and then nobody would be; one that has done its work goes on being primary."""
     node.turn_until_primary()
-    node.world.director.children["third"].phase = phase
+    node.world.director.children["third"].process.enter(phase, 0)
     node.tenure.turn()
     assert node.tenure.describe()["role"] == "primary"
 

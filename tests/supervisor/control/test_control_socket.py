@@ -25,6 +25,7 @@ from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, 
 from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
 from appbackplane.transport.link import Link
 from appbackplane.transport.status import Status
+from tests.nesting import UNREADABLE_DEPTH, nested
 from tests.waiting import Limit
 
 LIMIT_S = 20.0
@@ -119,6 +120,28 @@ def test_a_malformed_frame_is_reported_once_a_peer_and_the_next_call_is_heard(
     assert control.malformed_count == 3
 
 
+def test_beside_a_call_that_cannot_be_read_the_others_of_its_frame_are_heard(
+    control: ControlSocket, connect: Callable[[str], Peer]
+) -> None:
+    """The caller of the bad one is told, and does not wait for its deadline."""
+    peer = connect("garbled")
+    bad, good = (
+        Envelope(CALL, id, 0, "supervisor.status", body={"x": nested(n)}) for id, n in ((1, UNREADABLE_DEPTH), (2, 1))
+    )
+    encoder = Encoder()
+    peer.link.send(peer.supervisor, batch([encoder.encode(bad), encoder.encode(good)]))
+    heard = heard_until(control, lambda heard: any(isinstance(one, SupervisorCall) for one in heard))
+    assert [type(one) for one in heard] == [SupervisorCall, MalformedPeer]
+    limit, told = Limit(), peer.received()
+    while not told:
+        limit.check(heard)
+        control.turn(time.monotonic_ns())
+        told = peer.received()
+    (refusal,) = told
+    assert (refusal.kind, refusal.id, refusal.is_refused) == (STATUS, 1, True)
+    assert refusal.body[0] == Status.INVALID_ARGUMENT
+
+
 def test_a_call_ends_once_by_its_answer(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
     """A second answer, or one from a stranger, must not end another call."""
     peer, stranger = connect("control/query-1"), connect("stranger")
@@ -185,14 +208,14 @@ def test_only_the_generation_that_was_told_its_token_is_taken_for_it(control: Co
 
 
 def test_while_few_descriptors_are_left_who_comes_waits_and_who_is_there_is_served(
-    control: ControlSocket, connect: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    control: ControlSocket, connect: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ZeroMQ aborts the process that accepts at its limit; and whoever is let in takes what the supervisor needs itself."""
     first = connect("first")
     introduce(control, first)
     with monkeypatch.context() as few:
         few.setattr(resource, "getrlimit", lambda _which: (10, 10))
-        connect("second")  # is accepted, unless it is seen only now that the first was
+        connect("second")
         (crowded,) = heard_until(control, lambda heard: bool(heard))
         assert isinstance(crowded, Crowded)
         third = connect("third")
@@ -202,20 +225,6 @@ def test_while_few_descriptors_are_left_who_comes_waits_and_who_is_there_is_serv
     (asked,) = heard_until(control, lambda heard: bool(heard))
     assert isinstance(asked, SupervisorCall)
     assert asked.caller.peer == third.identity
-    assert [path.name for path in tmp_path.iterdir() if path.is_socket()] == ["s.sock"]
-
-
-def test_a_door_that_is_shut_at_the_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder goes with its last file."""
-    with monkeypatch.context() as few:
-        few.setattr(resource, "getrlimit", lambda _which: (10, 10))
-        control = ControlSocket(tmp_path / "s.sock")
-        peer = Peer(tmp_path / "s.sock", "client")
-        peer.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
-        heard_until(control, lambda heard: len(heard) == 2)
-        control.close()
-        peer.link.close(0)
-    assert not any(tmp_path.iterdir())
 
 
 def test_a_peer_that_is_not_there_is_named(control: ControlSocket) -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from appbackplane.supervisor.config import RestartPolicy
 from appbackplane.supervisor.control.inquiry import HOP_LIMIT_NS, HOPS_MAX, LIMIT_NS, WhyInquiry, is_down, places_of
-from appbackplane.supervisor.direction.child import Child, Phase
+from appbackplane.supervisor.direction.child.child import Child
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
 from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument, NotFound
+
+from ..world import child_settings
 
 NOW_NS = 1_000
 
@@ -115,7 +117,9 @@ def test_a_route_of_replicas_is_in_all_of_them() -> None:
 def child(name: str, *components: ComponentEntry) -> Child:
     """A backplane that is up."""
     registration = Registration(name, 1, 1, "", components)
-    return Child(name, RestartPolicy(), phase=Phase.UP, generation=1, registration=registration)
+    found = Child(name, child_settings())
+    found.register(registration, 1)
+    return found
 
 
 CHILDREN = {
@@ -158,5 +162,6 @@ def test_a_backplane_that_is_not_up_is_not_waited_for() -> None:
     """Its reason is known here."""
     assert is_down(CHILDREN["main"]) is None
     assert is_down(None) == "there is no such backplane"
-    failed = Child("main", RestartPolicy(), phase=Phase.FAILED, reason="died 6 times in 60 s")
+    failed = Child("main", child_settings())
+    failed.stay_down(Phase.FAILED, "died 6 times in 60 s", 1)
     assert is_down(failed) == "backplane main is failed: died 6 times in 60 s"

@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events, standing_by
-from appbackplane.supervisor.direction.child import DrainPhase, Phase
+from appbackplane.supervisor.direction.child.drain import DrainPhase
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.transport.directory import Registration
 from tests.profiles import examples
@@ -175,7 +176,7 @@ class AnyOrder(RuleBasedStateMachine):
     def the_configuration_changes(self, data: st.DataObject) -> None:
         """Some start again; one that nobody needs goes, or one comes."""
         world = self.world
-        if any(child.is_leaving or child.is_removed for child in world.director.children.values()):
+        if any(child.departure.is_leaving or child.departure.is_removed for child in world.director.children.values()):
             return  # refused: try again when that is done (control/reconfiguring.py)
         names = sorted(world.system)
         needed = {home for needs in world.depends_on.values() for name in needs for home in world.homes[name]}
@@ -219,12 +220,14 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def the_director_knows_who_lives(self) -> None:
         for name, child in self.world.director.children.items():
-            assert child.is_living == (name in self.world.processes)
-            if child.phase in (Phase.STARTING, Phase.STOPPING):
-                assert child.deadline_ns is not None, "every wait has an end"
-            if child.drain is DrainPhase.RUNNING:
-                assert child.phase in (Phase.DRAINING, Phase.KILLED)
-                assert child.deadline_ns is not None or child.phase is Phase.KILLED, "every wait has an end"
+            assert child.process.is_living == (name in self.world.processes)
+            if child.process.phase in (Phase.STARTING, Phase.STOPPING):
+                assert child.process.deadline_ns is not None, "every wait has an end"
+            if child.drain.phase is DrainPhase.RUNNING:
+                assert child.process.phase in (Phase.DRAINING, Phase.KILLED)
+                assert child.process.deadline_ns is not None or child.process.phase is Phase.KILLED, (
+                    "every wait has an end"
+                )
 
     def teardown(self) -> None:
         """Whatever has happened: ordered down, it comes down, and at no later time than its limits allow."""
@@ -307,8 +310,10 @@ def test_a_backplane_that_keeps_dying_is_given_up_and_the_others_serve() -> None
             pass
         world.do_what_is_asked()
     child = world.director.children["first"]
-    assert child.phase is Phase.FAILED
-    assert child.reason == "killed by signal 11: its last line; given up: 3 restarts within 60 s were not enough"
+    assert child.process.phase is Phase.FAILED
+    assert (
+        child.history.reason == "killed by signal 11: its last line; given up: 3 restarts within 60 s were not enough"
+    )
     assert world.director.mode == "up"
     assert set(world.processes) == {"second", "third"}
 
@@ -329,8 +334,8 @@ def test_one_that_hangs_writes_its_stacks_is_killed_and_comes_back() -> None:
     assert world.processes["second"].is_killed
     world.do_what_is_asked()
     child = world.director.children["second"]
-    assert (child.generation, child.restarts) == (2, 1)
-    assert child.reason is not None and child.reason.startswith("unknown: no heartbeat for 5")
+    assert (child.process.generation, child.process.restarts) == (2, 1)
+    assert child.history.reason is not None and child.history.reason.startswith("unknown: no heartbeat for 5")
     assert [process.generation for process in world.processes.values()] == [1, 1, 2]
     world.now_ns += SECOND_NS
     assert world.look() == []
@@ -342,7 +347,7 @@ def test_one_that_crashes_while_its_stacks_are_read_is_told_of_as_what_it_was() 
     while not world.look(silent={"second"}):
         world.now_ns += SECOND_NS // 2
     world.die("second", -11)
-    reason = world.director.children["second"].reason
+    reason = world.director.children["second"].history.reason
     assert reason is not None and reason.startswith("unknown: no heartbeat for 5")
     assert reason.endswith("; killed by signal 11: its last line")
 
@@ -439,4 +444,4 @@ def test_who_waits_to_be_restarted_is_not_started_in_a_system_that_goes_down() -
         while name := next((name for name, process in world.processes.items() if process.is_killed), None):
             world.die(name, -9)
     assert world.ended is not None
-    assert world.director.children["first"].generation == 2
+    assert world.director.children["first"].process.generation == 2

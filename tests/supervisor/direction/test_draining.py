@@ -6,7 +6,8 @@ import pytest
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import draining, effects, events
-from appbackplane.supervisor.direction.child import DrainPhase, Phase
+from appbackplane.supervisor.direction.child.drain import DrainPhase
+from appbackplane.supervisor.direction.child.process import Phase
 
 from ..world import SECOND_NS, STOP_LIMIT_NS, World, make_director, policy, up_world
 
@@ -111,7 +112,7 @@ def test_nor_is_whom_a_crash_pulls_along_that_had_been_ordered_to_go() -> None:
     world.order_restart("third")
     assert world.drains == ["third"]
     world.die("first", -9)
-    assert world.director.children["third"].drain is DrainPhase.DONE
+    assert world.director.children["third"].drain.phase is DrainPhase.DONE
     world.do_what_is_asked()
     assert {process.generation for process in world.processes.values()} == {2}
 
@@ -133,7 +134,7 @@ def test_who_dies_and_is_back_at_once_cuts_nobody_short() -> None:
     world.order_restart("third")
     begun = len(world.moves)
     world.die("first", -9)
-    assert world.director.children["third"].drain is DrainPhase.RUNNING
+    assert world.director.children["third"].drain.phase is DrainPhase.RUNNING
     assert world.moves[begun:] == []
 
 
@@ -145,7 +146,7 @@ def test_who_has_gone_in_order_cuts_nobody_short() -> None:
     world.finish_draining("one")
     world.finish_hook("one", "a")
     world.die("one", 0)
-    assert world.director.children["two"].drain is DrainPhase.RUNNING
+    assert world.director.children["two"].drain.phase is DrainPhase.RUNNING
     world.do_what_is_asked()
     assert {process.generation for process in world.processes.values()} == {2}
 
@@ -185,11 +186,11 @@ def test_one_that_does_not_answer_is_killed() -> None:
     world.order_down()
     begun_ns = world.now_ns
     child = world.director.children["third"]
-    assert child.phase is Phase.DRAINING
+    assert child.process.phase is Phase.DRAINING
     world.pass_time()
-    assert world.now_ns - begun_ns == child.drain_limit_ns + STOP_LIMIT_NS + draining.ANSWER_NS
+    assert world.now_ns - begun_ns == child.settings.drain_limit_ns + STOP_LIMIT_NS + draining.ANSWER_NS
     assert world.processes["third"].is_killed
-    assert child.reason == "did not answer within 22 s of being drained"
+    assert child.history.reason == "did not answer within 22 s of being drained"
     world.do_what_is_asked()
     assert world.ended == effects.End(1, "SIGTERM")
 
@@ -210,13 +211,12 @@ def test_one_that_dies_while_it_drains_does_not_hold_up_the_others() -> None:
     world.order_down()
     world.die("third", -11)
     assert world.drains == ["third", "second"]
-    assert world.director.children["third"].drain is DrainPhase.NONE
+    assert world.director.children["third"].drain.phase is DrainPhase.NONE
 
 
 def test_each_backplane_has_a_limit_of_its_own() -> None:
     """One works off an hour of batches, another nothing that lasts."""
-    director = make_director()
-    director.children["third"].drain_limit_ns = 3 * SECOND_NS
+    director = make_director(drains_ns={"third": 3 * SECOND_NS})
     world = World(director)
     world.tell(events.UpOrdered())
     world.do_what_is_asked()
@@ -280,7 +280,7 @@ def test_down_does_not_tell_what_an_earlier_order_has_cut_off(deaths: int) -> No
     world.do_what_is_asked()
     for _ in range(deaths):
         world.die("third", -9)
-    assert world.director.children["third"].phase is (Phase.STARTING, Phase.WAITING)[deaths - 1]
+    assert world.director.children["third"].process.phase is (Phase.STARTING, Phase.WAITING)[deaths - 1]
     world.order_down()
     world.do_what_is_asked()
     assert draining.unfinished(world.director.children.values()) == []

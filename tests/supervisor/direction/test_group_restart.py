@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from appbackplane.supervisor.config import RestartPolicy
+from appbackplane.supervisor.configuration.config import RestartPolicy
 from appbackplane.supervisor.control.status import state
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child.process import Phase
 
 from ..world import SECOND_NS, World, policy, up_world
 
@@ -26,7 +26,7 @@ def generations(world: World) -> dict[str, int]:
 def settle(world: World) -> None:
     """Until nothing is asked of anybody, and nobody waits to be started."""
     world.do_what_is_asked()
-    while any(child.phase is Phase.WAITING for child in world.director.children.values()) and world.pass_time():
+    while any(child.process.phase is Phase.WAITING for child in world.director.children.values()) and world.pass_time():
         world.do_what_is_asked()
 
 
@@ -65,7 +65,7 @@ def test_one_that_is_not_wanted_back_takes_nobody_along(own: RestartPolicy, code
     world.die("first", code)
     settle(world)
     assert generations(world) == {"second": 1, "third": 1}
-    assert world.director.children["first"].phase is Phase.ENDED
+    assert world.director.children["first"].process.phase is Phase.ENDED
     assert world.director.mode == "up"
 
 
@@ -83,7 +83,7 @@ def test_a_temporary_one_that_goes_along_stays_away() -> None:
     world.die("first", -9)
     settle(world)
     assert generations(world) == {"first": 2, "second": 2}
-    assert world.director.children["third"].phase is Phase.ENDED
+    assert world.director.children["third"].process.phase is Phase.ENDED
     assert world.director.mode == "up"
 
 
@@ -105,7 +105,7 @@ def test_those_taken_along_are_not_counted() -> None:
         world.die("first", -9)
         settle(world)
         assert set(generations(world).values()) == {generation}
-    assert {child.phase for child in world.director.children.values()} == {Phase.UP}
+    assert {child.process.phase for child in world.director.children.values()} == {Phase.UP}
     world.die("second", -9)
     settle(world)
     assert generations(world)["second"] == 7, "its own first death"
@@ -154,7 +154,7 @@ def test_one_death_more_than_max_gives_it_up_and_restarts_nobody() -> None:
     world.die("first", -9)
     settle(world)
     assert generations(world) == {"second": 2, "third": 2}
-    assert world.director.children["first"].phase is Phase.FAILED
+    assert world.director.children["first"].process.phase is Phase.FAILED
 
 
 def test_a_start_that_fails_counts_as_a_death() -> None:
@@ -162,7 +162,7 @@ def test_a_start_that_fails_counts_as_a_death() -> None:
     world = up_world(policies={"first": policy(max=3)})
     world.die("first", -9)
     deaths = 1
-    while world.director.children["first"].phase is not Phase.FAILED:
+    while world.director.children["first"].process.phase is not Phase.FAILED:
         if "first" in world.processes:
             world.die("first", 1)  # before it has registered
             deaths += 1

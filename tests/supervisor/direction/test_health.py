@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import ModuleState
-from appbackplane.supervisor.config import RestartPolicy
-from appbackplane.supervisor.direction.child import Child, Phase
+from appbackplane.supervisor.direction.child.child import Child
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.supervisor.direction.effects import Effect, Say, TakeStacks
 from appbackplane.supervisor.direction.events import Looked, Sight, Wrote
 from appbackplane.supervisor.direction.health import (
@@ -22,6 +22,8 @@ from appbackplane.supervisor.direction.health import (
     STUCK_AFTER_NS,
     HealthWatch,
 )
+
+from ..world import child_settings
 
 SECOND_NS = 1_000_000_000
 BEAT_NS = SECOND_NS // 4
@@ -47,9 +49,16 @@ def slot(
 
 def living(phase: Phase = Phase.UP) -> Child:
     """One that is up."""
-    child = Child("query", RestartPolicy(), generation=1)
-    child.enter(phase, START_NS)
+    child = Child("query", child_settings())
+    child.spawn(START_NS)
+    child.process.enter(phase, START_NS)
     return child
+
+
+def replace_process(child: Child) -> None:
+    """Its next generation is up."""
+    child.spawn(START_NS)
+    child.process.enter(Phase.UP, START_NS)
 
 
 @dataclass
@@ -126,10 +135,12 @@ LEFT_ALONE: dict[str, Callable[[Play], None]] = {
     "works": lambda play: play.__dict__.update(ready_count=1000, cpu_percent=100),
     "runs one action for a day, and nobody waits": lambda play: play.__dict__.update(gets_on=False, cpu_percent=100),
     "waits for replies, or for its tick": lambda play: play.__dict__.update(gets_on=False, cpu_percent=5),
-    "goes up or down": lambda play: play.child.enter(Phase.STOPPING, START_NS),
-    "goes down with another": lambda play: setattr(play.child, "is_leaving", True),
-    "runs a hook whose time is not over": lambda play: play.child.hooks_due_ns.update(query=1),
-    "runs its last hook": lambda play: play.child.moving.update(query=ModuleState.DOWN),
+    "goes up or down": lambda play: play.child.process.enter(Phase.STOPPING, START_NS),
+    "goes down with another": lambda play: play.child.departure.begin(frozenset()),
+    "runs a hook whose time is not over": lambda play: play.child.components.begin_move(
+        "query", ModuleState.PRIMARY, 1
+    ),
+    "runs its last hook": lambda play: play.child.components.begin_move("query", ModuleState.DOWN, None),
     "belongs to a system that is not up": lambda play: setattr(play, "is_up", False),
     "has a debugger at it": lambda play: setattr(play, "is_traced", True),
     "may be stuck for ever": lambda play: setattr(play, "stuck_after_ns", 0),
@@ -164,10 +175,9 @@ def test_others_set_the_limits_of_those(case: str, beats: bool) -> None:
 def test_a_hook_whose_time_is_over_is_no_excuse_any_more() -> None:
     """It has been shown as failed; from then on its backplane is judged as any other, and from the start."""
     play = Play(gets_on=False, ready_count=1)
-    play.child.moving["query"] = ModuleState.PRIMARY
-    play.child.hooks_due_ns["query"] = 1
+    play.child.components.begin_move("query", ModuleState.PRIMARY, 1)
     play.live(120)
-    play.child.hooks_due_ns.clear()
+    play.child.components.give_up_hook("query", "it has not ended", 1)
     play.live(58)
     assert not play.is_replaced
     play.live(5)
@@ -305,7 +315,7 @@ def test_of_one_that_is_stopped_no_stacks_are_expected() -> None:
 
 def test_who_dies_or_goes_meanwhile_is_not_killed() -> None:
     """The number of the process may be somebody else's by then."""
-    for change in (lambda c: c.enter(Phase.STOPPING, 0), lambda c: setattr(c, "generation", 2)):
+    for change in (lambda c: c.process.enter(Phase.STOPPING, 0), replace_process):
         play = Play(gets_on=False, ready_count=1)
         while not play.effects:
             play.live(1)
@@ -319,7 +329,7 @@ def test_a_new_generation_begins_with_fresh_clocks() -> None:
     """Or it would be killed for what the last one has done."""
     play = Play(gets_on=False, ready_count=1)
     play.live(50)
-    play.child.generation = 2
+    replace_process(play.child)
     play.live(50)
     assert not play.is_replaced
 

@@ -6,7 +6,7 @@ import pytest
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import draining, effects, events
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InternalError, NotFound, Unavailable
 
 from ..world import SECOND_NS, STOP_LIMIT_NS, World, make_director, policy, up_world
@@ -113,7 +113,7 @@ def test_one_that_was_given_up_is_started_with_a_fresh_history() -> None:
     for _ in range(2):
         world.die("first", -11)
         world.do_what_is_asked()
-    assert world.director.children["first"].phase is Phase.FAILED
+    assert world.director.children["first"].process.phase is Phase.FAILED
     assert world.states()["top"] is ModuleState.DOWN
     caller = world.order_restart("first")
     world.do_what_is_asked()
@@ -133,7 +133,7 @@ def test_started_again_after_its_end_it_is_what_its_type_says_from_then_on() -> 
     world.die("first", -9)
     world.do_what_is_asked()
     assert generations(world) == {"first": 2, "second": 2}
-    assert world.director.children["third"].phase is Phase.ENDED
+    assert world.director.children["third"].process.phase is Phase.ENDED
 
 
 def test_one_that_had_ended_is_started() -> None:
@@ -141,7 +141,7 @@ def test_one_that_had_ended_is_started() -> None:
     world = up_world(policies={"first": policy(type="temporary")})
     world.die("first", 0)
     world.do_what_is_asked()
-    assert world.director.children["first"].phase is Phase.ENDED
+    assert world.director.children["first"].process.phase is Phase.ENDED
     caller = world.order_restart("first")
     world.do_what_is_asked()
     assert answer(world, caller) == {"first": 2}
@@ -167,7 +167,7 @@ def test_several_one_after_the_other() -> None:
     while (step := world._next_step()) is not None:
         step()
         assert len(world.processes) >= 2
-        away = [name for name, child in world.director.children.items() if child.is_leaving]
+        away = [name for name, child in world.director.children.items() if child.departure.is_leaving]
         assert len(away) <= 1
     assert answer(world, caller) == {"second": 2, "first": 2}
     assert world.drains == ["second", "first"]
@@ -205,7 +205,7 @@ def test_now_it_is_killed() -> None:
     assert world.processes["first"].is_killed
     world.do_what_is_asked()
     assert answer(world, caller) == {"first": 2}
-    assert world.director.children["first"].history.restarts_ns == ()
+    assert world.director.children["first"].history.restarts.restarts_ns == ()
 
 
 def test_a_crash_of_the_new_one_is_judged_as_ever() -> None:
@@ -334,7 +334,7 @@ def test_an_order_goes_on_as_soon_as_a_younger_one_is_out_of_its_way() -> None:
         world.register(name)
         world.finish_hook(name, component)
         world.finish_hook(name, component)
-    assert [world.director.children[name].is_leaving for name in ("second", "third")] == [True, True]
+    assert [world.director.children[name].departure.is_leaving for name in ("second", "third")] == [True, True]
     assert world.drains == ["first", "third", "third"], "the second needs the third to be gone"
     world.do_what_is_asked()
     assert world.drains[3:] == ["second"]

@@ -164,7 +164,7 @@ def test_what_fails_on_its_way_down_is_down() -> None:
     world.moves.clear()
     world.order_move(DOWN, "top")
     world.finish_hook("third", "top", is_well=False)
-    assert world.director.children["third"].states == {"top": DOWN}
+    assert world.director.children["third"].components.states == {"top": DOWN}
     world.do_what_is_asked()
     assert world.moves == [("top", DOWN)]
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.runtime.process_config import LiveSettings
-from appbackplane.supervisor.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
+from appbackplane.supervisor.configuration.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
+from appbackplane.supervisor.configuration.log_settings import LogSettings, Size
 from appbackplane.supervisor.direction.reconfiguration import (
     BACKPLANE_KEYS,
     LOG_KEYS,
@@ -24,7 +25,6 @@ from appbackplane.supervisor.direction.reconfiguration import (
     scaled,
     shown,
 )
-from appbackplane.supervisor.logs.settings import LogSettings, Size
 from appbackplane.supervisor.processes.spawn import process_config
 from appbackplane.transport.directory import ComponentEntry, Registration
 from appbackplane.transport.errors import InvalidArgument, NotFound

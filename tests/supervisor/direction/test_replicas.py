@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child.process import Phase
 
 from ..world import REPLICATED, World, make_director, policy, up_world
 
@@ -85,7 +85,7 @@ def test_those_above_stay_up_until_the_last_replica_is_given_up() -> None:
     world = up_world(REPLICATED, dict.fromkeys(REPLICATED, policy(max=0, on_give_up="secondary")))
     world.die("second-1", -9)
     world.do_what_is_asked()
-    assert world.director.children["second-1"].phase is Phase.FAILED
+    assert world.director.children["second-1"].process.phase is Phase.FAILED
     assert world.processes["third"].states["top"] is PRIMARY
     assert not any("dependents lowered" in line for line in world.said)
     world.die("second-2", -9)

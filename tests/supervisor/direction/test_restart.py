@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appbackplane.supervisor.config import Duration, RestartPolicy
+from appbackplane.supervisor.configuration.config import Duration, RestartPolicy
 from appbackplane.supervisor.direction.restart import (
     GiveUp,
     LeaveEnded,

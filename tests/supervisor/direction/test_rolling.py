@@ -8,45 +8,47 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import Child, HookFailure, Phase
+from appbackplane.supervisor.direction.child.child import Child
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.supervisor.direction.rolling import SETTLE_NS, Begin, Rolling, RollingDone, RollingStop, Wait
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..world import REPLICATED, World, policy, up_world
+from ..world import REPLICATED, World, child_settings, policy, up_world
 
 NOW_NS = 1_000_000_000
 
 
 def replicas(count: int = 3) -> dict[str, Child]:
     """All in service, each in its first generation; and one that is alone."""
-    children = {f"web-{n}": Child(f"web-{n}", policy(), "web") for n in range(1, count + 1)}
-    children["store"] = Child("store", policy())
+    children = {f"web-{n}": Child(f"web-{n}", child_settings(replica_of="web")) for n in range(1, count + 1)}
+    children["store"] = Child("store", child_settings())
     for child in children.values():
-        child.generation, child.phase, child.up_since_ns = 1, Phase.UP, 0
+        spawn(child)
+        come_up(child)
     return children
 
 
 def leave(child: Child) -> None:
     """It has been ordered to restart."""
-    child.is_leaving = True
+    child.departure.begin(frozenset())
 
 
 def die(child: Child, phase: Phase = Phase.WAITING) -> None:
     """Its process is gone, for whatever reason."""
     child.bury(NOW_NS)
-    child.phase, child.reason = phase, "exited with 1"
+    child.stay_down(phase, "exited with 1", NOW_NS)
 
 
 def spawn(child: Child) -> None:
     """There is a new one."""
-    child.generation += 1
-    child.phase = Phase.STARTING
+    child.spawn(NOW_NS)
 
 
 def come_up(child: Child, at_ns: int = 0) -> None:
     """All its components are there."""
-    child.phase, child.up_since_ns = Phase.UP, at_ns
+    child.process.enter(Phase.UP, at_ns)
+    child.history.see_up(at_ns)
 
 
 def test_one_after_the_other_each_when_the_last_has_stayed_up() -> None:
@@ -104,8 +106,9 @@ def test_a_hook_that_fails_stops_it() -> None:
     rolling.step(NOW_NS)
     die(children["web-1"])
     spawn(children["web-1"])
-    children["web-1"].phase = Phase.UP
-    children["web-1"].failures["shop"] = HookFailure(ModuleState.PRIMARY, "KeyError: 'x'", NOW_NS)
+    children["web-1"].process.enter(Phase.UP, NOW_NS)
+    children["web-1"].components.begin_move("shop", ModuleState.PRIMARY, None)
+    children["web-1"].components.fail_move("shop", "KeyError: 'x'", NOW_NS)
     assert rolling.step(NOW_NS) == RollingStop("web-1 did not come back: shop did not become primary: KeyError: 'x'")
 
 
@@ -173,15 +176,15 @@ def test_whatever_happens_it_takes_nobody_away_while_another_is_missing(count: i
     rolling, now_ns = Rolling(children, names), NOW_NS
     for number in [*chance, *range(200)]:
         family = [children[name] for name in names]
-        before = [child for child in family if not child.is_in_service and child.phase is not Phase.FAILED]
+        before = [child for child in family if not child.is_in_service and child.process.phase is not Phase.FAILED]
         step = rolling.step(now_ns)
         if isinstance(step, Begin):
             child = children[step.backplane]
             assert not child.is_in_service or not before, "one that serves goes only while all others do"
-            if child.is_living:
+            if child.process.is_living:
                 leave(child)
             else:
-                child.phase = Phase.WAITING
+                child.process.enter(Phase.WAITING, now_ns)
         elif not isinstance(step, Wait):
             assert step == RollingDone() or (isinstance(step, RollingStop) and step.because)
             if step == RollingDone():
@@ -192,11 +195,11 @@ def test_whatever_happens_it_takes_nobody_away_while_another_is_missing(count: i
         if what == 0 and number in chance[:4]:
             die(child, Phase.FAILED if number % 3 == 0 else Phase.WAITING)
         for child in family:
-            if child.phase is Phase.WAITING:
+            if child.process.phase is Phase.WAITING:
                 spawn(child)
-            elif child.phase is Phase.STARTING:
+            elif child.process.phase is Phase.STARTING:
                 come_up(child, now_ns)
-            elif child.is_leaving:
+            elif child.departure.is_leaving:
                 die(child)
         now_ns += SETTLE_NS // 3
     raise AssertionError("it has no end")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from appbackplane.runtime.objects.module_state import ModuleState
-from appbackplane.supervisor.direction import effects, events, standing_by
+from appbackplane.supervisor.direction import effects, events, group_restart, standing_by
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
 from appbackplane.transport.errors import DeadlineExceeded, FailedPrecondition
 
@@ -54,7 +54,8 @@ def test_who_is_primary_no_more_is_drained_and_its_process_replaced() -> None:
     assert standing_by.is_clear(world.director.children)
     assert world.states() == {"base": SECONDARY, "orders": START}
     assert {name: process.generation for name, process in world.processes.items()} == {"first": 1, "third": 2}
-    assert world.director.children["third"].history == primary().director.children["third"].history, "it has not died"
+    before = primary().director.children["third"].history
+    assert world.director.children["third"].history.restarts == before.restarts, "it has not died"
 
 
 def test_who_carries_calls_between_nodes_is_no_part_of_it() -> None:
@@ -136,10 +137,11 @@ def test_what_only_the_primary_serves_a_secondary_does_not_offer() -> None:
     children = world.director.children
     for name, component, served in (("third", "orders", operations), ("first", "base", both)):
         entry = (ComponentEntry(component, SYSTEM[name][component], served),)
-        children[name].registration = Registration(name, 1, children[name].pid or 0, f"/{name}", entry)
+        pid = children[name].process.pid or 0
+        children[name].components.registration = Registration(name, 1, pid, f"/{name}", entry)
 
     def offered() -> set[str]:
-        registrations = [child.registration for child in children.values() if child.registration is not None]
+        registrations = group_restart.registrations(children)
         found = standing_by.offered(registrations, children, world.director.movement.ceiling)
         return {each.route for one in found for component in one.components for each in component.operations}
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.supervisor.configuration.node_settings import NodeSettings
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child.process import Phase
 from appbackplane.supervisor.direction.reconfiguration import Plan
-from appbackplane.supervisor.peering import NodeSettings
 
 from ..world import REPLICATED, SECOND_NS, World, make_director, policy, up_world
 
@@ -85,7 +85,7 @@ def test_who_comes_is_brought_up_and_judged_like_the_others() -> None:
     world.reconfigure(extra={"more": ("top",)})
     world.do_what_is_asked()
     assert generations(world)["extra"] == 3
-    assert world.director.children["extra"].restarts == 0
+    assert world.director.children["extra"].process.restarts == 0
 
 
 def test_one_that_cannot_come_up_does_not_take_the_system_down() -> None:
@@ -98,7 +98,7 @@ def test_one_that_cannot_come_up_does_not_take_the_system_down() -> None:
             world.die("extra", 2)
         while "extra" not in world.processes and world.pass_time():
             pass
-    assert world.director.children["extra"].phase is Phase.FAILED
+    assert world.director.children["extra"].process.phase is Phase.FAILED
     assert world.director.mode == "up"
 
 
@@ -110,7 +110,7 @@ def test_what_was_given_up_gets_another_try() -> None:
         while "third" not in world.processes and world.pass_time():
             pass
         world.do_what_is_asked()
-    assert world.director.children["third"].phase is Phase.FAILED
+    assert world.director.children["third"].process.phase is Phase.FAILED
     world.reconfigure("third")
     world.do_what_is_asked()
     assert world.states()["top"] is PRIMARY
@@ -162,7 +162,7 @@ def test_a_restart_that_was_done_before_its_backplane_went_is_no_failure() -> No
     """Who ordered several gets what he ordered of those that are left."""
     world = up_world()
     caller = world.order_restart("third", "first")
-    while not world.director.children["first"].is_leaving:
+    while not world.director.children["first"].departure.is_leaving:
         (step := world._next_step()) and step()
     world.reconfigure(third=None)
     world.do_what_is_asked()
@@ -192,7 +192,7 @@ def test_limits_and_policies_hold_at_once() -> None:
     world.reconfigure()
     assert generations(world) == {"first": 1, "second": 1, "third": 1}
     child = world.director.children["first"]
-    assert (child.policy.max, child.start_limit_ns) == (0, 30 * SECOND_NS)
+    assert (child.settings.policy.max, child.settings.start_limit_ns) == (0, 30 * SECOND_NS)
 
 
 def test_the_directory_says_who_carries_what_is_for_other_nodes() -> None:

@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -31,7 +31,7 @@ _SEQUENCE = re.compile(rb"\x1b\[([?\d;]*)([A-Za-z])")
 class Terminal:
     """What a terminal of this size shows of the sequences that the view uses; any other is an error."""
 
-    def __init__(self, words: list[str], width: int, height: int) -> None:
+    def __init__(self, words: list[str], width: int, height: int, variables: Mapping[str, str]) -> None:
         self.width, self.height = width, height
         self.lines = [""] * height
         self.is_alternate = self.is_cursor_hidden = False
@@ -42,7 +42,7 @@ class Terminal:
         self.fd, child_fd = pty.openpty()
         self._resize()
         self.settings = termios.tcgetattr(child_fd)
-        environment = {**os.environ, "TERM": "xterm-256color"}
+        environment = {**os.environ, "TERM": "xterm-256color", **variables}
         self.process = subprocess.Popen(
             [sys.executable, "-c", LEAD, *words],
             stdin=child_fd,
@@ -158,7 +158,7 @@ def top(up: RunningSystem) -> Iterator[Top]:
     """Starts `top` on a terminal."""
     terminals: list[Terminal] = []
 
-    def begin(*words: str, width: int = 80, height: int = 24) -> Terminal:
+    def begin(*words: str, width: int = 80, height: int = 24, **variables: str) -> Terminal:
         program = [
             sys.executable,
             "-m",
@@ -170,7 +170,7 @@ def top(up: RunningSystem) -> Iterator[Top]:
             "0.2",
             *words,
         ]
-        terminals.append(Terminal(program, width, height))
+        terminals.append(Terminal(program, width, height, variables))
         return terminals[-1]
 
     yield begin
@@ -198,6 +198,15 @@ def test_it_shows_the_system_and_leaves_the_terminal_as_it_was(top: Top) -> None
     assert terminal.wait_end() == 0
     assert (terminal.is_alternate, terminal.is_cursor_hidden) == (False, False)
     assert termios.tcgetattr(terminal.fd) == terminal.settings
+
+
+def test_a_terminal_that_the_host_does_not_know_shows_all_the_same(top: Top) -> None:
+    """Over ssh: a new terminal's TERM has no terminfo entry on the server, and LC_ALL may be C. The bars are not ASCII."""
+    terminal = top(TERM="xterm-nobody-has-heard-of", LC_ALL="C")
+    lines = terminal.wait_for(lambda lines: rows(lines) == ["query", "index"])
+    assert "····" in "\n".join(lines)
+    terminal.type("q")
+    assert terminal.wait_end() == 0
 
 
 def test_keys_lead_to_the_operations_and_back(top: Top, up: RunningSystem) -> None:

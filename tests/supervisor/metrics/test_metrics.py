@@ -20,10 +20,10 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from appbackplane.supervisor.commands import main
-from appbackplane.supervisor.config import ConfigError, parse
+from appbackplane.supervisor.configuration.config import ConfigError, parse
+from appbackplane.supervisor.configuration.metrics_address import host_and_port
 from appbackplane.supervisor.metrics import extra
 from appbackplane.supervisor.metrics import port as metrics_port
-from appbackplane.supervisor.metrics.address import host_and_port
 from appbackplane.supervisor.metrics.exposition import METRICS
 from appbackplane.supervisor.metrics.port import MetricsPort
 from appbackplane.transport import connect

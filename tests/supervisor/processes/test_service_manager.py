@@ -67,14 +67,14 @@ def test_it_hears_each_thing_once(manager: Manager) -> None:
     service = ServiceManager(manager.address, 0, 7, silent)
     service.tell("starting", "starting")
     service.tell("starting", "starting")
-    service.tell("up", "degraded: backplane 'a':\n no water")
+    service.tell("up", "degraded: backplane 'a':\n no water (水)")
     service.tell("up", "up")
     service.tell("stopping", "stopping: SIGTERM")
     service.tell("stopping", "stopping: SIGTERM again")
     service.close()
     assert [manager.hear(0) for _ in range(6)] == [
         "STATUS=starting",
-        "READY=1\nMAINPID=7\nSTATUS=degraded: backplane 'a': no water",
+        "READY=1\nMAINPID=7\nSTATUS=degraded: backplane 'a': no water (水)",
         "STATUS=up",
         "STOPPING=1\nSTATUS=stopping: SIGTERM",
         "STATUS=stopping: SIGTERM again",

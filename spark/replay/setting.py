@@ -1,0 +1,57 @@
+"""Setting: the limits of a backplane that affect waiting times, and that a simulation may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from appbackplane.runtime.scheduling.scheduler import Policy
+
+
+class ReplaySetting(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys of `[backplane.NAME]` that matter here, and whether kernel or scheduler enforces the CPU limit."""
+
+    threads: int = 1
+    priorities: int = 8
+    #: By priority. 0 is unlimited, the last repeats; empty: the default rule.
+    quotas: tuple[int, ...] = ()
+    order: Literal["fifo", "deadline"] = "fifo"
+    tick_ns: int = 1_000_000_000
+    #: Percent of one core.
+    cpu_limit: int | None = None
+    cpu_exempt: int = 0
+    preempt: bool = True
+    #: Whether the kernel enforces the limit; else the scheduler does. `cpu_limit_by`: as recorded; None: not recorded.
+    is_limited_by_kernel: bool = True
+    cpu_limit_by: str | None = None
+    #: Actions of each lane that may run at once; a lane without a key has no limit.
+    lanes: Mapping[int, int] = {}
+
+    @classmethod
+    def of(cls, limits: Mapping[str, Any]) -> ReplaySetting:
+        """The setting in the header of a segment (`SegmentHeader.limits`); missing keys have their defaults."""
+        known = {name: limits[name] for name in cls.__struct_fields__ if limits.get(name) is not None}
+        if "lanes" in known:
+            known["lanes"] = {int(lane): limit for lane, limit in dict(known["lanes"]).items()}
+        if "cpu_limit_by" in limits:
+            known["is_limited_by_kernel"] = limits["cpu_limit_by"] != "scheduler"
+        elif known.get("cpu_exempt"):
+            known["is_limited_by_kernel"] = False  # the kernel knows no exemptions
+        return msgspec.convert(known, cls)
+
+    @property
+    def policy(self) -> Policy:
+        """The part of it that the scheduler needs."""
+        return Policy(
+            priorities=self.priorities,
+            quotas=self.quotas,
+            tick_ns=self.tick_ns,
+            cpu_limit=self.cpu_limit,
+            cpu_exempt=self.cpu_exempt,
+        )
+
+    def with_(self, **changes: Any) -> ReplaySetting:
+        """A copy with some keys changed."""
+        return msgspec.structs.replace(self, **changes)

@@ -1,0 +1,330 @@
+"""Caller core: the caller's side of calls, without sockets, threads or clocks.
+
+Facts and `now_ns` come in: a call to open, an answer, a new routing table, a lost backplane. Packed envelopes go into the
+outbox, and ended calls are returned. Each call ends exactly once. A failed call that may be retried waits in the call table
+(retrying.py). The retry sends the same bytes under another id, with the same deadline. Not thread-safe: it belongs to the
+owner of the link.
+
+| step | method |
+|---|---|
+| resolve the route, connect to its generation | `peer_for`, `connected` |
+| open, end once | `open`, `end` |
+| fail, wait, retry | `failed`, `open_later`; retries are made by `expire` |
+| expire | `expire` |
+| lose a backplane | `adopt` names those that died, `lose` ends their calls |
+| say goodbye | `adopt` tells draining backplanes that no more calls follow |
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from .addressing import FAREWELL, backplane_route
+from .batching import Outbox
+from .call_spec import CallSpec
+from .calls import OutstandingCalls
+from .codec import Encoder, renumbered
+from .connections import ANSWERS_AHEAD_MAX, Connections, LinkPort
+from .directory import Directory, Place
+from .envelope import Envelope, boost, cancel, cast
+from .errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument, Unavailable
+from .purposes import Own
+from .resolver import Resolver
+from .retrying import WAITING, Retries, RetryAccount, StopRetrying, after_attempts
+
+#: Outstanding calls, and their bytes, from which a caller able to wait should wait (client.py). Throughput is flat from 1000
+#: calls on. Accepting a call costs the callee about 8 us: behind so many, an urgent call of the same client is at worst 33
+#: ms late. No more than the answers that are read ahead, or those beyond would be lost with their callee. Bytes are bounded
+#: because both sides keep the calls that cannot be accepted yet.
+OUTSTANDING_MAX, OUTSTANDING_BYTES_MAX = ANSWERS_AHEAD_MAX, 64 << 20
+#: A call's token for its owner, its spec (its body is packed and dropped), its size in bytes, and its packed envelope if it
+#: may be retried.
+OpenCall = tuple[object, CallSpec, int, bytes | None]
+
+
+def half() -> float:
+    """No randomness: for callers that must know the wait beforehand."""
+    return 0.5
+
+
+class RetriedCall(Own):
+    """One call that has failed at least once and has not ended. It replaces the owner's token in the call table."""
+
+    __slots__ = ("attempts_count", "because", "first_id", "id", "token")
+
+    def __init__(self, token: object, id: int) -> None:
+        self.token = token
+        #: The id that the caller knows; and the present one, of the outstanding attempt or of the wait for the next.
+        self.first_id = self.id = id
+        self.attempts_count = 1
+        #: Why the call is not retried any more.
+        self.because = ""
+
+    def final(self, error: BackplaneError) -> BackplaneError:
+        """The error in which the call ends: it adds the number of attempts, and the reason against another."""
+        return after_attempts(error, self.attempts_count, self.because)
+
+
+class CallerCore:
+    """The calls of one process. `token`: any value that the opener of a call wants back when the call ends."""
+
+    def __init__(
+        self, link: LinkPort, account: RetryAccount, random: Callable[[], float], home: str, home_place: Place
+    ) -> None:
+        """`account`: budget of the retries. `random`: returns 0 up to 1. `home`: name of the process that distributes the
+        routing table and serves `supervisor.*`; `home_place`: its address.
+        """
+        self.connections = Connections(link)
+        #: By the adopted routing table; None: there is none, and nothing can be called or retried.
+        self.resolver: Resolver | None = None
+        self.calls: OutstandingCalls[OpenCall] = OutstandingCalls()
+        #: Envelopes put since the last flush.
+        self.gathered_count = 0
+        self.retries = Retries(self.calls, account, random)
+        self.home = home
+        self._home_place = home_place
+        self._link = link
+        self._outbox = Outbox()
+        self._encoder = Encoder()
+        self._outstanding_bytes = 0
+        #: By the id that its caller knows.
+        self._retried: dict[int, RetriedCall] = {}
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether a peer does not read its frames."""
+        return bool(self._outbox.stalled)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is outstanding that further calls should wait."""
+        return len(self.calls) >= OUTSTANDING_MAX or self._outstanding_bytes >= OUTSTANDING_BYTES_MAX
+
+    # -- resolve, connect ---------------------------------------------------------------------------------------------
+
+    def peer_for(self, route: str, key: str | None) -> bytes:  # hot: scripts/bench call_rtt
+        """The peer that serves a route, connected if necessary. Raises `UnknownRoute`, `Unavailable`."""
+        resolver = self.resolver
+        if resolver is None:
+            raise Unavailable(f"{route}: not connected to a system")
+        if route.startswith("supervisor."):
+            return self.home_peer()
+        name = resolver.resolve(route, key)
+        return self.connections.peer(name) or self.connected(name, resolver.place(name))
+
+    def connected(self, name: str, place: Place) -> bytes:
+        """The peer of an instance, connected if necessary."""
+        return self.connections.peer(name) or self.connections.connect(name, place)
+
+    def home_peer(self) -> bytes:
+        """The peer of the process that distributes the routing table, connected if necessary."""
+        return self.connected(self.home, self._home_place)
+
+    # -- open, end ----------------------------------------------------------------------------------------------------
+
+    def open(self, peer: bytes, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
+        """Begin a call; returns its id. Raises `InvalidArgument` or `Busy`; then nothing has begun."""
+        packed = self._pack_call(self.calls.next_id, spec)
+        return self._open(peer, (token, spec, len(packed), packed if spec.is_retried else None), packed)
+
+    def open_later(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
+        """Keep a call that could not be sent until it can be; returns its id. Raises `error` if waiting is of no use."""
+        id = self.calls.take_id()
+        packed = self._pack_call(id, spec)
+        retried = RetriedCall(token, id)
+        if not self._wait(retried, (retried, spec, len(packed), packed), error, now_ns, is_sent=False):
+            raise retried.final(error)
+        return id
+
+    def end(self, id: int, peer: bytes | None = None) -> OpenCall | None:  # hot: scripts/bench call_rtt
+        """An answer has come, or the call ends here. Returns the call; None if it has ended or `peer` is not its callee."""
+        ended = self.calls.end(id, peer)
+        if ended is not None:
+            self._outstanding_bytes -= ended[2]
+        return ended
+
+    def cancel(self, id: int) -> object | None:
+        """Cancel a call, by the id that its caller knows. Returns its token, or None if it has ended."""
+        id = self._current(id)
+        peer = self.calls.peer_of(id)
+        call = None if peer is None else self.end(id)
+        if peer is None or call is None:
+            return None
+        if peer == WAITING:
+            self.retries.waited(id)
+        else:
+            self._say_cancel(peer, id)
+        return call[0]
+
+    def boost(self, id: int, priority: int) -> None:
+        """Change the priority of an outstanding call, by the id that its caller knows."""
+        id = self._current(id)
+        peer = self.calls.peer_of(id)
+        # If there is no room, the call keeps the priority that it has; so does one that waits for its retry.
+        if peer is not None and peer != WAITING and self._outbox.add(peer, self._encoder.encode(boost(id, priority))):
+            self.gathered_count += 1
+
+    # -- fail, wait, retry, expire ------------------------------------------------------------------------------------
+
+    def failed(self, id: int, call: OpenCall, error: BackplaneError, now_ns: int) -> BackplaneError | None:
+        """An attempt has ended in `error`. Returns the error for `call`'s token; None: the call is retried."""
+        token, spec, size, packed = call
+        if packed is None or self.resolver is None:
+            return error
+        retried = token if isinstance(token, RetriedCall) else RetriedCall(token, id)
+        if self._wait(retried, (retried, spec, size, packed), error, now_ns, is_sent=True):
+            return None
+        # An owner that gets a `RetriedCall` as the token asks it for the final error.
+        return error if retried is token else retried.final(error)
+
+    def forget(self, retried: RetriedCall) -> None:
+        """A call with a `RetriedCall` as its token has ended."""
+        self._retried.pop(retried.first_id, None)
+
+    def expire(self, now_ns: int) -> list[tuple[object, BackplaneError]]:  # hot: scripts/bench call_rtt
+        """End overdue calls, cancel them at their callees, and make the retries that are due. Returns (token, error) pairs."""
+        ended: list[tuple[object, BackplaneError]] = []
+        for id, peer, call in self.calls.expire(now_ns):
+            self._outstanding_bytes -= call[2]
+            if peer == WAITING:
+                self.retries.waited(id)
+                if (final := self._retry(call, now_ns)) is not None:
+                    ended.append((call[0], final))
+                continue
+            because = f"{call[1].route}: no answer from {self.connections.name(peer)} before the deadline"
+            ended.append((call[0], DeadlineExceeded(because)))
+            self._say_cancel(peer, id)
+        return ended
+
+    # -- a new routing table, lost peers ------------------------------------------------------------------------------
+
+    def adopt(self, directory: Directory, now_ns: int) -> list[str]:
+        """Use a new routing table. Returns the connected backplanes whose generation has ended, for the owner to `lose`.
+
+        A draining backplane is told that no more calls follow. This farewell arrives after all earlier calls.
+        """
+        known = None if self.resolver is None else self.resolver.directory
+        for name in directory.newly_draining(known):
+            peer = self.connections.peer(name)
+            if peer is not None:
+                with suppress(Busy):  # it does not read, and will wait for the farewell for a while
+                    self.put(peer, cast(CallSpec(backplane_route(name, FAREWELL), {})))
+        self.resolver = Resolver(directory)
+        for id, call in self.retries.hurry(now_ns):
+            retried = call[0]
+            assert isinstance(retried, RetriedCall)
+            retried.id = id
+        return self.connections.outdated(directory, keep=self.home)
+
+    def lose(self, name: str) -> tuple[bytes | None, list[tuple[int, OpenCall]]]:
+        """A backplane is dead. Returns its former peer, and the (id, call) pairs that it held."""
+        peer = self.connections.drop(name)
+        if peer is None:
+            return None, []
+        self._outbox.forget(peer)
+        return peer, self.fail_peer(peer)
+
+    def fail_peer(self, peer: bytes) -> list[tuple[int, OpenCall]]:
+        """End the calls that a peer holds (WAITING: those that wait for a retry), without notifying it: (id, call) pairs."""
+        failed = self.calls.fail_peer(peer)
+        for _, call in failed:
+            self._outstanding_bytes -= call[2]
+        return failed
+
+    # -- send ---------------------------------------------------------------------------------------------------------
+
+    def put(self, peer: bytes, envelope: Envelope) -> None:
+        """Send an envelope at the next flush. Raises `InvalidArgument`, `Busy`."""
+        self.put_packed(peer, self.pack(envelope))
+
+    def pack(self, envelope: Envelope) -> bytes:  # hot: scripts/bench call_rtt
+        """An envelope in its packed form, for one peer or many. Raises `InvalidArgument`."""
+        try:
+            return self._encoder.encode(envelope)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{envelope.route}: {error.message}") from error
+
+    def put_packed(self, peer: bytes, packed: bytes) -> None:  # hot: scripts/bench call_rtt
+        """Send a packed envelope at the next flush. Raises `Busy`."""
+        if not self._outbox.add(peer, packed):
+            raise self._busy(peer)
+        self.gathered_count += 1
+
+    def flush(self) -> list[str]:  # hot: scripts/bench call_rtt
+        """Offer all envelopes to the link. Returns the backplanes that cannot be reached; usually none."""
+        if not self._outbox:
+            self.gathered_count = 0
+            return []
+        if len(self.calls) > self.connections.answers_ahead:
+            self.connections.expect_answers(len(self.calls))
+        unreachable = self._outbox.flush(self._link.send)
+        self.gathered_count = 0
+        return [self.connections.name(peer) for peer in unreachable]
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _pack_call(self, id: int, spec: CallSpec) -> bytes:  # hot: scripts/bench call_rtt
+        try:
+            packed = self._encoder.call(id, spec)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{spec.route}: {error.message}") from error
+        spec.body = None  # every attempt sends these bytes; the caller's objects need not live as long as the call
+        return packed
+
+    def _open(self, peer: bytes, call: OpenCall, packed: bytes) -> int:  # hot: scripts/bench call_rtt
+        id = self.calls.open(peer, call[1].ends_ns, call)
+        self._outstanding_bytes += call[2]
+        if not self._outbox.add(peer, packed):
+            self.end(id)
+            raise self._busy(peer)
+        self.gathered_count += 1
+        return id
+
+    def _wait(self, retried: RetriedCall, call: OpenCall, error: BackplaneError, now_ns: int, *, is_sent: bool) -> bool:
+        """Keep a failed call until its retry is due. False: it is not retried."""
+        _, spec, size, _ = call
+        is_idempotent = self.resolver is not None and self.resolver.is_idempotent(spec.route)
+        waiting = self.retries.wait(
+            call,
+            spec,
+            retried.attempts_count,
+            error,
+            now_ns,
+            first_id=retried.first_id,
+            is_sent=is_sent,
+            is_idempotent=is_idempotent,
+        )
+        if isinstance(waiting, StopRetrying):
+            retried.because = waiting.because
+            return False
+        retried.id = waiting
+        self._retried[retried.first_id] = retried
+        self._outstanding_bytes += size
+        return True
+
+    def _retry(self, call: OpenCall, now_ns: int) -> BackplaneError | None:
+        """Make the next attempt of a call. Returns the error for its token if it is not retried any more."""
+        retried, spec, _, packed = call
+        assert isinstance(retried, RetriedCall)
+        assert packed is not None
+        retried.attempts_count += 1
+        try:
+            peer = self.peer_for(spec.route, spec.routing_key())
+            self.retries.extra_ids_count += 1
+            packed = renumbered(packed, self.calls.next_id)
+            retried.id = self._open(peer, (retried, spec, len(packed), packed), packed)
+        except BackplaneError as error:
+            return None if self._wait(retried, call, error, now_ns, is_sent=False) else error
+        return None
+
+    def _current(self, id: int) -> int:
+        """The present id of the call that its caller knows as `id`."""
+        retried = self._retried.get(id)
+        return id if retried is None else retried.id
+
+    def _busy(self, peer: bytes) -> Busy:
+        return Busy(f"{self.connections.name(peer)} does not read its messages: no room for more", retry_after=0.1)
+
+    def _say_cancel(self, peer: bytes, id: int) -> None:
+        # Full: the callee checks the deadline by itself, so a lost CANCEL costs work, never a second answer.
+        if self._outbox.add(peer, self._encoder.encode(cancel(id))):
+            self.gathered_count += 1
