@@ -93,6 +93,8 @@ class HearingAgainstWhatIsKnown(RuleBasedStateMachine):
             assert set(self.hearing.unanswered(topic)) == self.missing(topic)
             assert set(self.hearing.table.matching(topic)) == self.heard.get(topic, set())
         assert all(self.missing(topic) for topic in self.waiting.values()), "nobody waits for what stands"
+        heard = [subscriber for subscribers in self.heard.values() for subscriber in subscribers]
+        assert sorted(map(repr, self.hearing.subscribers())) == sorted(map(repr, heard))
 
 
 TestHearing = HearingAgainstWhatIsKnown.TestCase
