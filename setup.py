@@ -43,9 +43,9 @@ COMPILED = """
     runtime/execution: accepted admission board call_changes coroutines deferring digest digesting endings engine engine_parts
         firing host inheritance intake method_action os_priority outgoing parking presence publishing recorders remote_routes
         replays rings routing sender sources user_actions watch withdrawal worker worker_loop
-    runtime/dispatcher: delivery holding locking registration served
+    runtime/dispatcher: delivery locking registration served
     runtime/peers: answers breaks endpoint inward outward
-    runtime/requests: desk element lanes ledger oversight owners posters posting ready_pool threads waiting
+    runtime/requests: element lanes ledger owners posters ready_pool synchronized_ledger threads waiting
 """
 #: All that a wheel and an sdist are made of.
 SOURCES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "transport", "runtime", "supervisor", "spark")

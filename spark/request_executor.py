@@ -55,14 +55,14 @@ class SparkExecutor:
         self._is_stopping = threading.Event()
         self._driver: threading.Thread | None = None
 
-    def start(self, kernel: RequestKernel, desk: KernelPort) -> None:
+    def start(self, kernel: RequestKernel, ledger: KernelPort) -> None:
         """Start Spark in a thread, after these checks.
 
         Raises `InvalidArgument` for settings, `NotInstalled`, `NoJava`, `NoMaster`, and `FailedPrecondition` for runnables
         that workers cannot import.
         """
-        self._settings = settings_of(desk.policy.spark)
-        runnables = {name: spec.where for name, spec in desk.specs.items()}
+        self._settings = settings_of(ledger.policy.spark)
+        runnables = {name: spec.where for name, spec in ledger.specs.items()}
         cls = type(kernel)
         whole = f"{cls.__module__}:{cls.__qualname__}" if cls.resources else ""
         self._place = ImportPlace(runnables, whole, folders_of([*runnables.values(), *([whole] if whole else [])]))
@@ -70,8 +70,8 @@ class SparkExecutor:
         java.java_home()
         check_answers(parsed(self._settings.master))
         self._name = f"appbackplane {type(kernel).__name__}"
-        self._wanted = desk.policy.workers
-        self._driver = threading.Thread(target=self._drive, args=(desk,), name="spark-requests", daemon=True)
+        self._wanted = ledger.policy.workers
+        self._driver = threading.Thread(target=self._drive, args=(ledger,), name="spark-requests", daemon=True)
         self._driver.start()
 
     def kick(self, worker: str) -> None:
@@ -104,7 +104,7 @@ class SparkExecutor:
             if self._driver.is_alive():
                 log.error("Spark has not ended in %g s; it ends with this process", STOP_LIMIT_S)
 
-    def _drive(self, desk: KernelPort) -> None:
+    def _drive(self, ledger: KernelPort) -> None:
         """Main function of the thread that owns the session."""
         from .requests.sharing import acquire, release
 
@@ -113,7 +113,7 @@ class SparkExecutor:
             try:
                 spark = acquire(self._settings, self._name)
                 try:
-                    self._serve(spark, desk)
+                    self._serve(spark, ledger)
                     tries = 0
                 finally:
                     release(spark)
@@ -123,7 +123,7 @@ class SparkExecutor:
                 self._is_stopping.wait(AGAIN_S[min(tries, len(AGAIN_S) - 1)])
                 tries += 1
 
-    def _serve(self, spark: SparkSession, desk: KernelPort) -> None:
+    def _serve(self, spark: SparkSession, ledger: KernelPort) -> None:
         from .requests.crew import Crew
 
         context = spark.sparkContext
@@ -134,7 +134,7 @@ class SparkExecutor:
             if self._settings.code == "sent":
                 send(place.folders, context, group)
             place = msgspec.structs.replace(place, folders=())
-        crew = Crew(spark, desk, self._settings, place, self._wanted, group)
+        crew = Crew(spark, ledger, self._settings, place, self._wanted, group)
         log.info("requests are executed by Spark: %s, %d cores", context.master, context.defaultParallelism)
         self._crew = crew
         try:

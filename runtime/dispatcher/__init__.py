@@ -4,7 +4,7 @@ Handlers are plain functions. Their shared data are under protectors and reach t
 for a lock while it holds one of higher rank. This package has no threads for handlers and no queue beside the scheduler's;
 only eavesdroppers have both, because no message waits for them (`eavesdroppers.py`).
 Read `message.py` and `protectors.py` first (for users), then `registration.py`, `delivery.py` (one message's way) and
-`locking.py` (the proof; `holding.py` does what it decides).
+`locking.py` (the proof that no delivery waits for ever).
 """
 
 from .accessor import Accessor, SelectiveAccessor

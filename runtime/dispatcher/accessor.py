@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .argument import Given
+from .argument import LockedArgument
 from .locking import Lock, LockClaim
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ T_co = TypeVar("T_co", covariant=True)
 K_contra = TypeVar("K_contra", contravariant=True)
 
 
-class Reach(Protocol):
+class AccessorLocks(Protocol):
     """The methods of a delivery by which the accessors of its handler lock and release (delivery.py)."""
 
     def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[LockClaim, tuple[str, ...]]:
@@ -34,25 +34,25 @@ class Reach(Protocol):
         """Release the claim, unless the handler holds its lock otherwise, too. Does not wait."""
 
 
-class Reaching:
+class AccessorBase:
     """Base of both kinds of accessor."""
 
     __slots__ = ("_is_shared", "_name", "_reach", "disturbed")
 
-    def __init__(self, name: str, reach: Reach | None, is_shared: bool, disturbed: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, reach: AccessorLocks | None, is_shared: bool, disturbed: Sequence[str] = ()) -> None:
         self._name, self._reach, self._is_shared = name, reach, is_shared
         #: Names of data held already that others may have changed while the latest `lock` waited: read them again.
         #: Empty: none was changed.
         self.disturbed: tuple[str, ...] = tuple(disturbed)
 
 
-class Accessor(Reaching, Generic[T_co]):
+class Accessor(AccessorBase, Generic[T_co]):
     """One datum that a handler can lock when it needs it."""
 
     __slots__ = ("_find",)
 
     def __init__(
-        self, name: str, reach: Reach | None, find: Callable[[], tuple[Lock | None, T_co]], is_shared: bool,
+        self, name: str, reach: AccessorLocks | None, find: Callable[[], tuple[Lock | None, T_co]], is_shared: bool,
         disturbed: Sequence[str] = (),
     ) -> None:  # fmt: skip
         super().__init__(name, reach, is_shared, disturbed)
@@ -68,13 +68,13 @@ class Accessor(Reaching, Generic[T_co]):
         return _locked(self, *self._find())
 
 
-class SelectiveAccessor(Reaching, Generic[K_contra, T_co]):
+class SelectiveAccessor(AccessorBase, Generic[K_contra, T_co]):
     """Many data, each of which a handler can lock by its key."""
 
     __slots__ = ("_find",)
 
     def __init__(
-        self, name: str, reach: Reach | None, find: Callable[[K_contra], tuple[Lock | None, T_co]], is_shared: bool,
+        self, name: str, reach: AccessorLocks | None, find: Callable[[K_contra], tuple[Lock | None, T_co]], is_shared: bool,
         disturbed: Sequence[str] = (),
     ) -> None:  # fmt: skip
         super().__init__(name, reach, is_shared, disturbed)
@@ -91,7 +91,7 @@ class SelectiveAccessor(Reaching, Generic[K_contra, T_co]):
 
 
 @contextmanager
-def _locked(accessor: Reaching, lock: Lock | None, datum: T) -> Iterator[T]:
+def _locked(accessor: AccessorBase, lock: Lock | None, datum: T) -> Iterator[T]:
     reach = accessor._reach
     if lock is None or reach is None:
         yield datum
@@ -119,7 +119,7 @@ class ProtectorSelection(Protocol[K_contra, T_co]):
     def _reached(self, key: K_contra) -> tuple[Lock, T_co]: ...
 
 
-class AccessorOf(Given[Accessor[T]]):
+class AccessorOf(LockedArgument[Accessor[T]]):
     """The argument registered for a parameter of type `Accessor`."""
 
     __slots__ = ("protector",)
@@ -127,12 +127,12 @@ class AccessorOf(Given[Accessor[T]]):
     def __init__(self, protector: Protected[T]) -> None:
         self.protector = protector
 
-    def _bind(self, reach: Reach, message: Any, is_shared: bool) -> Accessor[T]:
+    def _bind(self, reach: AccessorLocks, message: Any, is_shared: bool) -> Accessor[T]:
         protector = self.protector
         return Accessor(protector.name, reach, lambda: protector._select(message), is_shared)
 
 
-class SelectiveAccessorOf(Given[SelectiveAccessor[K, T]]):
+class SelectiveAccessorOf(LockedArgument[SelectiveAccessor[K, T]]):
     """The argument registered for a parameter of type `SelectiveAccessor`."""
 
     __slots__ = ("protector",)
@@ -140,7 +140,7 @@ class SelectiveAccessorOf(Given[SelectiveAccessor[K, T]]):
     def __init__(self, protector: ProtectorSelection[K, T]) -> None:
         self.protector = protector
 
-    def _bind(self, reach: Reach, message: Any, is_shared: bool) -> SelectiveAccessor[K, T]:
+    def _bind(self, reach: AccessorLocks, message: Any, is_shared: bool) -> SelectiveAccessor[K, T]:
         return SelectiveAccessor(self.protector.name, reach, self.protector._reached, is_shared)
 
 

@@ -17,7 +17,7 @@ _FIXED: Final = (type(None), bool, int, float, str, bytes)
 
 
 def detached(result: Any) -> Any:
-    """The result without anything that others may change. Raises TypeError if it cannot travel: the handler's mistake."""
+    """The result without anything that others may change. Raises TypeError if it cannot be sent: the handler's mistake."""
     if type(result) in _FIXED:
         return result
     try:

@@ -22,7 +22,7 @@ class Argument(Protocol[T_co]):
         def _given(self) -> T_co: ...
 
 
-class Given(Argument[T_co]):
+class LockedArgument(Argument[T_co]):
     """Base of all arguments for data under locks: protectors, their accessors and their choices.
 
     Using one like its datum raises an error that says how to reach the datum. Type checkers report such a use by themselves.

@@ -1,49 +1,67 @@
 """Delivery: a message on its way through its handlers. One action, which waits for locks in the scheduler's wait queue.
 
 For each handler (seed 003, section 3.1): its arguments are selected by the message, the locks are taken in the order of their
-rank, the handler is called, the locks are released. Waiting for locks is in holding.py. This file decides which handler is
-next, and processes the result, error or changes of each.
+rank, the handler is called, the locks are released. Its result, error and changes are processed here.
+
+locking.py decides who has which lock, under the dispatcher's mutex; this file acts on its decisions, without the mutex. A busy
+lock costs no thread: the delivery is parked (execution/parking.py), and the delivery that releases the lock hands it over.
+Meanwhile the holders of the lock inherit the waiter's priority (law 10). Only a handler that uses an accessor (accessor.py)
+blocks its thread, because its stack cannot be parked. Meanwhile the backplane has a spare thread in its place, so that the
+holders it waits for find a thread to run in.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from appbackplane.transport.errors import BackplaneError, Busy
 
-from ..objects.action import DONE, WAITING, Outcome
+from ..objects.action import DONE, WAITING, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
 from . import locking
 from .accessor import finished
 from .answer import detached
 from .errors import HandlerFailed
 from .handles import Handle
-from .holding import Holding
-from .locking import Lock, LockClaim
+from .locking import NO_EFFECTS, Lock, LockClaim, LockEffects
 from .message import Message
 from .observed import Observed, given_back, messages_of, taken
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatcher
+    from .dispatcher_base import DispatcherBase
     from .registration import HandlerEntry
     from .served import Served
 
 
-class Delivery(Holding):
-    """One message as an action. Made by the dispatcher (`_action_of`)."""
+class Delivery(ParkableAction):
+    """One message as an action, and a holder of locks (`locking.LockHolder`). Made by the dispatcher (`_action_of`)."""
 
     __slots__ = (
-        "changed", "claims", "entries", "handle", "index", "is_calling", "kept", "message", "reached", "served", "thread",
-        "values",
+        "changed", "claims", "dispatcher", "entries", "gate", "handle", "held", "index", "is_calling", "kept", "left",
+        "message", "reached", "served", "thread", "values", "waited_from_ns", "waits_on", "wanted",
     )  # fmt: skip
 
     def __init__(
-        self, lane: AppObject, priority: int, deadline_ns: int | None, dispatcher: Dispatcher, served: Served,
+        self, queue: AppObject, priority: int, deadline_ns: int | None, dispatcher: DispatcherBase, served: Served,
         message: Message | None, handle: Handle | None,
     ) -> None:  # fmt: skip
-        Holding.__init__(self, lane, served.route, priority, deadline_ns, dispatcher)
+        Action.__init__(
+            self, queue, served.route, priority, deadline_ns
+        )  # a level of `super` costs 0.1 us, interpreted
+        self.is_resumed = False
+        self.taken_back = None
+        self.dispatcher = dispatcher
+        self.held: list[LockClaim] = []
+        self.wanted: Sequence[LockClaim] = ()
+        self.waits_on: Lock | None = None
+        #: When its wait for locks began, until the wait is booked; 0: it does not wait.
+        self.waited_from_ns = 0
+        #: Closed lock at which its thread blocks; None: it does not block.
+        self.gate: threading.Lock | None = None
+        #: Effects of its last release on others, which continue once it has ended.
+        self.left = NO_EFFECTS
         self.served = served
         #: Its handlers, read when its turn has come; None: not yet.
         self.entries: Sequence[HandlerEntry] | None = None
@@ -259,6 +277,68 @@ class Delivery(Holding):
         except BaseException as error:  # the edge: the handle is user code; its message stays handled
             self.dispatcher._report(self, error)
 
+    # -- its locks ----------------------------------------------------------------------------------------------------
+
+    def take(self, claims: Sequence[LockClaim], gate: threading.Lock | None = None) -> bool:
+        """Hold exactly `claims`. False: not yet; then the action is to be parked, or its thread waits at the closed `gate`."""
+        dispatcher = self.dispatcher
+        is_free, effects = False, NO_EFFECTS
+        with dispatcher._mutex:
+            if self.held:
+                is_free, effects = locking.change(self, claims)
+            elif locking.take(self, claims):  # hot: scripts/bench dispatcher_overhead
+                return True
+            if not is_free:
+                self.waited_from_ns = dispatcher._now_ns()
+                self.gate = gate
+        if effects is not NO_EFFECTS:
+            self.tell(effects)
+        return is_free
+
+    def wait_for(self, claims: Sequence[LockClaim]) -> None:
+        """Hold exactly `claims`; blocks its thread if it has to."""
+        gate = threading.Lock()
+        gate.acquire()
+        if self.take(claims, gate):
+            return
+        host = self.dispatcher._host
+        host.begins_to_block(self)
+        gate.acquire()
+        host.blocks_no_more(self)
+        self.gate = None
+        self.book_wait()
+
+    def tell(self, effects: LockEffects) -> None:
+        """Resume holders that have their locks, and pass priority on for those that still wait. Without the mutex."""
+        for each in cast("list[Delivery]", effects.ready):
+            if not each.try_open():
+                self.dispatcher._host.resume(each)
+        for each in cast("list[Delivery]", effects.moved):
+            self.dispatcher._host.hurry(each)
+
+    def try_open(self) -> bool:
+        """Unblock the thread in which it waits. False: it does not wait in a thread."""
+        if self.gate is None:
+            return False
+        self.gate.release()
+        return True
+
+    def release(self) -> None:
+        """Release all locks, at its end. New holders continue once it has ended; those that block a thread, at once."""
+        with self.dispatcher._mutex:
+            effects = locking.release(self)
+        if effects is not NO_EFFECTS:
+            ready = [each for each in effects.ready if not cast("Delivery", each).try_open()]
+            self.left = LockEffects(ready, effects.moved)
+
+    def tell_left(self) -> None:
+        """Notify the others of `release`. With the lead: this thread then runs them itself; waking another costs 40 us."""
+        if self.held:  # its worker stopped it in the middle
+            self.release()
+        left, self.left = self.left, NO_EFFECTS
+        if left is not NO_EFFECTS:
+            self.tell(left)
+
     # -- for accessors ------------------------------------------------------------------------------------------------
 
     def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[LockClaim, tuple[str, ...]]:
@@ -302,6 +382,28 @@ class Delivery(Holding):
             waited_ns = self.dispatcher._now_ns() - self.waited_from_ns
             self.entries[self.index].wait_ns += waited_ns
         self.waited_from_ns = 0
+
+    def waits_for(self) -> Sequence[Action]:
+        """The holders of the lock that it waits for."""
+        with self.dispatcher._mutex:
+            return [] if self.waits_on is None else cast("list[Action]", self.waits_on.holders)
+
+    def urgency_behind(self) -> int | None:
+        """The most urgent priority waiting for one of its locks; None: nobody waits."""
+        with self.dispatcher._mutex:
+            return min((claim.lock.waiting[0][0] for claim in self.held if claim.lock.waiting), default=None)
+
+    def waits_because(self) -> str:
+        """For reports: the lock that it waits for."""
+        with self.dispatcher._mutex:
+            return "" if self.waits_on is None else f"the lock of {self.waits_on.name}"
+
+    def boosted(self) -> None:
+        """Its priority has changed: move it in the wait queue of its lock."""
+        with self.dispatcher._mutex:
+            effects = locking.boosted(self)
+        if effects is not NO_EFFECTS:
+            self.tell(effects)
 
     def doing(self) -> str:
         """For reports: the current handler, and the data that it has locked."""

@@ -16,17 +16,16 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import Action
-from ..objects.app_object import AppObject
-from ..objects.component import Component
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
 from ..objects.operation import operation
 from .delivery import Delivery
+from .delivery_queues import DeliveryQueue, DeliveryQueues
+from .dispatcher_base import DispatcherBase, Inner
 from .eavesdroppers import Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
-from .handles import Handle, lane_of
-from .lanes import Lane, MessageLanes
-from .locking import FIRST, NOBODY, Lock
+from .handles import Handle, ordering_key_of
+from .locking import FIRST, NO_EFFECTS, Lock
 from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
 from .protectors import DataProtector, Protector
@@ -36,11 +35,10 @@ from .registrations import Registrations
 from .route import MessageEndpoint
 from .served import Served
 from .shards import Shards
-from .sources.attached import Attached
+from .sources.attached_sources import AttachedSources
 from .sources.block_handle import BlockHandle
 from .sources.source import Source
 
-Inner = TypeVar("Inner", bound=AppObject)
 S = TypeVar("S", bound=Source | Protector[Any])
 
 
@@ -52,7 +50,7 @@ REACHING_MAX: Final = 32
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Dispatcher(Registrar, Component):
+class Dispatcher(Registrar, DispatcherBase):
     """Subclass it, and register handlers in `setup`. Route of each message, unless it is internal: `COMPONENT.MESSAGE`."""
 
     #: Whether registrations are fixed once it runs, as safety rules demand (seed 003, section 6).
@@ -62,35 +60,29 @@ class Dispatcher(Registrar, Component):
     #: Whether its data are distributed by key over its replicas, the backplanes that have it (shards.py).
     sharded: ClassVar[bool] = False
 
-    # Members for deliveries, shards and sources (other files) have an underscore: all other names belong to the subclass.
+    # All other names without an underscore belong to the subclass.
 
-    #: Guards locks, lanes and registrations. Held for a few steps; never take the lead while holding it.
-    _mutex: threading.Lock
-    #: Handles that resolved to no message, or failed to.
-    vanished_count: int
     _eavesdropping: Eavesdropping
-    _lanes: MessageLanes
-    #: `REACHING_MAX` places: each message that has a handler with an accessor holds one.
-    _places: Lock
+    _queues: DeliveryQueues
     _shards: Shards | None
     _served: dict[type[Message], Served]
     #: `_ended`, bound once instead of per message.
     _on_end: Callable[[Action], None]
     _registrations: DataProtector[Registrations] | None
-    _sources: Attached
+    _sources: AttachedSources
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
         self._mutex = threading.Lock()
         self.vanished_count = 0
         self._eavesdropping = Eavesdropping(self)
-        self._lanes = MessageLanes(self)
+        self._queues = DeliveryQueues(self)
         self._places = Lock(FIRST, f"accessors ({REACHING_MAX} messages at a time)", REACHING_MAX)
         self._shards = Shards(self) if cls.sharded else None
         self._served = {}
         self._on_end = self._ended
         self._registrations = None
-        self._sources = Attached(self)
+        self._sources = AttachedSources(self)
         return self
 
     # -- for users ----------------------------------------------------------------------------------------------------
@@ -137,7 +129,7 @@ class Dispatcher(Registrar, Component):
             else:
                 host.post(action)
         except BaseException:
-            self._ended(action)  # gives its lane back
+            self._ended(action)  # gives its queue back
             if isinstance(message, Handle):
                 message.is_dispatched = False
             raise
@@ -282,12 +274,12 @@ class Dispatcher(Registrar, Component):
             handle.is_dispatched = True
         if served.has_blocks:
             given, handle = None, BlockHandle(message)
-        shared_by = None
+        ordering_key = None
         if handle is not None:
-            shared_by = handle.lane
+            ordering_key = handle.ordering_key
         elif spec.key is not None and given is not None:
-            shared_by = lane_of(given)
-        delivery = Delivery(self._lanes.take(shared_by), priority, deadline_ns, self, served, given, handle)
+            ordering_key = ordering_key_of(given)
+        delivery = Delivery(self._queues.take(ordering_key), priority, deadline_ns, self, served, given, handle)
         delivery.on_end = self._on_end
         return delivery
 
@@ -316,11 +308,11 @@ class Dispatcher(Registrar, Component):
         return object
 
     def _ended(self, action: Action) -> None:
-        """An action on a lane has ended: give the lane back, and notify waiters for its locks."""
-        lane = action.object
-        assert isinstance(lane, Lane)
-        self._lanes.give_back(lane)
-        if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
+        """An action on a delivery queue has ended: give the queue back, and notify waiters for its locks."""
+        queue = action.object
+        assert isinstance(queue, DeliveryQueue)
+        self._queues.give_back(queue)
+        if isinstance(action, Delivery) and (action.left is not NO_EFFECTS or action.held):
             action.tell_left()
 
 

@@ -29,7 +29,7 @@ from .sources.block import Block, blocks_in
 from .sources.block_memory import MAPPINGS
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatcher
+    from .dispatcher_base import DispatcherBase
 
 #: Messages that wait for one eavesdropper. They bridge a disk that stalls for a tenth of a second at 10,000 messages/s; more
 #: would only spend memory on an eavesdropper that is too slow in any case.
@@ -56,7 +56,7 @@ class QueuedMessage(NamedTuple):
 class Eavesdropper:
     """One function that listens to a category, with its queue, and its thread, which starts with the first message."""
 
-    def __init__(self, dispatcher: Dispatcher, function: Callable[[Any], object], category: int) -> None:
+    def __init__(self, dispatcher: DispatcherBase, function: Callable[[Any], object], category: int) -> None:
         self._dispatcher, self.function, self.category = dispatcher, function, category
         self.name = str(getattr(function, "__qualname__", function))
         #: Messages processed, and messages lost.
@@ -205,7 +205,7 @@ class Eavesdropper:
 class Eavesdropping:
     """All eavesdroppers of one dispatcher, by category."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: DispatcherBase) -> None:
         self._dispatcher = dispatcher
         self.of_category: dict[int, tuple[Eavesdropper, ...]] = {}
         #: Message types that could not be copied, already logged.

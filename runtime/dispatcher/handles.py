@@ -22,15 +22,16 @@ _first = threading.Lock()
 class Handle:
     """Subclass it for a source whose messages can be cancelled, or are made only when they are needed."""
 
-    __slots__ = ("has_begun", "is_cancelled", "is_dispatched", "lane", "lock", "spec")
+    __slots__ = ("has_begun", "is_cancelled", "is_dispatched", "lock", "ordering_key", "spec")
 
-    def __init__(self, spec: MessageSpec, *, lane: Hashable = None, lock: Lock | None = None) -> None:
-        """`lane`: handles with equal lanes are handled in the order of dispatch, one after the other (law 1); see `lane_of`.
+    def __init__(self, spec: MessageSpec, *, ordering_key: Hashable = None, lock: Lock | None = None) -> None:
+        """`ordering_key`: handles with the same key are handled one after the other, in the order of dispatch (law 1).
 
+        None: it keeps no order. A `ReadyHandle` whose message has a key of its own goes by that (`ordering_key_of`).
         `lock`: the lock of a protected source, held from before `resolve` until after `release`.
         """
         self.spec = spec
-        self.lane = lane
+        self.ordering_key = ordering_key
         self.lock = lock
         self.is_cancelled = False
         #: It was dispatched, and cannot be again: it is resolved and released once.
@@ -68,9 +69,9 @@ class ReadyHandle(Handle):
 
     __slots__ = ("message",)
 
-    def __init__(self, message: Message, *, lane: Hashable = None, lock: Lock | None = None) -> None:
+    def __init__(self, message: Message, *, ordering_key: Hashable = None, lock: Lock | None = None) -> None:
         spec = type(message).__message__
-        super().__init__(spec, lane=lane if spec.key is None else lane_of(message), lock=lock)
+        super().__init__(spec, ordering_key=ordering_key if spec.key is None else ordering_key_of(message), lock=lock)
         self.message = message
 
     def resolve(self) -> Message | None:
@@ -78,8 +79,8 @@ class ReadyHandle(Handle):
         return self.message
 
 
-def lane_of(message: Message) -> Hashable:
-    """(Type, key) of a message: messages with the same lane keep their order. None: it has no key."""
+def ordering_key_of(message: Message) -> Hashable:
+    """(Type, key) of a message: messages with the same ordering key keep their order. None: it has no key."""
     spec = type(message).__message__
     key = None if spec.key is None else getattr(message, spec.key)
     return None if key is None else (spec.type, key)

@@ -94,7 +94,7 @@ class LockClaim(NamedTuple):
     is_shared: bool
 
 
-class Others(NamedTuple):
+class LockEffects(NamedTuple):
     """Effects of a change on other holders."""
 
     #: Holders that now have all the locks they waited for.
@@ -104,10 +104,10 @@ class Others(NamedTuple):
 
 
 #: No other holder is affected: the usual case, which allocates no lists.
-NOBODY: Final = Others([], [])
+NO_EFFECTS: Final = LockEffects([], [])
 
 
-def change(holder: LockHolder, claims: Sequence[LockClaim]) -> tuple[bool, Others]:
+def change(holder: LockHolder, claims: Sequence[LockClaim]) -> tuple[bool, LockEffects]:
     """Make `holder` hold exactly `claims` (ascending rank, each lock once).
 
     True: it holds them. False: it waits, and will be in `ready` of a later change by another holder. It never waits for a
@@ -115,10 +115,10 @@ def change(holder: LockHolder, claims: Sequence[LockClaim]) -> tuple[bool, Other
     """
     held = holder.held
     if not held:
-        return take(holder, claims), NOBODY
+        return take(holder, claims), NO_EFFECTS
     if held == [*claims]:
-        return True, NOBODY
-    others = Others([], [])
+        return True, NO_EFFECTS
+    effects = LockEffects([], [])
     wanted = {claim.lock: claim for claim in claims}
     having = {claim.lock: claim.is_shared for claim in held}
     new = next((c for c in claims if c.lock not in having or (having[c.lock] and not c.is_shared)), None)
@@ -133,9 +133,9 @@ def change(holder: LockHolder, claims: Sequence[LockClaim]) -> tuple[bool, Other
                 continue
             claim.lock.writer = None  # a downgrade: others may read it, too
             claim.lock.readers.append(holder)
-        _hand_on(claim.lock, others)
+        _hand_on(claim.lock, effects)
     holder.held = kept[::-1]
-    return take(holder, [claim for claim in claims if claim.lock in wanted]), others
+    return take(holder, [claim for claim in claims if claim.lock in wanted]), effects
 
 
 def take(holder: LockHolder, wanted: Sequence[LockClaim]) -> bool:  # hot: scripts/bench dispatcher_overhead
@@ -170,15 +170,15 @@ def take(holder: LockHolder, wanted: Sequence[LockClaim]) -> bool:  # hot: scrip
     return False
 
 
-def release(holder: LockHolder) -> Others:  # hot: scripts/bench dispatcher_overhead
+def release(holder: LockHolder) -> LockEffects:  # hot: scripts/bench dispatcher_overhead
     """Release all locks, and stop waiting for others."""
     lock, held = holder.waits_on, holder.held
-    others = None
+    effects = None
     if lock is not None:
         holder.waits_on, holder.wanted = None, ()
         lock.waiting = [each for each in lock.waiting if each[2] is not holder]
         heapq.heapify(lock.waiting)
-        _hand_on(lock, others := Others([], []))  # readers that were queued behind this writer
+        _hand_on(lock, effects := LockEffects([], []))  # readers that were queued behind this writer
     while held:
         lock, is_shared = held.pop()
         if is_shared:  # `_free`, inlined
@@ -186,21 +186,21 @@ def release(holder: LockHolder) -> Others:  # hot: scripts/bench dispatcher_over
         else:
             lock.writer = None
         if lock.waiting:
-            _hand_on(lock, others := others or Others([], []))
-    return others or NOBODY
+            _hand_on(lock, effects := effects or LockEffects([], []))
+    return effects or NO_EFFECTS
 
 
-def boosted(holder: LockHolder) -> Others:
+def boosted(holder: LockHolder) -> LockEffects:
     """Requeue a holder whose priority may have changed while it waits."""
     lock = holder.waits_on
     if lock is None:
-        return NOBODY
+        return NO_EFFECTS
     lock.waiting = [(holder.priority, each[1], holder) if each[2] is holder else each for each in lock.waiting]
     lock.lowest = max(lock.lowest, holder.priority)
     heapq.heapify(lock.waiting)
-    others = Others([], [])
-    _hand_on(lock, others)  # a reader now ahead of all writers joins the current readers
-    return others
+    effects = LockEffects([], [])
+    _hand_on(lock, effects)  # a reader now ahead of all writers joins the current readers
+    return effects
 
 
 def ordered(claims: Sequence[LockClaim]) -> list[LockClaim]:
@@ -231,7 +231,7 @@ def _free(holder: LockHolder, claim: LockClaim) -> None:
         claim.lock.writer = None
 
 
-def _hand_on(lock: Lock, others: Others) -> None:
+def _hand_on(lock: Lock, effects: LockEffects) -> None:
     """Let in the next waiters, as many as are compatible."""
     waiting = lock.waiting
     while waiting and lock.writer is None and len(lock.readers) < lock.readers_max:
@@ -246,7 +246,7 @@ def _hand_on(lock: Lock, others: Others) -> None:
             heapq.heapify(waiting)
             lock.passed_count = 0
             if waiting and waiting[0][0] < holder.priority:
-                others.moved.append(waiting[0][2])
+                effects.moved.append(waiting[0][2])
         else:
             heapq.heappop(waiting)
             lock.passed_count = lock.passed_count + 1 if _passes(entry, lock) else 0
@@ -257,7 +257,7 @@ def _hand_on(lock: Lock, others: Others) -> None:
             lock.written_count += 1
         holder.waits_on = None
         holder.held.append(claim)
-        (others.ready if take(holder, holder.wanted[1:]) else others.moved).append(holder)
+        (effects.ready if take(holder, holder.wanted[1:]) else effects.moved).append(holder)
 
 
 def _passes(entry: tuple[int, int, LockHolder], lock: Lock) -> bool:

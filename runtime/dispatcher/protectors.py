@@ -15,7 +15,7 @@ from appbackplane.transport.errors import Busy, InvalidArgument, NotFound
 
 from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
-from .argument import ActiveObject, Argument, Given, T_co
+from .argument import ActiveObject, Argument, LockedArgument, T_co
 from .checks.choosing import check_factory, check_function, returned, taken
 from .checks.data import check_datum, check_made, claim
 from .checks.kinds import an, fits, is_made, kind_of, text_of
@@ -44,7 +44,7 @@ SOURCES_FIRST = -(1 << 40)
 UNNAMED: Final = "<lambda>"
 
 
-class Protector(Given[T_co]):
+class Protector(LockedArgument[T_co]):
     """Data under locks: base of `DataProtector` and `SelectiveProtector`."""
 
     __slots__ = ("__orig_class__", "_owner", "_rank", "name", "per_shard")
@@ -287,7 +287,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         return kept
 
 
-class Choice(Given[T]):
+class Choice(LockedArgument[T]):
     """A selective protector with another selector: see `SelectiveProtector.by`."""
 
     __slots__ = ("by", "protector")

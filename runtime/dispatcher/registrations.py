@@ -16,13 +16,13 @@ from .registrar import Registrar
 from .registration import HandlerEntry
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatcher
+    from .dispatcher_base import DispatcherBase
 
 
 class Registrations(Registrar):
     """The datum under `dispatcher.registrations`: `def on_mode(message: Mode, registrations: Registrations) -> None`."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: DispatcherBase) -> None:
         self._dispatcher = dispatcher
 
     def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:

@@ -20,7 +20,7 @@ from ..objects.endpoint import Endpoint, Request
 from .message import Message, MessageSpec
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatcher
+    from .dispatcher_base import DispatcherBase
     from .registration import HandlerEntry
 
 
@@ -28,7 +28,7 @@ class MessageEndpoint(Endpoint):
     """Turns requests into deliveries of one message."""
 
     def __init__(
-        self, dispatcher: Dispatcher, spec: MessageSpec, priority: int, entries: Sequence[HandlerEntry]
+        self, dispatcher: DispatcherBase, spec: MessageSpec, priority: int, entries: Sequence[HandlerEntry]
     ) -> None:
         bound = binding_of(spec)
         signature = bound.signature + "".join(_answer(each) for each in entries if each.answers)

@@ -35,8 +35,8 @@ from .registration import HandlerEntry
 from .sending import fields_of, key_text
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatcher
-    from .lanes import Lane
+    from .delivery_queues import DeliveryQueue
+    from .dispatcher_base import DispatcherBase
 
 #: Suffix of the route of a forwarded message in statistics and chains.
 FORWARD = ".forward"
@@ -47,7 +47,7 @@ log = logging.getLogger("appbackplane.runtime")
 class Shards:
     """Finds the homes of one dispatcher's messages, and forwards them. Any thread may call it."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: DispatcherBase) -> None:
         self._dispatcher = dispatcher
         #: Protectors whose data are distributed over the shards by key.
         self._spread: list[SelectiveProtector[Any, Any]] = []
@@ -105,9 +105,9 @@ class Shards:
                 "is changing",
                 retry_after=RETRY_AFTER_S,
             )
-        lane = self._dispatcher._lanes.take((spec.type, key, FORWARD))
+        queue = self._dispatcher._queues.take((spec.type, key, FORWARD))
         arguments = (route, key, fields_of(message), deadline_ns is not None)
-        action = MethodAction(lane, name, priority, _forward, arguments, deadline_ns)
+        action = MethodAction(queue, name, priority, _forward, arguments, deadline_ns)
         action.on_end = self._has_ended
         return action
 
@@ -163,12 +163,12 @@ class Shards:
             )
 
 
-async def _forward(lane: Lane, route: str, key: str, fields: dict[str, Any], has_caller: bool) -> Any:
-    """The call to another shard, as an operation of the lane."""
+async def _forward(queue: DeliveryQueue, route: str, key: str, fields: dict[str, Any], has_caller: bool) -> Any:
+    """The call to another shard, as an operation of the queue."""
     # A message with a caller keeps that caller's deadline; all others wait as long as any call.
     timeout = TIMEOUT_MAX_S if has_caller else TIMEOUT_DEFAULT_S
     try:
-        return await lane.request(route, fields, key=key, timeout=timeout)
+        return await queue.request(route, fields, key=key, timeout=timeout)
     except BackplaneError as error:
         # A new error: one received by an operation's own call would be reported as its own fault (execution/failures.py).
         raise error_from(int(error.status), error.message, error.retry_after, error.trace) from None

@@ -1,8 +1,8 @@
 """Action records: a backplane that records its actions records each request that it executes as an action of its own.
 
 A record has a name, KERNEL.RUNNABLE, the lane, the wait in the ready pool, and times. One action executes several requests
-(threads.py, seat.py), which are parts of it (observation/recorder.py); its own record has the rest. Without recording there is
-no such object, and a request costs a comparison; with it, 1 us and the cost of a record.
+(threads.py, request_worker.py), which are parts of it (observation/recorder.py); its own record has the rest. Without recording
+there is no such object, and a request costs a comparison; with it, 1 us and the cost of a record.
 """
 
 from __future__ import annotations

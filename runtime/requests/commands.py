@@ -65,18 +65,18 @@ class CommandHandler(AppObject):
     def status(self) -> dict[str, Any]:
         """State of the kernel: pools, lanes, workers, rates, oldest wait, and the reason for a standstill."""
         component = self.component
-        sight = component._desk.inspect(LedgerView)
-        stall = component._desk.stall
+        sight = component._ledger.inspect(LedgerView)
+        stall = component._ledger.stall
         executor = component._executor
         workers = [] if executor is None else executor.workers()
         told: dict[str, Any] = msgspec.to_builtins(
             status_of(
-                sight, component.name, component._operating.state,
-                held=component._desk.is_held,
+                sight, component.name, component._mode.state,
+                held=component._ledger.is_held,
                 stall=None if stall is None else stall.text,
                 shortage=component._shortage_now([worker["name"] for worker in workers]) or None,
                 workers=workers,
-                rates=component._pace.rates(sight.figures),
+                rates=component._rates.rates(sight.figures),
                 schedule=[(when.text, line) for when, line in component._lines(sight.policy)],
             )
         )  # fmt: skip
@@ -99,7 +99,7 @@ class CommandHandler(AppObject):
     def settings(self, **settings: Any) -> dict[str, Any]:
         """All settings; with arguments such as `workers=8 ready=500`, change these: all of them, or none."""
         if not settings:
-            return policy_of(self.component._desk.policy)
+            return policy_of(self.component._ledger.policy)
         return self._changed(settings)
 
     @command(is_logged=False)
@@ -109,17 +109,17 @@ class CommandHandler(AppObject):
 
     @command(is_logged=False)
     def ageing(self, mode: Literal["on", "off"] | None = None, interval: float | None = None) -> dict[str, Any]:
-        """Whether ready requests gain priority by waiting, and how often, in seconds."""
+        """Whether ready requests become more urgent by waiting, and how often, in seconds."""
         return self._changed({"ageing": None if mode is None else _SWITCH[mode], "interval": interval})
 
     @command(is_logged=False)
     def boost(self, amount: int | None = None) -> dict[str, Any]:
-        """How much priority requests posted with `boost` gain in addition at each interval of ageing."""
+        """How much more urgent requests posted with `boost` become in addition at each interval of ageing."""
         return self._changed({"boost": amount})
 
     @command(is_logged=False)
     def interval(self, seconds: float | None = None) -> dict[str, Any]:
-        """How often ready requests gain priority, with ageing on."""
+        """How often ready requests become more urgent, with ageing on."""
         return self._changed({"interval": seconds})
 
     @command(is_logged=False)
@@ -143,19 +143,19 @@ class CommandHandler(AppObject):
     @command(is_logged=False)
     def owners(self) -> list[dict[str, Any]]:
         """Owners of requests: the 100 with the most requests, those with the most ended requests first."""
-        return [msgspec.to_builtins(each.status) for each in self.component._desk.inspect(owned)[:LISTED_MAX]]
+        return [msgspec.to_builtins(each.status) for each in self.component._ledger.inspect(owned)[:LISTED_MAX]]
 
     @command
     def disown(self, owner: str | int) -> list[dict[str, Any]]:
         """Drop the requests of an owner: withdraw those that have not begun, and discard the results of the others."""
         component = self.component
-        found = [each for each in component._desk.inspect(owned) if each.is_called(str(owner))]
+        found = [each for each in component._ledger.inspect(owned) if each.is_called(str(owner))]
         if not found:
             raise NotFound(
                 f"{component.component_name} has no requests of {owner!r:.100}; `owners` lists those that it has"
             )
         for each in found:
-            component._desk.disown(each.owner)
+            component._ledger.disown(each.owner)
         return [msgspec.to_builtins(each.status) for each in found[:LISTED_MAX]]
 
     # -- operating ----------------------------------------------------------------------------------------------------
@@ -163,32 +163,32 @@ class CommandHandler(AppObject):
     @command
     async def quiesce(self, wait: bool = False) -> dict[str, Any]:
         """Accept no requests from outside; those already posted are executed. `wait`: until all have ended."""
-        operating = self.component._operating
-        operating.quiesce()
+        mode = self.component._mode
+        mode.quiesce()
         if wait:
-            await operating.ended()
-        return operating.told()
+            await mode.ended()
+        return mode.report()
 
     @command
     def hold(self) -> dict[str, Any]:
         """Start no ready requests; executing ones finish, and new ones are accepted while there is room."""
-        self.component._operating.hold()
-        return self.component._operating.told()
+        self.component._mode.hold()
+        return self.component._mode.report()
 
     @command
     async def stop(self, wait: bool = False, now: bool = False) -> dict[str, Any]:
         """Quiesce, then end the workers. `now`: start no more requests; ready ones stay, and continue after `resume`."""
-        operating = self.component._operating
-        operating.stop(is_now=now)
+        mode = self.component._mode
+        mode.stop(is_now=now)
         if wait:
-            await operating.ended()
-        return operating.told()
+            await mode.ended()
+        return mode.report()
 
     @command
     def resume(self) -> dict[str, Any]:
         """End `quiesce`, `hold` or `stop`: accept and start requests again, with the number of workers in the settings."""
-        self.component._operating.resume()
-        return self.component._operating.told()
+        self.component._mode.resume()
+        return self.component._mode.report()
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class CommandHandler(AppObject):
         component = self.component
         wanted = {name: _meant(name, value) for name, value in settings.items() if value is not None}
         if not wanted:
-            now = policy_of(component._desk.policy)
+            now = policy_of(component._ledger.policy)
             return {name: now[name] for name in settings}
         before, after = component._change(wanted)
         was, now = policy_of(before), policy_of(after)

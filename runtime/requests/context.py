@@ -1,7 +1,7 @@
 """Context: the kernel for code that posts and rejoins: a component, or an executing request, here or in another process.
 
 This class has the parts common to all contexts: the checks of a post, the default owner (the executing request), and
-iteration. Its subclasses have the rest: `LocalContext` asks the desk, and a thread or a coroutine waits; in a worker process
+iteration. Its subclasses have the rest: `LocalContext` asks the ledger, and a thread or a coroutine waits; in a worker process
 `RemoteContext` calls the kernel (remote.py).
 """
 
@@ -19,7 +19,7 @@ from ..execution.coroutines import should_stop
 from ..execution.current import current
 from ..objects.app_object import AppObject
 from . import awaiting, mapping
-from .element import LANE_DEFAULT, LANES, PRIORITY_MAX, Element
+from .element import LANE_DEFAULT, LANES, PRIORITY_MAX, REQUEST_PRIORITY, Element
 from .owners import Rejoin, ScopedOwner
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
@@ -48,13 +48,14 @@ class Context:
     # -- public API ---------------------------------------------------------------------------------------------------
 
     def post(
-        self, request: Any, runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
+        self, request: Any, runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = REQUEST_PRIORITY,
         lane: int = LANE_DEFAULT, wait: bool = True, rejoin: bool = True, boost: bool = False, timeout: float | None = None,
     ) -> Element:  # fmt: skip
         """Have a request executed by a runnable (seed 001, section 5.1: PostARequest).
 
         `owner`: any dictionary key, by which it rejoins; default the executing request, or the running operation. `priority`:
-        larger is more urgent. `lane`: 0 for service requests, 1 for feeders, 2 for unit transactions, 3 for parts of these.
+        0 is the most urgent, as everywhere. `lane`: 0 for service requests, 1 for feeders, 2 for unit transactions, 3 for parts
+        of these.
         `wait`: whether to wait, at most `timeout` seconds, while the ready pool or the lane is full, or else raise `Busy`.
         `rejoin`: whether it comes back. `boost`: whether it ages faster.
         Raises `InvalidArgument`, `Busy`, `DeadlineExceeded`, and `FailedPrecondition` if the kernel takes no requests.
@@ -64,7 +65,7 @@ class Context:
         return element
 
     def apost(
-        self, request: Any, runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
+        self, request: Any, runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = REQUEST_PRIORITY,
         lane: int = LANE_DEFAULT, wait: bool = True, rejoin: bool = True, boost: bool = False, timeout: float | None = None,
     ) -> Coroutine[Any, Any, Element]:  # fmt: skip
         """`post`, from a coroutine: it waits without its thread."""
@@ -72,8 +73,8 @@ class Context:
         return awaiting.post(self, element, wait, checked_limit(timeout, wait))
 
     def post_all(
-        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
-        lane: int = LANE_DEFAULT, rejoin: bool = True, boost: bool = False,
+        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None,
+        priority: int = REQUEST_PRIORITY, lane: int = LANE_DEFAULT, rejoin: bool = True, boost: bool = False,
     ) -> list[Element]:  # fmt: skip
         """`post` each, in order, waiting as long as it takes; a worker process sends many in one call."""
         elements = [self._element(request, runnable, owner, priority, lane, rejoin, boost) for request in requests]
@@ -81,8 +82,8 @@ class Context:
         return elements
 
     def apost_all(
-        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
-        lane: int = LANE_DEFAULT, rejoin: bool = True, boost: bool = False,
+        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None,
+        priority: int = REQUEST_PRIORITY, lane: int = LANE_DEFAULT, rejoin: bool = True, boost: bool = False,
     ) -> Coroutine[Any, Any, list[Element]]:  # fmt: skip
         """`post_all`, from a coroutine: it waits without its thread."""
         elements = [self._element(request, runnable, owner, priority, lane, rejoin, boost) for request in requests]
@@ -121,8 +122,8 @@ class Context:
         return awaiting.joined(self, self._owner(owner))
 
     def map_unordered(
-        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
-        boost: bool = False,
+        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = REQUEST_PRIORITY,
+        lane: int = LANE_DEFAULT, boost: bool = False,
     ) -> Iterator[Element]:  # fmt: skip
         """Post each as there is room, and give each back as it ends: any number of requests through pools of any size.
 
@@ -131,22 +132,22 @@ class Context:
         return mapping.map_unordered(self, requests, self._maker(runnable, priority, lane, boost))
 
     def amap_unordered(
-        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
-        boost: bool = False,
+        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = REQUEST_PRIORITY,
+        lane: int = LANE_DEFAULT, boost: bool = False,
     ) -> AsyncIterator[Element]:  # fmt: skip
         """`map_unordered`, from a coroutine: `async for done in kernel.amap_unordered(requests, Add)`."""
         return awaiting.map_unordered(self, requests, self._maker(runnable, priority, lane, boost))
 
     def run(
-        self, request: Any, runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
-        boost: bool = False,
+        self, request: Any, runnable: type[Runnable] | str, *, priority: int = REQUEST_PRIORITY,
+        lane: int = LANE_DEFAULT, boost: bool = False,
     ) -> Any:  # fmt: skip
         """Post one request, wait for it, and return its result. Raises `RequestFailed`."""
         return mapping.run(self, request, self._maker(runnable, priority, lane, boost))
 
     def arun(
-        self, request: Any, runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
-        boost: bool = False,
+        self, request: Any, runnable: type[Runnable] | str, *, priority: int = REQUEST_PRIORITY,
+        lane: int = LANE_DEFAULT, boost: bool = False,
     ) -> Coroutine[Any, Any, Any]:  # fmt: skip
         """`run`, from a coroutine: it waits without its thread."""
         return awaiting.run(self, request, self._maker(runnable, priority, lane, boost))
@@ -267,9 +268,9 @@ class Context:
         if request is not PACKED:
             spec.check(request)
         if type(priority) is not int:
-            raise InvalidArgument(f"priority={priority!r:.100}: expected a whole number, larger is more urgent")
-        if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
-            raise InvalidArgument("priority: expected a whole number of at most 2**62, larger is more urgent")
+            raise InvalidArgument(f"priority={priority!r:.100}: expected a whole number from 0, the most urgent")
+        if not 0 <= priority <= PRIORITY_MAX:
+            raise InvalidArgument("priority: expected a whole number from 0, the most urgent, to 2**62")
         if type(lane) is not int or not 0 <= lane < LANES:
             raise InvalidArgument(
                 f"lane={lane!r}: expected 0 (service), 1 (feeder), 2 (transaction) or 3 (part of one)"

@@ -17,8 +17,10 @@ from .errors import RequestFailed
 
 #: Number of lanes: service requests, feeders, unit transactions, and parts of a transaction (seed 001, section 5.1.3).
 LANES: Final = 4
-#: Bound of a priority, of either sign: with a larger one a request could not travel to another process.
+#: Largest priority, the least urgent. A larger number could not be sent to another process.
 PRIORITY_MAX: Final = 1 << 62
+#: Priority of requests posted without one. With the default `step` of 10, it leaves room for ten backplane priorities above it.
+REQUEST_PRIORITY: Final = 100
 #: Prefix of the error of a request whose worker was lost; an exception's error begins with its class.
 LOST: Final = "lost worker: "
 #: Lane of requests posted without one: never constrained.
@@ -89,7 +91,7 @@ class Element:
         self.runnable = runnable
         #: The owner to which it rejoins.
         self.owner = owner
-        #: Larger is more urgent; as posted, without ageing.
+        #: 0 is the most urgent; as posted, without ageing.
         self.priority = priority
         self.lane = lane
         #: Whether it comes back to its owner when it has ended.

@@ -1,6 +1,6 @@
 """Executor: the port behind which requests are executed: by threads, by processes, by a Spark cluster.
 
-An executor asks for work when it has a free worker (`Desk.take`), and reports the outcome. When a worker that was given
+An executor asks for work when it has a free worker (`KernelPort.take`), and reports the outcome. When a worker that was given
 nothing should ask again, the kernel notifies the executor (`kick`). So no request waits in an executor's queue while a more
 urgent one is posted (DESIGN 12.1), and the kernel need not know the executor. `spark/` implements it, unknown to runtime.
 """
@@ -15,14 +15,14 @@ from .policy import KernelPolicy
 from .runnable import RunnableSpec
 
 if TYPE_CHECKING:
-    from .kernel import RequestKernel
+    from .kernel_base import KernelBase
 
 #: Group of entry points by which executors of other packages are found; the name is the policy's `kernel`.
 ENTRY_POINTS = "appbackplane.request_executors"
 
 
 class KernelPort(Protocol):
-    """The kernel, as its executor may use it: from any thread; no method waits."""
+    """The ledger of a kernel, as the executor may use it: from any thread; no method waits. See `SynchronizedLedger`."""
 
     policy: KernelPolicy
 
@@ -52,7 +52,7 @@ class KernelPort(Protocol):
     def lost(self, worker: str, elements: Sequence[Element], why: str) -> None:
         """Report requests of which the outcome is unknown: they fail."""
 
-    def begins(self, worker: str) -> bool:
+    def register(self, worker: str) -> bool:
         """Register a worker, which then takes requests by itself. False: it is registered already."""
 
     def dismiss(self, worker: str) -> None:
@@ -65,7 +65,7 @@ class KernelPort(Protocol):
 class Executor(Protocol):
     """The workers of a kernel, of whichever kind."""
 
-    def start(self, kernel: RequestKernel, desk: KernelPort) -> None:
+    def start(self, kernel: KernelBase, ledger: KernelPort) -> None:
         """Start the workers. An error raised here is one clear sentence for the operator."""
 
     def kick(self, worker: str) -> None:

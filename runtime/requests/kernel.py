@@ -22,28 +22,28 @@ from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError
 from .action_records import RequestNames
-from .automatic import Automatic
-from .backlog import Backlog
+from .backlog_detector import BacklogDetector
 from .command_routes import CommandRoutes
 from .commands import CommandHandler, handler_of
 from .context import Context
-from .desk import Desk
-from .executor import Executor
 from .executors import executor_of
 from .figures import Figures
 from .instrumentation import Instrumentation, IntervalRecord
+from .kernel_base import KernelBase
+from .kernel_service import KernelService
 from .local_context import LocalContext
-from .operating import Operating
-from .optimising import Looking, Optimising
+from .operating_mode import OperatingMode
+from .optimiser_loop import OptimiserAction, OptimiserLoop
 from .policy import KernelPolicy
 from .remote_records import RemoteRecords
 from .resource import Resource
 from .runnable import Runnable, RunnableSpec
 from .schedule import When
+from .scheduled_commands import ScheduledCommands
 from .shortage import shortage_of
-from .status import Pace
+from .status import RateSampler
+from .synchronized_ledger import SynchronizedLedger
 from .thread_resources import ThreadResources
-from .window import KernelWindow
 from .wire import POST
 
 #: Period of the watchdog. One run costs 20 us; a person takes seconds to notice that nothing goes on.
@@ -52,45 +52,38 @@ WATCH_NS: Final = 500_000_000
 log = logging.getLogger("appbackplane.runtime")
 
 
-class RequestKernel(Component):
+class RequestKernel(KernelBase):
     """Base class of kernels: a subclass names its runnables. Setting: `policy`, a table with the fields of `KernelPolicy`."""
 
     #: The classes that execute its requests.
     runnables: ClassVar[tuple[type[Runnable], ...]] = ()
     #: Resources that each executing thread opens for itself, by name (thread_resources.py).
     resources: ClassVar[Mapping[str, Resource[Any]]] = {}
-    #: The default policy; the component's setting `policy` takes its place.
-    policy: KernelPolicy = KernelPolicy()
     #: The command handler's class (commands.py); None: no commands.
     commands: ClassVar[type[CommandHandler] | None] = CommandHandler
 
-    _desk: Desk
-    _executor: Executor | None
     _specs: dict[str, RunnableSpec]
-    _names: RequestNames
-    _resources: ThreadResources
-    _priorities: int
     _timers: dict[str, tuple[int, WorkHandle]]
     _kernel: Context | None
     _routes: CommandRoutes | None
-    _automatic: Automatic | None
-    _operating: Operating
-    _pace: Pace
-    _backlog: Backlog
+    _scheduled: ScheduledCommands | None
+    _mode: OperatingMode
+    _rates: RateSampler
+    _backlog: BacklogDetector
     #: The shortage of workers that the watchdog last found; "": none.
     _shortage: str
     _instrumentation: Instrumentation | None
-    _optimising: Optimising | None
+    _optimiser: OptimiserLoop | None
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
         self._specs = cls.specs()
         self._names = RequestNames(self.component_name)
         self._resources = ThreadResources(cls.resources)
-        self._executor = self._kernel = self._instrumentation = self._optimising = None
+        self._executor = self._kernel = self._instrumentation = self._optimiser = None
         self._priorities = 0
         self._timers = {}
-        self._routes = self._automatic = None
+        self._routes = self._scheduled = None
         self._shortage = ""
         return self
 
@@ -112,7 +105,7 @@ class RequestKernel(Component):
         """Counts and totals of this moment. Raises `FailedPrecondition` before this component is initialized."""
         if self._kernel is None:
             raise FailedPrecondition(f"{self.name} does not run yet: it has figures from on_initializing() on")
-        return self._desk.figures()
+        return self._ledger.figures()
 
     @property
     def last_interval(self) -> IntervalRecord | None:
@@ -130,7 +123,7 @@ class RequestKernel(Component):
                 f"{self.name} does not run yet: give its constructor a policy, or its settings one"
             )
         while True:
-            before = self._desk.policy
+            before = self._ledger.policy
             try:
                 policy = before.changed(**settings)
             except (TypeError, ValueError) as error:
@@ -139,20 +132,20 @@ class RequestKernel(Component):
                 self._check_schedule(policy)
             if self._host.with_lead(partial(self._adopt, policy, before)):
                 break
-        self._operating.match_workers()
+        self._mode.match_workers()
         if self._instrumentation is not None:
             self._instrumentation.changed(before, policy, reason)
         return before, policy
 
     def _adopt(self, policy: KernelPolicy, before: KernelPolicy) -> bool:
         """False: `before` is no longer the policy. Call with the lead, so that nothing starts or stops meanwhile."""
-        if not self._desk.change(policy, before):
+        if not self._ledger.change(policy, before):
             return False
         self.policy = policy
         if self._executor is not None:  # otherwise its timers are set when it starts
             self._set_timers()
-            if policy.schedule != before.schedule and self._automatic is not None:
-                self._automatic.begin(self._lines(policy))
+            if policy.schedule != before.schedule and self._scheduled is not None:
+                self._scheduled.begin(self._lines(policy))
         return True
 
     @classmethod
@@ -171,62 +164,64 @@ class RequestKernel(Component):
         self._check_schedule(self.policy)
         if self.policy.kernel == "local" and self.policy.kind == "processes":
             Component.add(
-                self, KernelWindow(self), key="window"
-            )  # declares its routes now (law 12); each worker gets its own window
+                self, KernelService(self), key="service"
+            )  # declares its routes now (law 12); each worker gets a service of its own
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.INITIALIZING and self._executor is None:
             self._start()
         elif state is ModuleState.DOWN and self._executor is not None:
             self._stop()
-        elif self._automatic is not None:
-            self._automatic.begin(self._lines(self.policy))
+        elif self._scheduled is not None:
+            self._scheduled.begin(self._lines(self.policy))
 
     def _drains(self) -> None:
-        if self._automatic is not None:
-            self._automatic.end()
+        if self._scheduled is not None:
+            self._scheduled.end()
         if self._executor is not None:
-            self._operating.drain()
+            self._mode.drain()
 
     def _start(self) -> None:
         host = self._host
         policy = self.policy
         for spec in self._specs.values():
             spec.make()
-        self._desk = desk = Desk(self.name, policy, self._specs, host.now_ns)
+        self._ledger = ledger = SynchronizedLedger(self.name, policy, self._specs, host.now_ns)
         is_packed = policy.kernel != "local" or policy.kind == "processes"
-        self._kernel = LocalContext(desk, host, None, self._resources, is_packed)
+        self._kernel = LocalContext(ledger, host, None, self._resources, is_packed)
         executor = executor_of(policy)
-        desk.executor = executor
+        ledger.executor = executor
         if policy.kernel != "local" and (beside := host.records_beside(policy.kernel)) is not None:
-            desk.records = RemoteRecords(self, beside, self._priorities)
-        executor.start(self, desk)
+            ledger.records = RemoteRecords(self, beside, self._priorities)
+        executor.start(self, ledger)
         self._executor = executor
         self._instrumentation = Instrumentation(
-            self.component_name, host.backplane, Path(host.run_dir), policy, desk.interval_figures, host.unix_ns,
+            self.component_name, host.backplane, Path(host.run_dir), policy, ledger.interval_figures, host.unix_ns,
             host.publish,
         )  # fmt: skip
-        self._operating = Operating(self.name, desk, executor, host, partial(self._timer, "operating"))
-        self._pace, self._backlog = Pace(), Backlog()
+        self._mode = OperatingMode(self.name, ledger, executor, host, partial(self._timer, "operating"))
+        self._rates, self._backlog = RateSampler(), BacklogDetector()
         if self._routes is not None:
-            self._automatic = Automatic(self._routes, partial(self._timer, "schedule"), self._serve, self._wall_clock)
+            self._scheduled = ScheduledCommands(
+                self._routes, partial(self._timer, "schedule"), self._serve, self._wall_clock
+            )
         self._timers.clear()  # they were cancelled when it went down
         self._set_timers()
 
     def _stop(self) -> None:
         executor, self._executor = self._executor, None
         assert executor is not None
-        if self._automatic is not None:
-            self._automatic.end()
-        self._desk.close(is_closed=True)
-        self._desk.hold(is_held=True)
-        self._operating.close()
-        left = self._desk.figures()
+        if self._scheduled is not None:
+            self._scheduled.end()
+        self._ledger.close(is_closed=True)
+        self._ledger.hold(is_held=True)
+        self._mode.close()
+        left = self._ledger.figures()
         waiting = left.posting + sum(left.ready) + left.executing
         if waiting:
             log.warning("%s goes down with %d unfinished requests: they are lost", self.name, waiting)
         # Before the executor stops: it may wait for threads that report lost requests, and resuming a waiter takes the lead.
-        self._desk.end(f"{self.name} goes down")
+        self._ledger.end(f"{self.name} goes down")
         executor.stop()
         self._say_unheard()
         if self._instrumentation is not None:
@@ -235,18 +230,18 @@ class RequestKernel(Component):
 
     def _set_timers(self) -> None:
         """Set the timers of the present policy; those whose interval has not changed go on. Call with the lead."""
-        policy = self._desk.policy
+        policy = self._ledger.policy
         record_ns = round(policy.record_interval * 1e9)
         every = {"watch": (WATCH_NS, self._watch), "record": (record_ns, self._record)}
         if policy.ageing:
             every["age"] = (round(policy.interval * 1e9), self._age)
         if policy.optimise:
-            if self._optimising is None:
-                self._optimising = Optimising(self)
-                Component.add(self, self._optimising, key="optimiser")
+            if self._optimiser is None:
+                self._optimiser = OptimiserLoop(self)
+                Component.add(self, self._optimiser, key="optimiser")
             every["optimise"] = (record_ns, self._optimise)
-        elif self._optimising is not None:
-            self._optimising.pause()
+        elif self._optimiser is not None:
+            self._optimiser.pause()
         for name, (interval_ns, timer) in list(self._timers.items()):
             if name not in every or every[name][0] != interval_ns:
                 timer.cancel()
@@ -276,27 +271,27 @@ class RequestKernel(Component):
 
     def _requests(self) -> dict[str, Any] | None:
         instrumentation = self._instrumentation
-        return None if instrumentation is None else instrumentation.figures(self._desk.figures(), self.policy)
+        return None if instrumentation is None else instrumentation.figures(self._ledger.figures(), self.policy)
 
     def _age(self) -> None:
-        self._desk.grow_older()
+        self._ledger.grow_older()
 
     def _optimise(self) -> None:
-        optimising = self._optimising
-        if optimising is None or optimising.is_looking:
+        optimiser = self._optimiser
+        if optimiser is None or optimiser.is_running:
             return
-        if self._operating.begins:
-            self._serve(Looking(optimising, f"{self.component_name}.optimise", 0))
-            optimising.is_looking = True
+        if self._mode.is_starting_requests:
+            self._serve(OptimiserAction(optimiser, f"{self.component_name}.optimise", 0))
+            optimiser.is_running = True
         else:
-            optimising.pause()
+            optimiser.pause()
 
     def _watch(self) -> None:
-        self._pace.look(self._desk.figures())
-        if self._automatic is not None:
-            self._automatic.look()
+        self._rates.add(self._ledger.figures())
+        if self._scheduled is not None:
+            self._scheduled.run_due()
         self._say_unheard()
-        if backlog := self._desk.inspect(self._backlog.look):
+        if backlog := self._ledger.inspect(self._backlog.check):
             log.warning("%s: %s", self.name, backlog)
         executor = self._executor
         workers = None if executor is None else [worker["name"] for worker in executor.workers()]
@@ -304,18 +299,18 @@ class RequestKernel(Component):
         if shortage and shortage != self._shortage:
             log.warning("%s: %s", self.name, shortage)
         self._shortage = shortage
-        stall = self._desk.look_for_stall(workers)
+        stall = self._ledger.look_for_stall(workers)
         if stall is None:
             return
         log.error("%s: no request can make progress: %s", self.name, stall.text)
         if self.policy.on_stall == "fail":
-            self._desk.end_waiting(f"{self.name}: {stall.text}", everybody=False)
+            self._ledger.end_waiting(f"{self.name}: {stall.text}", everybody=False)
 
     def _say_unheard(self) -> None:
-        count, last = self._desk.take_unheard()
+        count, last = self._ledger.take_unheard()
         if count:
             log.warning("%s: %d requests failed that nobody rejoins; the last: %s", self.name, count, last)
-        count, operation = self._desk.take_left()
+        count, operation = self._ledger.take_left()
         if count:
             log.warning(
                 "%s: %d requests were withdrawn: %s returned without rejoining them; post with rejoin=False where "
@@ -327,7 +322,7 @@ class RequestKernel(Component):
         if self._executor is None or not self._host.places(f"{self.component_name}.{POST}"):
             return ""  # no routing table has come yet
         cls = type(self)
-        return shortage_of(self._desk.policy, f"{cls.__module__}:{cls.__qualname__}", len(workers))
+        return shortage_of(self._ledger.policy, f"{cls.__module__}:{cls.__qualname__}", len(workers))
 
     def workers_up(self) -> int:
         """Number of workers that are up. Differs from the setting while workers start or stop."""
@@ -336,7 +331,7 @@ class RequestKernel(Component):
 
     def optimiser_workers(self) -> int | None:
         """The worker count that the optimiser holds, or tries if it still searches; None: it never ran."""
-        return None if self._optimising is None else self._optimising.workers_held
+        return None if self._optimiser is None else self._optimiser.workers_held
 
     # -- for its executors --------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-"""LocalContext: posts and rejoins in the kernel's own process, by the desk; coroutines wait in local_awaiting.py.
+"""LocalContext: posts and rejoins in the kernel's own process, by the ledger; coroutines wait in local_awaiting.py.
 
-The desk is asked first without a waiter: one is made only if the caller has to wait. Requests that are to travel are packed
+The ledger is asked first without a waiter: one is made only if the caller has to wait. Requests that are to travel are packed
 here, so that their poster gets the error if one cannot.
 """
 
@@ -17,9 +17,9 @@ from ..objects.action import Action
 from ..objects.app_object import Host
 from . import awaiting, local_awaiting
 from .context import PACKED, Context
-from .desk import Desk
 from .element import Element, Packed, State
 from .owners import Rejoin, ScopedOwner, named
+from .synchronized_ledger import SynchronizedLedger
 from .thread_resources import ThreadResources
 from .waiting import AN_END, ROOM, AnswerWaiter, ThreadWaiter
 
@@ -29,40 +29,40 @@ class LocalContext(Context):
 
     def __init__(
         self,
-        desk: Desk,
+        ledger: SynchronizedLedger,
         host: Host,
         element: Element | None,
         resources: ThreadResources,
         is_packed: bool,
         *,
-        is_window: bool = False,
+        is_for_worker: bool = False,
     ) -> None:
-        super().__init__(desk.name, desk.specs, element, resources)
-        self._desk, self._host = desk, host
+        super().__init__(ledger.name, ledger.specs, element, resources)
+        self._ledger, self._host = ledger, host
         #: Whether requests travel. Then they are packed when they are posted, and an error in that is raised to their poster.
         self._is_packed = is_packed
         #: Whether rejoined requests travel on, and so stay packed.
-        self._is_window = is_window
+        self._is_for_worker = is_for_worker
         #: Owners of requests posted by operations without naming one: by the action's id, and the request that it executes.
         self._operations: dict[tuple[int, Element | None], ScopedOwner] = {}
 
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:  # hot: scripts/bench requests
-        desk = self._desk
+        ledger = self._ledger
         for element in elements:
             if self._is_packed and element.request is not PACKED:
                 self._pack(element)
-            if wait and desk.try_post(element):  # no waiter is made for a post that has room
+            if wait and ledger.try_post(element):  # no waiter is made for a post that has room
                 continue
             waiter = ThreadWaiter(self._host, self._what(ROOM)) if wait else None
-            if desk.post(element, waiter):
+            if ledger.post(element, waiter):
                 continue
             assert waiter is not None
             try:
                 is_told = waiter.wait(timeout)
             except BaseException:  # Ctrl-C: the poster does not wait any more
-                desk.withdraw(element)
+                ledger.withdraw(element)
                 raise
-            if not is_told and desk.withdraw(element):
+            if not is_told and ledger.withdraw(element):
                 raise self._too_late(element, timeout)
             if waiter.error is not None:
                 raise waiter.error
@@ -71,20 +71,20 @@ class LocalContext(Context):
         return local_awaiting.post(self, elements, wait, timeout)
 
     def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        found, element = self._desk.rejoin(owner, None, None)
+        found, element = self._ledger.rejoin(owner, None, None)
         if found is not Rejoin.NONE_READY or not wait:
             return found, self._unpacked(element)
         waiter = ThreadWaiter(self._host, self._what(AN_END))
-        found, element = self._desk.rejoin(owner, waiter, self.element, is_patient=True)
+        found, element = self._ledger.rejoin(owner, waiter, self.element, is_patient=True)
         if found is not Rejoin.NONE_READY:
             return found, self._unpacked(element)
         try:
-            is_told = waiter.wait(timeout, partial(self._desk.lose_patience, owner, waiter))
+            is_told = waiter.wait(timeout, partial(self._ledger.lose_patience, owner, waiter))
         except BaseException:
-            if not self._desk.forget(owner, waiter) and waiter.element is not None:
-                self._desk.unjoin(waiter.element)
+            if not self._ledger.forget(owner, waiter) and waiter.element is not None:
+                self._ledger.unjoin(waiter.element)
             raise
-        if not is_told and self._desk.forget(owner, waiter):
+        if not is_told and self._ledger.forget(owner, waiter):
             raise self._nothing_ended(owner, timeout)
         return self._answer(waiter)
 
@@ -100,7 +100,7 @@ class LocalContext(Context):
 
     def _unpacked(self, element: Element | None) -> Element | None:
         """The element with its request and result unpacked, unless they travel on."""
-        if element is None or not self._is_packed or self._is_window:
+        if element is None or not self._is_packed or self._is_for_worker:
             return element
         spec = self._specs[element.runnable]
         try:
@@ -115,16 +115,16 @@ class LocalContext(Context):
     def _try_post(self, element: Element) -> bool:
         if self._is_packed and not element.packed:
             self._pack(element)
-        return self._desk.try_post(element)
+        return self._ledger.try_post(element)
 
     def _atry_post(self, element: Element) -> Coroutine[Any, Any, bool]:
         return awaiting.at_once(self._try_post(element))
 
     def _disown(self, owner: Hashable) -> None:
-        self._desk.disown(owner)
+        self._ledger.disown(owner)
 
     def _give_up(self, part: ScopedOwner) -> None:
-        self._desk.given_up.append(part)
+        self._ledger.given_up.append(part)
 
     def _default_owner(self) -> Hashable:
         """The executed request; else the operation that runs in this thread, for as long as it runs; else MAIN.
@@ -147,7 +147,7 @@ class LocalContext(Context):
         return part
 
     def _operation_ended(self, _action: Action, key: tuple[int, Element | None], action: Action) -> None:
-        self._desk.operation_ended(self._operations.pop(key), has_failed=action.error is not None)
+        self._ledger.operation_ended(self._operations.pop(key), has_failed=action.error is not None)
 
     def _pack(self, element: Element) -> None:
         element.packed = self._specs[element.runnable].pack(element.request)

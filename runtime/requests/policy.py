@@ -58,9 +58,10 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     mode: Literal["plain", "lanes"] = "plain"
     #: Percent of workers and of ready entries for lanes 0, 1 and 2; the rest is lane 3's, which is never constrained.
     lanes: tuple[int, int, int] = (0, 20, 20)
-    #: Whether requests in the ready pool gain 1 priority at each interval.
+    #: Whether requests in the ready pool become more urgent by 1 at each interval: their priority, where 0 is the most urgent,
+    #: falls by 1.
     ageing: bool = False
-    #: Extra priority that requests posted with `boost` gain at each of these intervals.
+    #: How much more urgent requests posted with `boost` become in addition at each of these intervals.
     boost: int = 10
     #: Seconds between two steps of ageing.
     interval: float = 0.1
@@ -77,8 +78,8 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     optimise: bool = False
     #: Bounds of that search.
     optimiser: OptimiserPolicy = OptimiserPolicy()
-    #: Backplane priority of requests with priority 0; None: the lowest. For each `step` of its own priority a request rises by
-    #: one backplane priority (urgency.py).
+    #: Backplane priority of requests of the default priority (100), or of a larger number; None: the lowest. Each `step` below
+    #: the default is one backplane priority higher (priority_mapping.py).
     base: int | None = None
     step: int = 10
     #: When no request can ever go on: log it and keep waiting; or also end the waits, with that reason.
@@ -116,7 +117,7 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             ) > most:  # otherwise it would keep asking for an impossible value
                 raise ValueError(f"optimiser.{name}_max = {bound}: expected at most {most:,}")
         if self.base is not None:
-            _check("base", self.base, 1, 255)  # 0 is not for requests (urgency.py)
+            _check("base", self.base, 1, 255)  # 0 is not for requests (priority_mapping.py)
         if not isinstance(self.pool, str) or not self.pool:
             raise ValueError(f"pool = {self.pool!r}: expected the component whose replicas are the workers")
         self._check_lanes()

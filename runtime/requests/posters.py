@@ -32,12 +32,12 @@ class Posters:
     def goes_before(self, element: Element) -> bool:  # hot: scripts/bench requests
         """Whether a request of its lane that is as urgent waits already."""
         waiting = self._waiting[element.lane]
-        return bool(waiting) and waiting[0][0] <= self.age - element.priority
+        return bool(waiting) and waiting[0][0] <= self.age + element.priority
 
     def add(self, element: Element) -> None:
         """Add a request, behind those of its lane that are as urgent."""
         self._turn += 1
-        heapq.heappush(self._waiting[element.lane], (self.age - element.priority, self._turn, element))
+        heapq.heappush(self._waiting[element.lane], (self.age + element.priority, self._turn, element))
         self.count += 1
 
     def remove(self, element: Element) -> None:

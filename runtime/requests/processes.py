@@ -1,8 +1,8 @@
 """Processes: requests executed by backplanes of their own, so that computing uses every core.
 
-The workers are the replicas of a backplane with a `RequestWorker` (seat.py); each has a line (line.py). The supervisor starts
-the processes; this module sees which of them are up, and gives work to as many as the policy wants. All lines together learn
-the run time of each runnable, so that short requests can travel together.
+The workers are the replicas of a backplane with a `RequestWorker` (request_worker.py); the kernel has a connection to each
+(worker_connection.py). The supervisor starts the processes; this module sees which of them are up, and gives work to as many as
+the policy wants. The connections together learn the run time of each runnable, so that short requests can travel together.
 """
 
 from __future__ import annotations
@@ -13,50 +13,50 @@ from appbackplane.transport.resolver import AT
 
 from ..execution.method_action import MethodAction
 from .executor import KernelPort
-from .line import WorkerConnection, drive
-from .urgency import backplane_priority
-from .window import KernelWindow
-from .wire import EXECUTE, window_key
+from .kernel_service import KernelService
+from .priority_mapping import backplane_priority
+from .wire import EXECUTE, service_key
+from .worker_connection import WorkerConnection, drive
 
 if TYPE_CHECKING:
-    from .kernel import RequestKernel
+    from .kernel_base import KernelBase
 
 
 class ProcessExecutor:
-    """Implements `executor.Executor`. Lines are by the names of the workers' backplanes."""
+    """Implements `executor.Executor`. Connections are by the names of the workers' backplanes."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, WorkerConnection] = {}
+        self._connections: dict[str, WorkerConnection] = {}
         #: Workers that get requests: the first of those that are up.
         self._wanted: tuple[str, ...] = ()
         self._count = 0
         self._is_stopped = False
         self.kernel: Any = None
-        self.desk: Any = None
+        self.ledger: Any = None
         self.route = ""
         #: Run time of each runnable, ns: a recent average.
         self.costs: dict[str, int] = {}
 
-    def start(self, kernel: RequestKernel, desk: KernelPort) -> None:
+    def start(self, kernel: KernelBase, ledger: KernelPort) -> None:
         """Implements `Executor.start`, and follows the routing table."""
-        self.kernel, self.desk = kernel, desk
-        self.desk.recall = self.recall
-        self.route = f"{desk.policy.pool}.{EXECUTE}"
-        self._count = desk.policy.workers
+        self.kernel, self.ledger = kernel, ledger
+        self.ledger.recall = self.recall
+        self.route = f"{ledger.policy.pool}.{EXECUTE}"
+        self._count = ledger.policy.workers
         kernel._host.hear_directory(self._look)
         self._look()
 
     def kick(self, worker: str) -> None:
-        """Drive the line of this worker: there is a request for it."""
-        line = self._lines.get(worker)
-        if line is not None:
-            self._serve(line)
+        """Drive the connection to this worker: there is a request for it."""
+        connection = self._connections.get(worker)
+        if connection is not None:
+            self._serve(connection)
 
     def recall(self, worker: str) -> None:
         """Recall the worker's unbegun requests: a more urgent one is ready. Any thread."""
-        line = self._lines.get(worker)
-        if line is not None:
-            self.kernel._host.with_lead(line.recaller.hurry)
+        connection = self._connections.get(worker)
+        if connection is not None:
+            self.kernel._host.with_lead(connection.recaller.hurry)
 
     def resize(self, workers: int) -> None:
         """Give work to so many processes; starting them is up to the supervisor."""
@@ -88,25 +88,27 @@ class ProcessExecutor:
         self.costs[runnable] = max(1, run_ns if known is None else known + (run_ns - known) // 8)
 
     def _look(self) -> None:
-        """Match the lines to a new routing table, or to another number of workers. With the lead."""
+        """Match the connections to a new routing table, or to another number of workers. With the lead."""
         if self._is_stopped:
             return
         self._wanted = wanted = tuple(self.kernel._host.places_up(self.route))[: self._count]
-        for name in [*self._lines]:
+        for name in [*self._connections]:
             if name not in wanted:
-                self.desk.dismiss(name)
+                self.ledger.dismiss(name)
         for name in wanted:
-            if name not in self._lines:
-                line = self.kernel._object(f"line{AT}{name}", lambda name=name: WorkerConnection(self, name))
-                self._lines[name] = line
-                self.kernel._object(f"recaller{AT}{name}", lambda line=line: line.recaller)
-                self.kernel._object(window_key(name), lambda: KernelWindow(self.kernel))
-            if self.desk.begins(name):
-                self._serve(self._lines[name])
+            if name not in self._connections:
+                connection = self.kernel._object(
+                    f"connection{AT}{name}", lambda name=name: WorkerConnection(self, name)
+                )
+                self._connections[name] = connection
+                self.kernel._object(f"recaller{AT}{name}", lambda connection=connection: connection.recaller)
+                self.kernel._object(service_key(name), lambda: KernelService(self.kernel))
+            if self.ledger.register(name):
+                self._serve(self._connections[name])
 
-    def _serve(self, line: WorkerConnection) -> None:
-        kernel, desk = self.kernel, self.desk
-        priority = backplane_priority(desk.urgency(), desk.policy, kernel._priorities)
-        action = MethodAction(line, f"{kernel.component_name}.requests", priority, drive, (self,))
-        action.on_end = line.stopped
+    def _serve(self, connection: WorkerConnection) -> None:
+        kernel, ledger = self.kernel, self.ledger
+        priority = backplane_priority(ledger.best_priority(), ledger.policy, kernel._priorities)
+        action = MethodAction(connection, f"{kernel.component_name}.requests", priority, drive, (self,))
+        action.on_end = connection.stopped
         kernel._serve(action)

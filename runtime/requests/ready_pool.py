@@ -1,9 +1,10 @@
 """ReadyPool: requests that wait for a worker, the most urgent first; with ageing they grow more urgent as they wait.
 
-The source's scheduler thread visits every entry at each interval and adds 1 to its priority, and the boost on top for boosted
-requests (seed 001, section 5.2). All plain requests grow alike, so their order among themselves never changes, and the same
-holds for the boosted. So each lane has a heap of either kind, keyed by priority at age 0: no entry is visited, and only the
-heads are compared. Equal requests go in the order in which they were posted.
+The source's scheduler thread visits every entry at each interval and makes it more urgent by 1, and by the boost on top for
+boosted requests (seed 001, section 5.2). There larger is more urgent; here 0 is, so ageing subtracts. All plain requests age
+alike, so their order among themselves never changes, and the same holds for the boosted. So each lane has a heap of either
+kind, keyed by priority at age 0: no entry is visited, and only the heads are compared. Equal requests go in the order in which
+they were posted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from .element import LANES, Element
 from .owners import Account
 
-#: Heap item (the least comes first): negated key, sequence, request.
+#: Heap item (the least comes first): key, sequence, request.
 _Place = tuple[int, int, Element]
 
 
@@ -24,7 +25,7 @@ class ReadyPool:
     __slots__ = ("_heaps", "_sequence", "age", "boost", "count")
 
     def __init__(self, boost: int) -> None:
-        #: Priority that a boosted request gains at each interval, beside the 1 that all gain.
+        #: How much more urgent a boosted request becomes at each interval, beside the 1 of all requests.
         self.boost = boost
         #: Intervals of ageing that have passed.
         self.age = 0
@@ -37,7 +38,7 @@ class ReadyPool:
         """Add a request that has become ready, behind those that are as urgent."""
         self._sequence += 1
         element.sequence = self._sequence
-        element.key = element.priority - self.age * (1 + self.boost if element.is_boosted else 1)
+        element.key = element.priority + self.age * (1 + self.boost if element.is_boosted else 1)
         self._push(element)
 
     def put_back(self, element: Element) -> None:
@@ -89,19 +90,19 @@ class ReadyPool:
         self.count -= len(removed)
         return removed
 
-    def urgency(self, element: Element) -> int:
-        """The present priority of a request, grown with its age."""
-        return element.key + self.age * (1 + self.boost if element.is_boosted else 1)
+    def aged_priority(self, element: Element) -> int:
+        """The present priority of a request: as posted, less what it has gained by ageing. May be below 0."""
+        return element.key - self.age * (1 + self.boost if element.is_boosted else 1)
 
     def change_boost(self, boost: int, taken: Iterable[Element] = ()) -> None:
         """Change the boost from now on; earlier gains stay. `taken`: requests with workers, which may be put back."""
         for element in taken:
             if element.is_boosted:
-                element.key -= self.age * (boost - self.boost)
+                element.key += self.age * (boost - self.boost)
         for _, marked in self._heaps:
             for _, _, element in marked:
-                element.key -= self.age * (boost - self.boost)
-            marked[:] = [(-element.key, sequence, element) for _, sequence, element in marked]
+                element.key += self.age * (boost - self.boost)
+            marked[:] = [(element.key, sequence, element) for _, sequence, element in marked]
             heapq.heapify(marked)
         self.boost = boost
 
@@ -116,8 +117,8 @@ class ReadyPool:
                     yield element
 
     def _rank(self, element: Element) -> tuple[int, int]:
-        return (-self.urgency(element), element.sequence)
+        return (self.aged_priority(element), element.sequence)
 
     def _push(self, element: Element) -> None:
-        heapq.heappush(self._heaps[element.lane][element.is_boosted], (-element.key, element.sequence, element))
+        heapq.heappush(self._heaps[element.lane][element.is_boosted], (element.key, element.sequence, element))
         self.count += 1

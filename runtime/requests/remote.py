@@ -21,10 +21,10 @@ from .element import Element, Failure, State
 from .owners import Rejoin, ScopedOwner
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
-from .wire import BATCH_BYTES_MAX, DISOWN, ITEMS_MAX, POST, REJOIN, window_key
+from .wire import BATCH_BYTES_MAX, DISOWN, ITEMS_MAX, POST, REJOIN, service_key
 
 if TYPE_CHECKING:
-    from .seat import Seat
+    from .request_worker import BatchRunner
 
 
 class RemoteContext(Context):
@@ -37,10 +37,10 @@ class RemoteContext(Context):
         specs: Mapping[str, RunnableSpec],
         element: Element,
         resources: ThreadResources,
-        seat: Seat,
+        runner: BatchRunner,
     ) -> None:
         super().__init__(kernel, specs, element, resources)
-        self._seat, self._start = seat, start
+        self._runner, self._start = runner, start
         #: Requests posted here for this very request, or a part of it, by id, until they rejoin.
         self._posted: dict[int, Element] = {}
         #: By owner: requests that have rejoined and were not asked for yet.
@@ -69,19 +69,19 @@ class RemoteContext(Context):
         return self._has_joined(owner, await self._acall(REJOIN, self._rejoining(owner, wait, timeout)))
 
     def _before_call(self) -> None:
-        if self._seat.has_waiting or self._over:
+        if self._runner.has_waiting or self._over:
             self._call(POST, self._posting([], False, None))
 
     async def _abefore_call(self) -> None:
-        if self._seat.has_waiting or self._over:
+        if self._runner.has_waiting or self._over:
             await self._acall(POST, self._posting([], False, None))
 
     def _disown(self, owner: Hashable) -> None:
         self._joined.pop(owner, None)
         assert self.element is not None
         asked = [self._backplane(), self._start, self.element.id, [], []]  # it may be lost: it carries no answers
-        self._seat.cast(
-            f"{self._name}.{DISOWN}", key=window_key(self._backplane()), asked=asked, owner=self._wire_owner(owner)
+        self._runner.cast(
+            f"{self._name}.{DISOWN}", key=service_key(self._backplane()), asked=asked, owner=self._wire_owner(owner)
         )
 
     def _give_up(self, part: ScopedOwner) -> None:
@@ -99,7 +99,7 @@ class RemoteContext(Context):
     def _call(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
         try:
             answer: list[Any] = blocking_call(
-                self._seat, f"{self._name}.{operation}", arguments, key=window_key(self._backplane())
+                self._runner, f"{self._name}.{operation}", arguments, key=service_key(self._backplane())
             )
         except BaseException:
             self._put_back(arguments)
@@ -109,8 +109,8 @@ class RemoteContext(Context):
     async def _acall(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
         route = f"{self._name}.{operation}"
         try:
-            answer: list[Any] = await self._seat.request(
-                route, arguments, key=window_key(self._backplane()), timeout=TIMEOUT_MAX_S, retry=False
+            answer: list[Any] = await self._runner.request(
+                route, arguments, key=service_key(self._backplane()), timeout=TIMEOUT_MAX_S, retry=False
             )
         except BaseException:
             self._put_back(arguments)
@@ -119,7 +119,7 @@ class RemoteContext(Context):
 
     def _put_back(self, arguments: dict[str, Any]) -> None:
         """Keep the answers and parts of a failed call for the next one. The kernel may get them twice."""
-        self._seat.put_back(arguments["asked"][3])
+        self._runner.put_back(arguments["asked"][3])
         self._over.extend(ScopedOwner(self.element, number) for number in arguments["over"])
 
     def _messages(self, elements: list[Element]) -> Iterator[tuple[list[Element], list[list[Any]]]]:
@@ -207,8 +207,8 @@ class RemoteContext(Context):
                 f"{self._name}: in a worker process only the thread that executes a request may call the kernel: post and "
                 "rejoin in `execute`, and have other threads hand their results to it"
             )
-        seat = self._seat
-        return [self._backplane(), self._start, self.element.id, seat.take_answers(), seat.give_back()]
+        runner = self._runner
+        return [self._backplane(), self._start, self.element.id, runner.take_answers(), runner.give_back()]
 
     def _take_over(self) -> list[int]:
         """Numbers of parts that are over and not reported yet; another thread may append one meanwhile."""
@@ -218,7 +218,7 @@ class RemoteContext(Context):
         return [part.number for part in over]
 
     def _backplane(self) -> str:
-        component = self._seat._component
+        component = self._runner._component
         assert component is not None
         return component._host.backplane
 
@@ -239,5 +239,5 @@ class RemoteContext(Context):
                 f"owner={owner!r}: in a worker process an owner is the executing request, a text or a number"
             )
         raise InvalidArgument(
-            f"owner={owner!r:.100}: expected a text or a number, which can travel to the kernel's process"
+            f"owner={owner!r:.100}: expected a text or a number, which can be sent to the kernel's process"
         )

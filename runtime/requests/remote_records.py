@@ -18,7 +18,7 @@ from ..objects.component import Component
 from .action_records import RequestNames
 from .element import Done
 from .policy import KernelPolicy
-from .urgency import backplane_priority
+from .priority_mapping import backplane_priority
 
 
 class RemoteWorker(AppObject):

@@ -2,7 +2,7 @@
 
 `execute` gets the request, and the kernel for sub-requests. Its result rejoins, and its exception rejoins as a failure. If
 workers are processes, or a cluster, requests and results travel as msgpack and are decoded into the types of `execute`'s
-annotations. A type that cannot travel is refused when the kernel is constructed, a value at the post: not when it is too late.
+annotations. A type that cannot be sent to another process is refused when the kernel is constructed, and a value at the post.
 """
 
 from __future__ import annotations
@@ -91,17 +91,18 @@ class RunnableSpec:
                 raise InvalidArgument(f"{self._executes()}: {text_of(error)}: got {request!r:.100}") from None
 
     def pack(self, request: Any) -> bytes:
-        """Encode a request to travel. Raises `InvalidArgument` for one that cannot."""
+        """Encode a request for another process. Raises `InvalidArgument` for one that cannot be sent."""
         try:
             packed = msgspec.msgpack.encode(request)
         except Exception as error:
             raise InvalidArgument(
-                f"{self.name}: this {type(request).__qualname__} cannot travel to another process: {error} "
+                f"{self.name}: this {type(request).__qualname__} cannot be sent to another process: {error} "
                 "(plain data, dataclasses and msgspec structs can)"
             ) from error
         if len(packed) > ITEM_BYTES_MAX:
             raise InvalidArgument(
-                f"{self.name}: a request of {len(packed):,} bytes: at most {ITEM_BYTES_MAX:,} travel; send a path, or parts"
+                f"{self.name}: a request of {len(packed):,} bytes: at most {ITEM_BYTES_MAX:,} can be sent: "
+                "post a path, or parts"
             )
         if type(request) is not self.request_type and self.request_type is not Any:
             self._check_arrival(request, packed)
@@ -115,19 +116,19 @@ class RunnableSpec:
             raise InvalidArgument(f"{self.name}: the request does not match execute(): {text_of(error)}") from error
 
     def pack_result(self, result: Any) -> bytes:
-        """Encode a result to travel. Raises TypeError for one that cannot."""
+        """Encode a result for another process. Raises TypeError for one that cannot be sent."""
         try:
             return msgspec.msgpack.encode(result)
         except Exception as error:
             raise TypeError(
-                f"{self.name} returned a {type(result).__qualname__}, which cannot travel: {error}"
+                f"{self.name} returned a {type(result).__qualname__}, which cannot be sent to another process: {error}"
             ) from error
 
     def too_large(self, packed: bytes) -> str:
-        """Why an encoded result is too large to travel; "": it is not."""
+        """Why an encoded result is too large to be sent; "": it is not."""
         if len(packed) <= ITEM_BYTES_MAX:
             return ""
-        return f"{self.name} returned {len(packed):,} bytes: at most {ITEM_BYTES_MAX:,} can travel"
+        return f"{self.name} returned {len(packed):,} bytes: at most {ITEM_BYTES_MAX:,} can be sent"
 
     def unpack_result(self, packed: bytes) -> Any:
         """Decode a result for its owner. Raises `InvalidArgument` if it does not fit the annotation."""
@@ -150,7 +151,7 @@ class RunnableSpec:
         if kind is not arrives and (lost := _lost(kind, arrives)):
             names = ", ".join(map(repr, lost))
             raise InvalidArgument(
-                f"{self._executes()}, and of this {kind.__qualname__} {names} would not travel: annotate "
+                f"{self._executes()}, and of this {kind.__qualname__} {names} would be lost on the way: annotate "
                 f"{kind.__qualname__}, or post a {arrives.__qualname__}"
             )
 
@@ -180,7 +181,7 @@ def _lost(posted: Any, arrives: Any) -> list[str]:
 
 
 def _fields(kind: Any) -> Sequence[str] | None:
-    """Names of the fields of its objects that travel; None: it is no class with fields."""
+    """Names of the fields of its objects that are sent; None: it is no class with fields."""
     if is_dataclass(kind):
         return [field.name for field in fields(kind)]
     names: Sequence[str] | None = getattr(kind, "__struct_fields__", None)
@@ -199,5 +200,6 @@ def _decoder(cls: type, what: str, kind: Any) -> msgspec.msgpack.Decoder[Any]:
         return msgspec.msgpack.Decoder(kind)
     except TypeError as error:
         raise DeclarationError(
-            f"{cls.__qualname__}.execute: its {what} is annotated {kind!r}, which cannot travel: {error}"
+            f"{cls.__qualname__}.execute: its {what} is annotated {kind!r}, which cannot be sent to another process: "
+            f"{error}"
         ) from error

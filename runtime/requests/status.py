@@ -1,7 +1,8 @@
 """Status: the state of a kernel for its operator: pools, lanes, workers, oldest waits, and the reason for a standstill.
 
 Figures of one moment, taken under the kernel's mutex. The ready pool may have a million entries, so it is only copied there,
-and searched for its oldest request afterwards. Rates are of the last seconds, from samples by the kernel's watchdog (`Pace`).
+and searched for its oldest request afterwards. Rates are of the last seconds: the kernel's
+watchdog takes samples (`RateSampler`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Samples that rates are taken over, two a second: 10 s. With fewer, requests of a second each make the figure jump; with
 #: more, an operator waits for the effect of a change.
-LOOKS_MAX: Final = 21
+SAMPLES_MAX: Final = 21
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,20 +100,20 @@ class KernelStatus(msgspec.Struct, frozen=True, kw_only=True):
     policy: dict[str, Any]
 
 
-class Pace:
+class RateSampler:
     """Samples of the figures, as many as rates are taken over."""
 
     def __init__(self) -> None:
-        self._looks: deque[Figures] = deque(maxlen=LOOKS_MAX)
+        self._samples: deque[Figures] = deque(maxlen=SAMPLES_MAX)
 
-    def look(self, figures: Figures) -> None:
+    def add(self, figures: Figures) -> None:
         """Add a sample; the oldest one goes."""
-        self._looks.append(figures)
+        self._samples.append(figures)
 
     def rates(self, now: Figures) -> Rates | None:
         """Rates since the oldest sample; None: there is none."""
-        looks = [*self._looks, now]
-        then = looks[0]
+        samples = [*self._samples, now]
+        then = samples[0]
         if now.at_ns <= then.at_ns:
             return None
         span_ns = now.at_ns - then.at_ns
@@ -121,7 +122,7 @@ class Pace:
         return Rates(
             over_s=round(span_ns / 1e9, 3),
             ended_per_s=round(ended * 1e9 / span_ns, 1),
-            busy_percent=round(sum(min(1.0, _busy(each)) for each in looks) * 100 / len(looks), 1),
+            busy_percent=round(sum(min(1.0, _busy(each)) for each in samples) * 100 / len(samples), 1),
             wait_ms=_ms(waited_ns // ended) if ended else None,
         )
 

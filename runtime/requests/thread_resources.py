@@ -1,9 +1,9 @@
 """ThreadResources: the resources of a kernel, as the calling thread holds them. One object a kernel and process.
 
 A worker of the kernel is an object, which different threads of the backplane serve in turn; but handles such as sqlite3's
-belong to the thread that opened them. So each thread has handles of its own (`held.py`), found here by the calling thread.
-They are closed by their thread at its very end, with its thread-local variables. At most `held_max` handles of each resource
-and thread are open. The backplane decides which threads there are: as many as workers, beside its own.
+belong to the thread that opened them. So each thread has handles of its own (`thread_handles.py`), found here by the calling
+thread. They are closed by their thread at its very end, with its thread-local variables. At most `held_max` handles of each
+resource and thread are open. The backplane decides which threads there are: as many as workers, beside its own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from ..execution.clock import RealClock
 from ..observation.rate_limit import RateLimit
-from .held import ThreadHandles
 from .resource import Resource, check_declared
+from .thread_handles import ThreadHandles
 
 log = logging.getLogger("appbackplane.runtime")
 

@@ -17,18 +17,18 @@ from ..execution.coroutines import should_yield
 from ..execution.method_action import MethodAction
 from ..objects.action import DONE, Action, Outcome, ParkableAction
 from .action_records import records_of
-from .desk import Desk
 from .element import Element, Failure
 from .executing import KernelWorker, execute
 from .executor import KernelPort
 from .failures import failure_of, local_failure_of
 from .local_context import LocalContext
+from .priority_mapping import NEVER, backplane_priority, least_urgent_above
 from .runnable import RunnableSpec
+from .synchronized_ledger import SynchronizedLedger
 from .thread_resources import ThreadResources
-from .urgency import NEVER, backplane_priority, urgency_above
 
 if TYPE_CHECKING:
-    from .kernel import RequestKernel
+    from .kernel_base import KernelBase
 
 #: How long one action executes requests before the scheduler chooses again; quotas and budgets count these actions. An action
 #: costs about 5 us more than the request in it: at 1 ms that is nothing, and a tick of a second still has a thousand of them.
@@ -44,16 +44,16 @@ class ThreadExecutor:
         self._queued: dict[str, Serving] = {}
         self._wanted = 0
         self._kernel: Any = None
-        self._desk: Any = None
+        self._ledger: Any = None
 
-    def start(self, kernel: RequestKernel, desk: KernelPort) -> None:
+    def start(self, kernel: KernelBase, ledger: KernelPort) -> None:
         """Implements `Executor.start`, and takes over the workers of an earlier start."""
-        self._kernel, self._desk = kernel, desk
-        self._desk.hurry = self.hurry
+        self._kernel, self._ledger = kernel, ledger
+        self._ledger.hurry = self.hurry
         self._workers = {
             each._key: each for each in kernel.objects if isinstance(each, KernelWorker) and each._key is not None
         }
-        self.resize(desk.policy.workers)
+        self.resize(ledger.policy.workers)
 
     def kick(self, worker: str) -> None:
         """Queue an action for this worker: it has something to do."""
@@ -61,9 +61,9 @@ class ThreadExecutor:
         if object is not None:
             self._serve(object, worker)
 
-    def hurry(self, urgency: int) -> None:
+    def hurry(self, priority: int) -> None:
         """A ready request is more urgent than a queued worker's action, and no worker was idle. Any thread."""
-        self._kernel._host.with_lead(partial(self._raise_one, urgency))
+        self._kernel._host.with_lead(partial(self._raise_one, priority))
 
     def resize(self, workers: int) -> None:
         """Use so many workers. The objects of the others are kept: they cost nothing."""
@@ -75,11 +75,11 @@ class ThreadExecutor:
         for number in range(1, max(workers, len(self._workers)) + 1):
             name = f"worker-{number}"
             if number > workers:
-                self._desk.dismiss(name)
+                self._ledger.dismiss(name)
                 continue
             if name not in self._workers:
                 self._workers[name] = self._kernel._object(name, KernelWorker)
-            if self._desk.begins(name):
+            if self._ledger.register(name):
                 self._serve(self._workers[name], name)
 
     def workers(self) -> list[dict[str, Any]]:
@@ -95,10 +95,10 @@ class ThreadExecutor:
         return number <= self._wanted
 
     def _serve(self, object: KernelWorker, worker: str) -> None:
-        kernel, desk = self._kernel, self._desk
-        priority = backplane_priority(desk.urgency(), desk.policy, kernel._priorities)
-        serving = self._queued[worker] = Serving(object, kernel, desk, self, worker, priority)
-        desk.hurry_at(urgency_above(priority, desk.policy, kernel._priorities))
+        kernel, ledger = self._kernel, self._ledger
+        priority = backplane_priority(ledger.best_priority(), ledger.policy, kernel._priorities)
+        serving = self._queued[worker] = Serving(object, kernel, ledger, self, worker, priority)
+        ledger.hurry_at(least_urgent_above(priority, ledger.policy, kernel._priorities))
         kernel._serve(serving)
 
     def begins(self, worker: str) -> None:
@@ -107,39 +107,39 @@ class ThreadExecutor:
 
     def priority(self) -> int:
         """Backplane priority of the most urgent request that may be executed."""
-        desk = self._desk
-        return backplane_priority(desk.urgency(), desk.policy, self._kernel._priorities)
+        ledger = self._ledger
+        return backplane_priority(ledger.best_priority(), ledger.policy, self._kernel._priorities)
 
-    def _raise_one(self, urgency: int) -> None:
+    def _raise_one(self, priority: int) -> None:
         """Raise the least urgent queued action for this request, but not above the best one that may run. With the lead."""
-        kernel, desk = self._kernel, self._desk
-        desk.hurry_at(NEVER, is_anew=True)  # first: a worker queued from here on lowers the bound itself
+        kernel, ledger = self._kernel, self._ledger
+        ledger.hurry_at(NEVER, is_anew=True)  # first: a worker queued from here on lowers the bound itself
         queued = sorted(self._queued.values(), key=priority_of)
-        wanted = max(self.priority(), backplane_priority(urgency, desk.policy, kernel._priorities))
+        wanted = max(self.priority(), backplane_priority(priority, ledger.policy, kernel._priorities))
         if queued and queued[-1].priority > wanted:
             kernel._host.raise_to(queued[-1], wanted)
             queued.sort(key=priority_of)
         if queued:
-            desk.hurry_at(urgency_above(queued[-1].priority, desk.policy, kernel._priorities))
+            ledger.hurry_at(least_urgent_above(queued[-1].priority, ledger.policy, kernel._priorities))
 
 
 class Serving(ParkableAction):
     """A slice of one worker's time, in which it executes requests."""
 
-    __slots__ = ("_asked", "_desk", "_executor", "_kernel", "_number", "_worker", "element")
+    __slots__ = ("_asked", "_executor", "_kernel", "_ledger", "_number", "_worker", "element")
 
     def __init__(
         self,
         object: KernelWorker,
-        kernel: RequestKernel,
-        desk: Desk,
+        kernel: KernelBase,
+        ledger: SynchronizedLedger,
         executor: ThreadExecutor,
         worker: str,
         priority: int,
     ) -> None:
         super().__init__(object, f"{kernel.component_name}.requests", priority)
         self._kernel: Any = kernel
-        self._desk, self._executor, self._worker = desk, executor, worker
+        self._ledger, self._executor, self._worker = ledger, executor, worker
         self._number = int(worker.rpartition("-")[2])
         #: The priority with which it was queued.
         self._asked = priority
@@ -161,14 +161,14 @@ class Serving(ParkableAction):
             return self._slice()
         except BaseException as error:  # an unforeseen error costs one request, and no worker
             element, self.element = self.element, None
-            self._desk.end_one(self._worker, element, None, failure_of(error), 0)
-            self._desk.rests(self._worker)
-            self._desk.wake()
+            self._ledger.end_one(self._worker, element, None, failure_of(error), 0)
+            self._ledger.mark_idle(self._worker)
+            self._ledger.wake()
             raise
 
     def _slice(self) -> Outcome:  # hot: scripts/bench requests
-        desk, kernel, worker = self._desk, self._kernel, self._worker
-        now_ns = desk.now_ns
+        ledger, kernel, worker = self._ledger, self._kernel, self._worker
+        now_ns = ledger.now_ns
         started_ns = now_ns()
         end_ns = started_ns + SLICE_NS
         held: ThreadResources = kernel._resources
@@ -180,20 +180,19 @@ class Serving(ParkableAction):
         run_ns = 0
         while True:
             if not self._executor.is_wanted(self._number):
-                desk.leave(worker, element, result, failure, run_ns)
-                is_back = self._executor.is_wanted(self._number) and desk.begins(worker)  # wanted again since the check
-                if is_back:
+                ledger.leave(worker, element, result, failure, run_ns)
+                if self._executor.is_wanted(self._number) and ledger.register(worker):  # wanted again since the check
                     self._go_on()
                 return DONE
             if element is not None and (started_ns >= end_ns or should_yield()):
-                desk.end_one(worker, element, result, failure, run_ns)
+                ledger.end_one(worker, element, result, failure, run_ns)
                 self._go_on()
                 return DONE
-            element = desk.turn(worker, element, result, failure, run_ns)
+            element = ledger.end_and_take(worker, element, result, failure, run_ns)
             if element is None:
                 return DONE
-            spec = desk.specs[element.runnable]
-            context = LocalContext(desk, kernel._host, element, held, False)
+            spec = ledger.specs[element.runnable]
+            context = LocalContext(ledger, kernel._host, element, held, False)
             if spec.is_async:
                 self._run_async(spec, element, context)
                 return DONE
@@ -224,7 +223,7 @@ class Serving(ParkableAction):
         """The backplane goes down, or the action was late: ready requests stay ready, for another worker."""
         super().refuse(error)
         self._executor.begins(self._worker)
-        self._desk.rests(self._worker)
+        self._ledger.mark_idle(self._worker)
 
     def _go_on(self) -> None:
         """Queue another action, as urgent as the requests that are ready now."""
@@ -243,7 +242,7 @@ class Serving(ParkableAction):
         assert isinstance(action, MethodAction)
         element: Element = action.arguments[1]
         result, failure = action.result if action.error is None else (None, failure_of(action.error))
-        self._desk.end_one(self._worker, element, result, failure, action.run_ns)
+        self._ledger.end_one(self._worker, element, result, failure, action.run_ns)
         self._go_on()
 
 

@@ -29,7 +29,7 @@ ITEM_BYTES_MAX: Final = 7 << 20
 
 
 class RequestAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """Outcome of one request, as `Seat.execute` reports it."""
+    """Outcome of one request, as `BatchRunner.execute` reports it."""
 
     id: int
     #: Packed.
@@ -55,16 +55,16 @@ def answers_of(said: Any, worker: str) -> list[RequestAnswer]:
         raise InternalError(f"{worker} sent a malformed answer: {error}") from error
 
 
-def seat_key(backplane: str) -> str:
+def runner_key(backplane: str) -> str:
     """Key of the object that executes requests in a worker's backplane."""
     return f"{AT}{backplane}"
 
 
-def usher_key(backplane: str) -> str:
+def recall_key(backplane: str) -> str:
     """Key of the object beside it, which answers recalls."""
-    return f"{AT}{backplane}:usher"
+    return f"{AT}{backplane}:recall"
 
 
-def window_key(worker: str) -> str:
+def service_key(worker: str) -> str:
     """Key of the object in the kernel's backplane that serves this worker alone: a worker's call may wait for long."""
-    return f"window{AT}{worker}"
+    return f"service{AT}{worker}"

@@ -115,7 +115,7 @@ class Root(Runnable):
     def execute(self, request: list[int], kernel: Context) -> int:
         children = split(request, kernel)
         for path in below(request):
-            kernel.post(path, runnable_of(path), lane=2, priority=10)
+            kernel.post(path, runnable_of(path), lane=2, priority=90)
             children.take(*_not_none(kernel, children))
         if fate_of(seed(), request) in (Fate.RAISES_EARLY, Fate.LEAVES_EARLY):
             return end(request)
@@ -136,7 +136,7 @@ class File(Runnable):
 
     def execute(self, request: list[int], kernel: Context) -> int:
         children = split(request, kernel)
-        kernel.post_all(below(request), Chunk, priority=20)
+        kernel.post_all(below(request), Chunk, priority=80)
         if fate_of(seed(), request) in (Fate.RAISES_EARLY, Fate.LEAVES_EARLY):
             return end(request)
         while children.take(*kernel.rejoin(wait=request[1] % 4 == 0)):
@@ -153,7 +153,7 @@ class AsyncFile(Runnable):
 
     async def execute(self, request: list[int], kernel: Context) -> int:
         children = split(request, kernel)
-        await kernel.apost_all(below(request), Chunk, priority=20)
+        await kernel.apost_all(below(request), Chunk, priority=80)
         if fate_of(seed(), request) in (Fate.RAISES_EARLY, Fate.LEAVES_EARLY):
             return end(request)
         while children.take(*await kernel.arejoin(wait=True)):

@@ -53,14 +53,14 @@ class Crew:
     def __init__(
         self,
         spark: SparkSession,
-        desk: KernelPort,
+        ledger: KernelPort,
         settings: SparkSettings,
         place: ImportPlace,
         workers: int,
         group: str,
     ) -> None:
         """`group`: job group of all jobs of this crew, to cancel these and no others."""
-        self._spark, self._desk, self._place, self._group = spark, desk, place, group
+        self._spark, self._ledger, self._place, self._group = spark, ledger, place, group
         self._context = spark.sparkContext
         self._arriving = Arriving()
         self._gathered = self._context.accumulator([], self._arriving)
@@ -116,9 +116,9 @@ class Crew:
         ]
 
     def _cores(self) -> int:
-        """Number of cores in the cluster now; reported to the desk, which puts it into the records."""
+        """Number of cores in the cluster now; reported to the ledger, which puts it into the records."""
         cores = int(self._context.defaultParallelism)
-        self._desk.has_threads(cores)
+        self._ledger.has_threads(cores)
         return cores
 
     def _man(self) -> None:
@@ -129,7 +129,7 @@ class Crew:
             known = self._workers.get(name_of(number))
             if known is None or known.thread is None or not known.thread.is_alive():
                 batches = Batches(
-                    self._context, self._arriving, self._gathered, self._desk, name_of(number), self._sizing,
+                    self._context, self._arriving, self._gathered, self._ledger, name_of(number), self._sizing,
                     self._place, self.is_over,
                 )  # fmt: skip
                 worker = CrewWorker(number, batches)
@@ -148,7 +148,7 @@ class Crew:
                     worker.wake.wait()
                     continue
                 worker.is_kicked.clear()
-                taken = self._desk.take(worker.name, self._sizing.take_count(self._wanted))
+                taken = self._ledger.take(worker.name, self._sizing.take_count(self._wanted))
                 is_to_take = bool(taken)
                 if taken:
                     worker.state = "executing"
@@ -159,19 +159,19 @@ class Crew:
                 log.exception("worker %s has failed; Spark and all workers are restarted", worker.name)
                 self.end()
         finally:
-            self._desk.dismiss(worker.name)
-            self._desk.give_back(worker.name, ())  # if it was kicked just now, the desk kicks another worker
-            self._workers.pop(worker.name, None)  # last: until then its name stays in use at the desk
+            self._ledger.dismiss(worker.name)
+            self._ledger.give_back(worker.name, ())  # if it was kicked just now, the ledger kicks another worker
+            self._workers.pop(worker.name, None)  # last: until then its name stays in use at the ledger
             self._changed.set()  # the worker may be wanted again
 
     def _execute(self, worker: CrewWorker, taken: Sequence[Element]) -> None:
         if self.is_over():
-            self._desk.give_back(worker.name, taken)
+            self._ledger.give_back(worker.name, taken)
             return
         try:
             worker.batches.run(taken, self._wanted)
         except Exception as error:
-            self._desk.lost(worker.name, taken, f"{type(error).__name__}: {error}")  # except those that have ended
+            self._ledger.lost(worker.name, taken, f"{type(error).__name__}: {error}")  # except those that have ended
             raise
 
     def _see_them_off(self) -> None:

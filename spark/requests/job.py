@@ -44,7 +44,7 @@ class Batches:
         context: SparkContext,
         arriving: Arriving,
         gathered: Accumulator[list[bytes]],
-        desk: KernelPort,
+        ledger: KernelPort,
         worker: str,
         sizing: Sizing,
         place: ImportPlace,
@@ -52,8 +52,8 @@ class Batches:
     ) -> None:
         """`is_over`: whether the crew has ended, or Spark is gone."""
         self._context, self._arriving, self._gathered = context, arriving, gathered
-        self._desk, self._worker, self._sizing, self._place, self._is_over = desk, worker, sizing, place, is_over
-        self._specs: Mapping[str, RunnableSpec] = desk.specs
+        self._ledger, self._worker, self._sizing, self._place, self._is_over = ledger, worker, sizing, place, is_over
+        self._specs: Mapping[str, RunnableSpec] = ledger.specs
         self._lock = threading.Lock()
         #: Requests that have not ended, by number.
         self._open: dict[int, Element] = {}
@@ -81,11 +81,11 @@ class Batches:
             try:
                 request = element.packed or self._specs[element.runnable].pack(element.request)
             except Exception as error:
-                self._desk.ended(self._worker, [Done(element, None, Failure(str(error)), 0)])
+                self._ledger.ended(self._worker, [Done(element, None, Failure(str(error)), 0)])
                 continue
             bytes_count += len(request)
             if asked and bytes_count > BYTES_MAX:
-                self._desk.give_back(self._worker, elements[place:])
+                self._ledger.give_back(self._worker, elements[place:])
                 break
             asked.append(PackedRequest(element.id, element.runnable, request))
             self._open[element.id] = element
@@ -138,16 +138,16 @@ class Batches:
             )
             self._sizing.learn(len(fresh), run_ns, bytes_count)
             if fresh:
-                shift_ns = self._desk.now_ns() - part.ended_ns  # from the task machine's clock to ours
-                self._desk.ended(self._worker, [_done(answer, element, shift_ns) for answer, element in fresh])
+                shift_ns = self._ledger.now_ns() - part.ended_ns  # from the task machine's clock to ours
+                self._ledger.ended(self._worker, [_done(answer, element, shift_ns) for answer, element in fresh])
             if left:
-                self._desk.give_back(self._worker, left)
+                self._ledger.give_back(self._worker, left)
 
     def _lose(self, parts: Sequence[Sequence[PackedRequest]], why: str) -> None:
         with self._lock:
             lost = [self._open.pop(one.number) for part in parts for one in part if one.number in self._open]
             if lost:
-                self._desk.lost(self._worker, lost, why)
+                self._ledger.lost(self._worker, lost, why)
 
 
 def _done(answer: TaskAnswer, element: Element, shift_ns: int) -> Done:

@@ -152,7 +152,7 @@ def _show_all(answers: dict[Place, Any]) -> None:
     )
     for told in answers.values():
         if told["stall"]:
-            click.echo(f"{told['kernel']}: stalled: {told['stall']}")
+            click.echo(f"{told['kernel']}: no request can make progress: {told['stall']}")
         if told.get("shortage"):
             click.echo(f"{told['kernel']}: {told['shortage']}")
 
@@ -209,7 +209,7 @@ def _show(told: dict[str, Any]) -> None:
         why = ": the rejoin pool is full until ended requests are rejoined" if is_full else ""
         remarks.append(f"{waiting} for an entry{why}")
     if told["stall"]:
-        remarks.append(f"stalled: {told['stall']}")
+        remarks.append(f"no request can make progress: {told['stall']}")
     if told.get("shortage"):
         remarks.append(told["shortage"])
     remarks += [f"scheduled, {when}: {line}" for when, line in told["schedule"]]

@@ -19,10 +19,10 @@ from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS
 from appbackplane.runtime.process import _SWITCH_FRACTION, _SWITCH_MAX_S, COLLECT_AFTER
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.requests.kernel import WATCH_NS
-from appbackplane.runtime.requests.line import BATCH_MAX, BATCH_NS, RECALL_NS
 from appbackplane.runtime.requests.policy import POOL_MAX, WORKERS_MAX
 from appbackplane.runtime.requests.resource import HELD_MAX_DEFAULT
 from appbackplane.runtime.requests.wire import BATCH_BYTES_MAX, ITEM_BYTES_MAX
+from appbackplane.runtime.requests.worker_connection import BATCH_MAX, BATCH_NS, RECALL_NS
 from appbackplane.runtime.scheduling.balance import LOOK_MAX
 from appbackplane.runtime.scheduling.deadline_order import LOOK_AHEAD_MAX, PATIENCE_NS
 from appbackplane.supervisor.commands.logs import LINES

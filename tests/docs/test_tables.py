@@ -28,7 +28,7 @@ from appbackplane.runtime.requests import CommandHandler, Context, KernelPolicy,
 from appbackplane.runtime.requests.instrumentation.interval import IntervalRecord
 from appbackplane.runtime.requests.lanes import shares
 from appbackplane.runtime.requests.optimiser import OptimiserPolicy
-from appbackplane.runtime.requests.urgency import backplane_priority
+from appbackplane.runtime.requests.priority_mapping import backplane_priority
 from appbackplane.runtime.scheduling.quotas import UNLIMITED, default_quotas
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.supervisor.commands import main, peers
@@ -340,9 +340,9 @@ def test_priorities_of_requests_in_a_backplane() -> None:
     (asked,) = (
         line.strip("| \n").split(" | ")
         for line in page("requests").splitlines()
-        if "priority of the request, as" in line
+        if "priority of the request, with" in line
     )
-    expected = [str(backplane_priority(int(urgency), KernelPolicy(), 8)) for urgency in asked[1:]]
+    expected = [str(backplane_priority(int(priority), KernelPolicy(), 8)) for priority in asked[1:]]
     assert list(mapped[1:]) == expected
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-#: Where a file stops being one idea (the usual is 100 to 300): look for the second idea in it.
-LINES_MAX = 450
+#: A wall against files with two ideas; the usual is 100 to 300 lines. At 400, classes of one idea were cut into a base class
+#: and its only subclass, and a reader had to open both to understand either. The longest whole class has 570 lines.
+LINES_MAX = 600
 #: Written in pieces, so that this file does not find itself.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 #: Homes and workplaces of one machine. `~`, $XDG_RUNTIME_DIR, /proc, /sys and /dev are every machine's.

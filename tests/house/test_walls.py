@@ -73,7 +73,7 @@ OURS = ("transport", "runtime", "supervisor", "spark")
 #: one of them has to read all of them.
 CIRCLE_MAX = {
     "transport": 6,
-    "runtime": 16,
+    "runtime": 6,
     "supervisor": 1,
     "spark": 1,
 }

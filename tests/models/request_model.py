@@ -1,8 +1,9 @@
 """The slow, obvious twin of runtime/requests/ledger.py: one list of requests, and everything worked out from it anew each time.
 
 As the source tells it (seed 001, section 5): each interval visits every request that waits and adds to its priority, lanes are
-counted, pools are searched. Nothing is kept but what a request is and what became of it. Where this and the ledger differ, one
-of them is wrong (tests/runtime/requests/test_ledger_model.py).
+counted, pools are searched. Its priorities are the source's, where larger is more urgent; `of_the_source` converts. Nothing is
+kept but what a request is and what became of it. Where this and the ledger differ, one of them is wrong
+(tests/runtime/requests/test_ledger_model.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
+
+from appbackplane.runtime.requests.element import REQUEST_PRIORITY
 
 POSTED, READY, EXECUTING, REJOINABLE = "posted", "ready", "executing", "rejoinable"
 JOINED, FAILED, DONE, GONE = "joined", "failed", "done", "gone"
@@ -38,6 +41,7 @@ class Job:
     #: Another job, or a name.
     owner: Hashable
     lane: int
+    #: On the source's scale: larger is more urgent.
     priority: int
     rejoins: bool
     marked: bool
@@ -205,6 +209,9 @@ class RequestModel:
         return ("none ready" if self.of(owner) else "none exist"), None
 
     def unjoin(self, job: Job) -> None:
+        if job.parent is not None and job.owner is job.parent and job.parent.state != EXECUTING:
+            job.state = DONE  # only its parent could have asked for it
+            return
         self._waits_to_rejoin(job, at_front=True)
         self._hand(job.owner, is_let_wait=False)
         self._settle()
@@ -305,6 +312,11 @@ class RequestModel:
 
     def _by_lane(self, jobs: list[Job]) -> list[int]:
         return [sum(job.lane == lane for job in jobs) for lane in range(4)]
+
+
+def of_the_source(priority: int) -> int:
+    """A priority of the source (larger is more urgent, default 0) on the kernel's scale (0 is the most urgent), or back."""
+    return REQUEST_PRIORITY - priority
 
 
 def _rank(job: Job) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Lanes: messages that share something stay in their order; requests of every level find a place."""
+"""Lanes, and queues of deliveries: messages that share something stay in their order; requests of every level find a place."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ MUTATIONS: tuple[Mutation, ...] = (
         "runtime/requests/ready_pool.py",
         (f"{REQUESTS}/test_ready_pool.py",),
         (
-            "what is marked does not grow faster",
-            "return element.key + self.age * (1 + self.boost if element.is_boosted else 1)",
-            "return element.key + self.age",
+            "what is boosted does not age faster",
+            "return element.key - self.age * (1 + self.boost if element.is_boosted else 1)",
+            "return element.key - self.age",
         ),
         (
             "what comes now is as old as all",
-            "element.key = element.priority - self.age * (1 + self.boost if element.is_boosted else 1)",
+            "element.key = element.priority + self.age * (1 + self.boost if element.is_boosted else 1)",
             "element.key = element.priority",
         ),
         (
             "of equal ones the last goes first",
-            "return (-self.urgency(element), element.sequence)",
-            "return (-self.urgency(element), -element.sequence)",
+            "return (self.aged_priority(element), element.sequence)",
+            "return (self.aged_priority(element), -element.sequence)",
         ),
         (
             "a new boost changes what was gained",
-            "                element.key -= self.age * (boost - self.boost)\n            marked[:]",
+            "                element.key += self.age * (boost - self.boost)\n            marked[:]",
             "                pass\n            marked[:]",
         ),
     ),
@@ -74,19 +74,19 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{REQUESTS}/test_ledger.py", f"{REQUESTS}/test_ledger_model.py"),
         (
             "who is as urgent passes who waits",
-            "waiting[0][0] <= self.age - element.priority",
-            "waiting[0][0] < self.age - element.priority",
+            "waiting[0][0] <= self.age + element.priority",
+            "waiting[0][0] < self.age + element.priority",
         ),
         ("who waits is let in without room in his lane", " and has_room(lane):", ":"),
         (
             "those that wait are passed for ever",
-            "(self.age - element.priority, self._turn, element))",
-            "(-element.priority, self._turn, element))",
+            "(self.age + element.priority, self._turn, element))",
+            "(element.priority, self._turn, element))",
         ),
     ),
     *mutations(
         AREA,
-        "runtime/requests/posting.py",
+        "runtime/requests/ledger.py",
         (f"{REQUESTS}/test_ledger.py",),
         (
             "what has ended in lanes above holds up who posts",
@@ -111,14 +111,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/dispatcher/lanes.py",
-        (f"{DISPATCHER}/test_lanes.py",),
-        ("messages of one key run side by side", "lane = self.shared.get(shared_by)", "lane = None"),
-        ("a lane is given away while messages share it", "            if not lane.load:\n", "            if True:\n"),
-        ("a lane is never free again", "                del self.shared[lane.shared_by]\n", ""),
+        "runtime/dispatcher/delivery_queues.py",
+        (f"{DISPATCHER}/test_delivery_queues.py",),
+        ("messages of one key run side by side", "queue = self.shared.get(ordering_key)", "queue = None"),
+        ("a queue is given away while messages share it", "            if not queue.load:\n", "            if True:\n"),
+        ("a queue is never free again", "                del self.shared[queue.ordering_key]\n", ""),
         (
-            "every message pays for a lane of its own",
-            "            self._idle.append(lane)\n            return",
+            "every message pays for a queue of its own",
+            "            self._idle.append(queue)\n            return",
             "            return",
         ),
     ),

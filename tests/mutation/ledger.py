@@ -39,7 +39,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/oversight.py",
+        f"{RULES}/synchronized_ledger.py",
         OPERATIONS,
         (
             "what an operation leaves stays",
@@ -106,7 +106,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/posting.py",
+        f"{RULES}/ledger.py",
         MODEL,
         ("a request that was withdrawn is admitted", "        self.posters.remove(element)\n", ""),
         (

@@ -66,8 +66,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "who still lacks a lock goes on",
-            "(others.ready if take(holder, holder.wanted[1:]) else others.moved).append(holder)",
-            "take(holder, holder.wanted[1:])\n        others.ready.append(holder)",
+            "(effects.ready if take(holder, holder.wanted[1:]) else effects.moved).append(holder)",
+            "take(holder, holder.wanted[1:])\n        effects.ready.append(holder)",
         ),
         (
             "urgent ones pass the oldest for ever",
@@ -82,7 +82,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/holding.py",
+        f"{RULES}/delivery.py",
         (f"{TESTS}/test_waiting_for_locks.py",),
         (
             "who holds a lock does not inherit from who waits for it",

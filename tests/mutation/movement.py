@@ -234,8 +234,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "messages of one key overtake each other on their way to another shard",
-            "self._dispatcher._lanes.take((spec.type, key, FORWARD))",
-            "self._dispatcher._lanes.take(None)",
+            "self._dispatcher._queues.take((spec.type, key, FORWARD))",
+            "self._dispatcher._queues.take(None)",
         ),
         ("a call may name another key than its message", "request.key is not None and request.key != key:", "False:"),
         (

@@ -52,7 +52,7 @@ def test_one_kernel_is_shown_whole(status: dict[str, Any], capsys: pytest.Captur
     assert lines[-4:] == [
         "lanes 0/20/20 %; ageing every 0.1 s; boost 10; so far 1 posted",
         "3 posters wait for an entry",
-        "stalled: thread exhaustion",
+        "no request can make progress: thread exhaustion",
         "scheduled, 22:00: workers 8",
     ]
 

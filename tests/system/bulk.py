@@ -100,7 +100,7 @@ class Tree(Runnable):
         level, width = request
         if level == 3:
             return 1
-        kernel.post_all([[level + 1, width]] * width, Tree, lane=level + 1, priority=level)
+        kernel.post_all([[level + 1, width]] * width, Tree, lane=level + 1, priority=100 - level)
         return sum(done.result for done in kernel.joined())
 
 
@@ -117,7 +117,7 @@ class AsyncTree(Runnable):
         level, width = request
         if level == 3:
             return 1
-        await kernel.apost_all([[level + 1, width]] * width, AsyncTree, lane=level + 1, priority=level)
+        await kernel.apost_all([[level + 1, width]] * width, AsyncTree, lane=level + 1, priority=100 - level)
         return sum([done.result async for done in kernel.ajoined()])
 
 
@@ -156,7 +156,7 @@ class BreaksOff(Runnable):
         return sum(self._first(kernel) for _ in range(request))
 
     def _first(self, kernel: Context) -> int:
-        for done in kernel.map_unordered(range(100), Slow, priority=1):
+        for done in kernel.map_unordered(range(100), Slow, priority=99):
             return done.request is not None
         return 0
 

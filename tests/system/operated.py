@@ -35,7 +35,7 @@ class Feeding(RequestKernel):
 
     @operation(priority=1)
     def feed(self, file: str, count: int) -> int:
-        self.kernel.post_all([file] * count, Waits, owner="fed", priority=2)
+        self.kernel.post_all([file] * count, Waits, owner="fed", priority=98)
         return count
 
     @operation(priority=1)

@@ -172,7 +172,7 @@ def test_what_makes_no_sense_is_refused_in_a_worker_as_in_the_kernels_own_proces
         "InvalidArgument: priority='high': expected a whole number",
         "InvalidArgument: owner=[]: expected a hashable value",
         "InvalidArgument: owner=<object object",
-        "InvalidArgument: Tree: this list cannot travel to another process",
+        "InvalidArgument: Tree: this list cannot be sent to another process",
         "InvalidArgument: Odd: a request of 16,777,2",
     ]
     assert len(row[RESULT]) == len(expected)
@@ -183,7 +183,7 @@ def test_what_makes_no_sense_is_refused_in_a_worker_as_in_the_kernels_own_proces
 def test_results_that_cannot_travel_are_failures_of_their_requests_alone(client: Client) -> None:
     """Too large, of no type that travels, or not of the type that was promised."""
     rows = {row[REQUEST]: row for row in run(client, "Odd", ["object", "large", "fine"])}
-    assert "returned a object, which cannot travel" in rows["object"][ERROR]
+    assert "returned a object, which cannot be sent to another process" in rows["object"][ERROR]
     assert "Odd returned 16,777,2" in rows["large"][ERROR]
     assert rows["fine"][RESULT] == "fine"
     wrong = {row[REQUEST]: row for row in run(client, "Wrong", [0, 1, 2])}

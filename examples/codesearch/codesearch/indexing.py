@@ -217,7 +217,7 @@ class Files(Runnable):
             for part, (first_line, text) in enumerate(parts(file.text, SPLIT_CHARS // 2))
         ]
         await kernel.apost_all(
-            slices, Part, priority=1, lane=LANE_PART
+            slices, Part, priority=99, lane=LANE_PART
         )  # before further files: somebody waits for them
 
     async def _join(self, files: list[_File], kernel: Context) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, get_origin, get_type_hints
 
 from ...objects.operation import DeclarationError
-from ..argument import Given
+from ..argument import LockedArgument
 from .data import WITHOUT_LOCKS, check_class
 from .kinds import an
 from .lock_search import found_in, is_lock
@@ -42,7 +42,7 @@ def check_factory(factory: object, where: str) -> None:
         raise DeclarationError(
             f"{where} is {an(type(factory).__name__)}: give a map of keys to data, dict(enumerate(…))"
         )
-    if isinstance(factory, Given):
+    if isinstance(factory, LockedArgument):
         raise DeclarationError(f"{where} is protected already: register it as it is")
     if problem := is_lock(factory):
         raise DeclarationError(f"{where} {problem}: give a function that makes data from their keys")

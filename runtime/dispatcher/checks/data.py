@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...objects.app_object import AppObject
 from ...objects.operation import DeclarationError
-from ..argument import Given
+from ..argument import LockedArgument
 from .fields import changeable, is_frozen
 from .kinds import an, text_of
 from .lock_search import LOCKS, is_lock, lock_in, lock_in_class
@@ -42,7 +42,7 @@ def check_datum(datum: object, where: str) -> None:
     """Raises `DeclarationError` if the object cannot be a datum. `where`: start of its text, `DataProtector(…)`."""
     if isinstance(datum, type):
         raise DeclarationError(f"{where} is a class: construct the datum in the call, {datum.__name__}()")
-    if isinstance(datum, Given):
+    if isinstance(datum, LockedArgument):
         raise DeclarationError(f"{where} is protected already: register it as it is")
     if isinstance(datum, AppObject):
         raise DeclarationError(f"{where} is active: send it messages, or protect a plain object that it shares")
@@ -68,7 +68,7 @@ def check_class(cls: type, where: str) -> None:
     """`check_datum` for the future instances of a class."""
     if issubclass(cls, _VALUES) or (is_frozen(cls) and changeable(cls) is None):
         raise DeclarationError(f"{where}: {_unchangeable(cls)}")
-    if issubclass(cls, (Given, AppObject, *LOCKS)):
+    if issubclass(cls, (LockedArgument, AppObject, *LOCKS)):
         raise DeclarationError(f"{where} makes objects that cannot be protected: give it a plain class")
     if problem := lock_in_class(cls):
         raise DeclarationError(f"{where}: {problem}: {WITHOUT_LOCKS}")

@@ -1,7 +1,7 @@
 """Fields: the types that a message may contain. Checked when a message is declared, from annotations alone.
 
 All its handlers see the same object, so nothing in it can be changed in place. It travels, so msgspec must be able to decode
-it. Its key selects a lane and a datum, so the key must be hashable. Lists and maps come as such from the wire: a message
+it. Its key selects a queue and a datum, so the key must be hashable. Lists and maps come as such from the wire: a message
 annotates them as read-only types, `Sequence` or `Mapping`, so that type checkers refuse changes.
 """
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ...objects.app_object import AppObject
-from ..argument import ActiveObject, Given
+from ..argument import ActiveObject, LockedArgument
 
 #: Types that make a handler wait for another. (An Event or a Queue makes it wait too, but guards nothing: a handler that
 #: blocks is reported when it does.)
@@ -30,7 +30,7 @@ _MAKERS: Final = (threading.Lock, threading.RLock, threading.Condition, threadin
 #: Our own package: it has locks, and knows when to take them.
 _OURS: Final = "appbackplane"
 #: Types whose inside is not searched.
-_CLOSED: Final = (ActiveObject, Given, AppObject)
+_CLOSED: Final = (ActiveObject, LockedArgument, AppObject)
 #: Functions read for one handler, and objects examined in one datum: enough for any that people write.
 _STEPS_MAX: Final = 1_000
 

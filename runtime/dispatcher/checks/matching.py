@@ -15,7 +15,7 @@ import msgspec
 
 from ...objects.operation import DeclarationError
 from ..accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
-from ..argument import ActiveObject, Argument, Given
+from ..argument import ActiveObject, Argument, LockedArgument
 from ..errors import RegistrationError
 from ..message import MessageSpec
 from ..protectors import UNNAMED, Choice, Protector, SelectiveProtector, protector_behind, shortened
@@ -85,7 +85,7 @@ def _problem(wanted: Wanted, argument: Any, spec: MessageSpec) -> str | None:
     if isinstance(argument, ActiveObject):
         is_right = wanted.accessor is None and fits(argument, wanted.kind)
         return None if is_right else _mismatch(wanted, type(argument).__name__)
-    if not isinstance(argument, Given):
+    if not isinstance(argument, LockedArgument):
         return _no_argument(argument)
     if isinstance(argument, (AccessorOf, SelectiveAccessorOf)):
         return _accessor_problem(wanted, argument)

@@ -2,7 +2,7 @@
 
 Seed 003 deduces the message from the handler's signature, so that a handler cannot be registered for the wrong one. Mistakes
 that would only show with the first message are refused here: coroutines and generators, annotations that cannot be resolved,
-parameters that cannot be filled, results that cannot travel.
+parameters that cannot be filled, results that cannot be sent.
 """
 
 from __future__ import annotations

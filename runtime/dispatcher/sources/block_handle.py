@@ -19,7 +19,7 @@ class BlockHandle(Handle):
     def __init__(self, message: Message | Handle) -> None:
         inner = message if isinstance(message, Handle) else ReadyHandle(message)
         self._inner = inner
-        self.spec, self.lane, self.lock = inner.spec, inner.lane, inner.lock
+        self.spec, self.ordering_key, self.lock = inner.spec, inner.ordering_key, inner.lock
         #: Blocks mapped so far.
         self._blocks: list[Block] = []
 

@@ -21,7 +21,7 @@ from ..message import Message, spec_of
 from ..protectors import DataProtector, SelectiveProtector, shortened
 
 if TYPE_CHECKING:
-    from ..dispatcher import Dispatcher
+    from ..dispatcher_base import DispatcherBase
 
 M = TypeVar("M", bound=Message)
 
@@ -39,7 +39,7 @@ class Source(ActiveObject):
 
     __slots__ = ("_dispatcher", "_has_stopped", "_is_running", "_lock", "emitted")
 
-    _dispatcher: Dispatcher | None
+    _dispatcher: DispatcherBase | None
     _is_running: bool
     _has_stopped: bool
     #: The lock of its protector, if it is protected data.
@@ -75,7 +75,7 @@ class Source(ActiveObject):
 
     # -- for dispatchers ----------------------------------------------------------------------------------------------
 
-    def _attach(self, dispatcher: Dispatcher, lock: Lock | None) -> bool:
+    def _attach(self, dispatcher: DispatcherBase, lock: Lock | None) -> bool:
         """Attach it; False: it was attached there already. Raises `FailedPrecondition` if it is attached elsewhere."""
         if self._dispatcher is dispatcher and self._lock is lock:
             return False

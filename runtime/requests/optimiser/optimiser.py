@@ -92,7 +92,7 @@ class Optimiser:
         if sample.blocked_count >= sample.workers and sample.ready_count:
             step = self._freed(sample)
         elif (sample.is_pressed or is_telling) and (full := self._idle.wanted_again()):
-            step = full, "the load has returned: the workers that were given back are taken again"
+            step = full, "there is a backlog again: as many workers as before"
         elif not is_telling:
             step = self._rest(sample)
         else:
@@ -149,14 +149,14 @@ class Optimiser:
         is_same = 1 / SAME < workers / self._began < SAME
         self._patience = min(2 * self._patience, PATIENCE_MAX) if is_same else 1.0
         self._hold = Hold(workers, best.level, self._noise, self._patience)
-        return workers, f"the fewest that do as much as the best of {self._curve.look_count} looks"
+        return workers, f"the fewest workers with the best throughput, after {self._curve.look_count} measurements"
 
     def _held(self, hold: Hold, level: float) -> Step | None:
         """Take one measurement, or a probe, while the setting is held."""
         aside = self.setting.workers - hold.workers
         if aside:
             hold.look_aside(aside, level)
-            return hold.workers, "back from a look aside"
+            return hold.workers, "the probe has ended"
         expected = hold.level
         if hold.look(level):
             self._search_again()
@@ -167,9 +167,12 @@ class Optimiser:
         if better := hold.better(self.policy.significance):
             step, advantage = better
             self._search_again()
-            return hold.workers + step, f"they proved better ({percent(advantage)}); looking on from there"
+            return (
+                hold.workers + step,
+                f"probes showed more throughput there ({percent(advantage)}): the search goes on from there",
+            )
         step_aside = hold.probe(self._fewest(), self._most)
-        return (hold.workers + step_aside, "a look aside: has the top moved?") if step_aside else None
+        return (hold.workers + step_aside, "a probe: is another number of workers better now?") if step_aside else None
 
     def _rest(self, sample: KernelSample) -> Step | None:
         """Take an interval without backlog."""
@@ -177,9 +180,9 @@ class Optimiser:
         if hold is None and self._idle.is_long and self._curve.look_count:
             return self._hold_best()
         if hold and self.setting.workers != hold.workers and not self._idle.has_given_back:
-            return hold.workers, "back from a look aside: there is little to do"
+            return hold.workers, "the probe has ended: there is too little work to measure"
         fewer = self._idle.rest(sample, self.setting.workers, self._fewest())
-        return (fewer, f"{self._idle.count} intervals without backlog: fewer are enough") if fewer else None
+        return (fewer, f"no backlog for {self._idle.count} intervals: fewer workers are enough") if fewer else None
 
     def _search_again(self) -> None:
         """Forget all measurements, and search from the present setting."""

@@ -33,17 +33,17 @@ def grown(
         idle = sample.workers - sample.executing_count
         ready, why = (
             2 * ready,
-            f"{idle} workers were idle while {sample.posting_count} posters waited for a ready pool of {ready}",
+            f"{idle} workers were idle while {sample.posting_count} posters waited for room in a ready pool of {ready}",
         )
     elif needed > ready:
         ready = max(needed, int(GROWTH * ready))
-        why = f"{setting.workers} workers at {per_s(sample)}/s need {needed} places in the ready pool"
+        why = f"{setting.workers} workers at {per_s(sample)}/s need {needed} entries in the ready pool"
     if tries_rejoin:
-        rejoin, more = 2 * rejoin, f"{sample.rejoinable_count} of {rejoin} places in the rejoin pool were taken"
+        rejoin, more = 2 * rejoin, f"{sample.rejoinable_count} of {rejoin} entries of the rejoin pool were in use"
         why = f"{why}; {more}" if why else more
     elif rejoin < ready + setting.workers:
         rejoin = max(ready + setting.workers, int(GROWTH * rejoin))
-        why = why or f"the rejoin pool takes what {setting.ready} ready places and {setting.workers} workers may hold"
+        why = why or f"the rejoin pool has an entry for each of {ready} ready requests and {setting.workers} workers"
     larger = Setting(
         setting.workers,
         max(setting.ready, min(ready, policy.ready_max)),

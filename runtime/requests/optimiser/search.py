@@ -53,10 +53,10 @@ def more(points: Sequence[Point], most: int, tolerance: float) -> WorkerCountTri
     rise = last.level - points[-2].level
     if rise > tolerance and last.level >= top - tolerance:
         return WorkerCountTrial(
-            min(most, 2 * last.workers), f"throughput still rises ({percent(rise)}) with the last step up"
+            min(most, 2 * last.workers), f"the last increase raised the throughput ({percent(rise)})"
         )
     if last.look_count == 1 and last.level >= top - DOUBT:
-        return WorkerCountTrial(last.workers, "a second look: the last step up gained nothing")
+        return WorkerCountTrial(last.workers, "a second measurement: the last increase gained nothing")
     return None
 
 
@@ -66,11 +66,11 @@ def fewer(points: Sequence[Point], least: int, tolerance: float) -> WorkerCountT
     if first.workers <= least:
         return None
     if first.level >= top - tolerance:
-        return WorkerCountTrial(max(least, first.workers // 2), "do fewer workers keep the throughput?")
+        return WorkerCountTrial(max(least, first.workers // 2), "is the throughput as high with fewer workers?")
     if first.look_count == 1 and first.level >= top - DOUBT:
-        return WorkerCountTrial(first.workers, "a second look: the last step down lost a little")
+        return WorkerCountTrial(first.workers, "a second measurement: the last decrease cost a little")
     if first.level >= top - DOUBT / 2:
-        return WorkerCountTrial(max(least, first.workers // 2), "the last step down lost too little to tell")
+        return WorkerCountTrial(max(least, first.workers // 2), "the last decrease cost too little to be sure")
     return None
 
 
@@ -90,7 +90,7 @@ def between(points: Sequence[Point], tolerance: float) -> WorkerCountTrial | Non
             continue
         widest, found = (
             ratio,
-            WorkerCountTrial(middle, f"the top may be between {low.workers} and {high.workers} workers"),
+            WorkerCountTrial(middle, f"the best number may be between {low.workers} and {high.workers}"),
         )
     return found
 
@@ -109,7 +109,7 @@ def again(points: Sequence[Point]) -> WorkerCountTrial | None:
     if not near:
         return None
     least = min(near, key=lambda point: (point.look_count, -point.level))
-    return WorkerCountTrial(least.workers, "one of the best so far: was it luck?")
+    return WorkerCountTrial(least.workers, "one of the best so far: measured again, because that may have been chance")
 
 
 def percent(step: float) -> str:

@@ -75,7 +75,7 @@ class Other(Work):
 
 @message(category=60, id=3, key="a")
 class InOrder(Work):
-    """On lanes: what waits keeps what is behind it."""
+    """On shared queues: what waits keeps what is behind it."""
 
 
 KINDS: tuple[type[Work], ...] = (Plain, Other, InOrder)
@@ -341,7 +341,7 @@ def test_everything_completes_and_nobody_writes_what_others_use(plan: Plan) -> N
     data = [datum for data in made.data for datum in data]
     assert sum(datum.written for datum in data) == len(made.written), "a change was lost"
     assert not any(datum.writer or datum.readers for datum in data)
-    assert not made._lanes.shared, "a lane was not given back"
+    assert not made._queues.shared, "a queue was not given back"
 
 
 @pytest.mark.skipif(

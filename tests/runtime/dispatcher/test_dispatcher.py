@@ -20,6 +20,7 @@ from appbackplane.runtime.dispatcher import (
     SelectiveProtector,
     message,
 )
+from appbackplane.runtime.dispatcher.dispatcher_base import DispatcherBase
 from appbackplane.runtime.objects.component import Component
 from appbackplane.runtime.objects.operation import operation
 from appbackplane.runtime.testing import VirtualBackplane
@@ -337,8 +338,8 @@ class Odd(Handle):
 
     __slots__ = ("released_count", "resolved")
 
-    def __init__(self, resolved: Any, lane: Any = None) -> None:
-        super().__init__(Reading.__message__, lane=lane)
+    def __init__(self, resolved: Any, ordering_key: Any = None) -> None:
+        super().__init__(Reading.__message__, ordering_key=ordering_key)
         self.resolved, self.released_count = resolved, 0
 
     def resolve(self) -> Message | None:
@@ -402,16 +403,18 @@ def test_what_is_no_handle_yet_or_no_more_is_refused(backplane: VirtualBackplane
     _ = backplane.backplane
     with pytest.raises(TypeError, match="Unmade has no message: super"):
         hub.dispatch(Unmade())
-    with pytest.raises(TypeError, match="a key or a handle's lane, which keeps messages in order, must be hashable"):
-        hub.dispatch(Odd(None, lane=[]))
-    with pytest.raises(TypeError, match="which keeps messages in order"):
+    with pytest.raises(
+        TypeError, match="a message's key and a handle's ordering key, which keep messages in order, must be hashable"
+    ):
+        hub.dispatch(Odd(None, ordering_key=[]))
+    with pytest.raises(TypeError, match="which keep messages in order"):
         hub.dispatch(Reading(["attic"], 1.0))  # type: ignore[arg-type]
     once = Odd(Reading("attic", 1.0))
     hub.dispatch(once)
     with pytest.raises(ValueError, match="this Odd was dispatched before: make a new one"):
         hub.dispatch(once)
     backplane.run_until_idle()
-    assert once.released_count == 1 and hub.journal.lines == ["attic 1.0"] and not hub._lanes.shared
+    assert once.released_count == 1 and hub.journal.lines == ["attic 1.0"] and not hub._queues.shared
 
 
 # -- at the same time -----------------------------------------------------------------------------------------------------
@@ -515,14 +518,14 @@ def test_who_waits_for_a_lock_takes_no_thread(running: Callable[..., Any], wait:
         house.dispatch(Step(str(number), number))
     house.dispatch(Meet())
     wait.until(passed, "somebody who needs no lock")
-    why = backplane.why("real/house.lane-1")["steps"][0]["reasons"]
-    assert "waits for the lock of Diary, held by house.step on real/house.lane-0" in why[0]["text"]
+    why = backplane.why("real/house.queue-1")["steps"][0]["reasons"]
+    assert "waits for the lock of Diary, held by house.step on real/house.queue-0" in why[0]["text"]
     assert why[0]["because"] == "locked"
-    (of_all,) = backplane.why("real/house")["steps"]  # who asks knows the dispatcher, not its lanes
-    assert (of_all["route"], of_all["object"], of_all["count"]) == ("house.step", "real/house.lane-0", 11)
+    (of_all,) = backplane.why("real/house")["steps"]  # who asks knows the dispatcher, not its queues
+    assert (of_all["route"], of_all["object"], of_all["count"]) == ("house.step", "real/house.queue-0", 11)
     assert of_all["reasons"][0]["because"] == "running"
     (of_route,) = backplane.why("house.step")["steps"]  # nobody waits for these: they are no calls
-    assert (of_route["object"], of_route["count"]) == ("real/house.lane-0", 11)
+    assert (of_route["object"], of_route["count"]) == ("real/house.queue-0", 11)
     let_go.set()
     wait.until(all_done, "all others")
     assert seen == list(range(11)), "the oldest first"
@@ -550,7 +553,7 @@ def test_a_handler_that_blocks_is_reported_with_what_it_keeps_from_others(
         worker = engine.watch.workers[0]
         engine.reports.runs_slowly(worker.action, 60_000_000, engine.clock.now_ns(), None)
     let_go.set()
-    assert "slow action: slow.step on real/slow.lane-0, in handler" in caplog.text
+    assert "slow action: slow.step on real/slow.queue-0, in handler" in caplog.text
     assert "block with Diary locked, has been running for 60.0 ms" in caplog.text
 
 
@@ -559,7 +562,7 @@ class Clinic(Hub):
 
     def setup(self) -> None:
         super().setup()
-        self.shards = self.lanes = self.inner = self.mutex = "mine"
+        self.shards = self.queues = self.inner = self.mutex = "mine"
 
     @operation()
     def report(self) -> str:
@@ -572,7 +575,11 @@ class Clinic(Hub):
 
 def test_names_that_are_not_said_to_be_the_dispatchers_are_its_users() -> None:
     """An operation called `report` would be told what went wrong, and no message would end."""
-    own = {name for name in (*dir(Dispatcher), *Dispatcher.__annotations__) if not name.startswith("_")}
+    own = {
+        name
+        for name in (*dir(Dispatcher), *Dispatcher.__annotations__, *DispatcherBase.__annotations__)
+        if not name.startswith("_")
+    }
     assert own - {*dir(Component), *Component.__annotations__} == {
         "attach", "dispatch", "eavesdrop", "eavesdroppers", "entries", "frozen", "handlers", "home_of",
         "priorities", "register", "registrations", "sharded", "vanished_count",

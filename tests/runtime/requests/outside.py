@@ -15,7 +15,7 @@ import msgspec
 from appbackplane.runtime import operation
 from appbackplane.runtime.requests import Context, Element, Figures, KernelPolicy, RequestKernel, Runnable, State
 from appbackplane.runtime.requests.owners import ScopedOwner
-from appbackplane.runtime.requests.wire import window_key
+from appbackplane.runtime.requests.wire import service_key
 from appbackplane.runtime.testing import OutsideCall, VirtualBackplane, VirtualCall
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, Envelope
@@ -116,7 +116,7 @@ class Outside:
 
     def say(self, name: str, operation: str, **arguments: Any) -> VirtualCall:
         """Call the kernel, as the living process of this name."""
-        envelope = Envelope(CALL, next(self.ids), 7, f"bulk.{operation}", window_key(name), None, None, arguments)
+        envelope = Envelope(CALL, next(self.ids), 7, f"bulk.{operation}", service_key(name), None, None, arguments)
         call = self.virtual.hear_call(envelope, self.peer(name))
         self.run()
         return call
@@ -128,7 +128,7 @@ class Outside:
     def says_posts(self, name: str, asked: list[Any], *requests: int, owner: Any = None, **options: Any) -> VirtualCall:
         """It posts."""
         wait, limit, over = options.pop("wait", True), options.pop("limit", None), options.pop("over", [])
-        options = {"runnable": "Work", "priority": 0, "lane": 3, "rejoin": True, **options}
+        options = {"runnable": "Work", "priority": 100, "lane": 3, "rejoin": True, **options}
         items = [
             [options["runnable"], pack(each), owner, options["priority"], options["lane"], options["rejoin"], False]
             for each in requests
@@ -158,7 +158,7 @@ class Outside:
                 assert not isinstance(each, int) or each >= 0, (name, counts)
         held = sum(count for _, _, count in now.by_worker.values())
         working = sum(1 for _, _, count in now.by_worker.values() if count)
-        ledger = self.kernel._desk._ledger
+        ledger = self.kernel._ledger._ledger
         assert now.executing == sum(now.executing_lanes) == working, counts
         assert sum(now.ready) == ledger.ready.count + held - working, counts
         existing = ledger.ready.count + held

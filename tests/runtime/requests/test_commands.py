@@ -132,7 +132,7 @@ def test_settings_are_reviewed(line: str, settings: dict[str, Any]) -> None:
     kernel = Index(KernelPolicy(workers=10))
     before = kernel.policy
     told = tell(up(kernel), line)
-    assert kernel.policy == kernel._desk.policy == before.changed(**settings)
+    assert kernel.policy == kernel._ledger.policy == before.changed(**settings)
     assert set(told["before"]) == {name for name, value in settings.items() if getattr(before, name) != value}
 
 
@@ -158,7 +158,7 @@ def test_what_makes_no_sense_changes_nothing(line: str, says: str) -> None:
     before = kernel.policy
     with pytest.raises((InvalidArgument, NotFound), match=says):
         tell(backplane, line)
-    assert kernel.policy is before is kernel._desk.policy
+    assert kernel.policy is before is kernel._ledger.policy
 
 
 def test_one_that_is_unknown_is_named_with_the_nearest() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from appbackplane.runtime.requests import Context, RequestKernel, RequestWorker, Runnable
-from appbackplane.runtime.requests.wire import seat_key
+from appbackplane.runtime.requests.wire import runner_key
 from appbackplane.runtime.testing import VirtualBackplane
 
 ASKS: dict[str, Callable[[Context], Any]] = {
@@ -42,7 +42,7 @@ def test_a_thread_of_a_request_in_a_worker_process_is_told_who_may_ask_the_kerne
     """In words for who wrote it; and those behind it are executed as if nothing had been."""
     virtual = VirtualBackplane(RequestWorker(f"{__name__}:Kernel"), name="worker-1")
     items = [[1, "Whole", msgspec.msgpack.encode(ask), 3], [2, "Whole", msgspec.msgpack.encode(""), 3]]
-    call = virtual.call("request_worker.execute", key=seat_key("worker-1"), kernel="k/kernel", start=7, items=items)
+    call = virtual.call("request_worker.execute", key=runner_key("worker-1"), kernel="k/kernel", start=7, items=items)
     virtual.run_until_idle()
     first, second = call.result()
     assert first[:3] == [

@@ -193,7 +193,7 @@ def test_priority_decides_within_what_lanes_leave(kernel: Kernel) -> None:
     for _ in range(2):
         kernel.kernel.post(0, Held, lane=1)
         assert Held.begun.acquire(timeout=LIMIT_S)
-    urgent = kernel.kernel.post(0, Held, lane=1, priority=100)
+    urgent = kernel.kernel.post(0, Held, lane=1, priority=0)
     kernel.kernel.post(0, Held, lane=3)
     assert Held.begun.acquire(timeout=LIMIT_S)
     assert urgent.state.value == "ready"

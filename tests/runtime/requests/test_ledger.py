@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from appbackplane.runtime.requests import KernelPolicy, Rejoin
-from appbackplane.runtime.requests.element import Element
+from appbackplane.runtime.requests.element import REQUEST_PRIORITY, Element
 from appbackplane.runtime.requests.ledger import ENOUGH, Ledger
 
 
-def posted(ledger: Ledger, count: int, priority: int = 0, **what: Any) -> list[Element]:
+def posted(ledger: Ledger, count: int, priority: int = REQUEST_PRIORITY, **what: Any) -> list[Element]:
     """So many requests of owner "a"; those for which there is no room wait."""
     elements = [Element(number, None, "R", "a", priority, 3, **what) for number in range(1, count + 1)]
     for element in elements:
@@ -38,9 +38,9 @@ def test_a_boost_that_changes_while_a_request_is_taken_holds_for_it() -> None:
     ledger.take("w", 1, 0)
     ledger.change(KernelPolicy(boost=50))
     ledger.give_back("w", [element], 0)
-    assert ledger.ready.urgency(element) == 6
+    assert ledger.ready.aged_priority(element) == REQUEST_PRIORITY - 6
     ledger.grow_older()
-    assert ledger.ready.urgency(element) == 57
+    assert ledger.ready.aged_priority(element) == REQUEST_PRIORITY - 57
 
 
 def test_whoever_rejoins_lets_a_poster_in() -> None:
@@ -62,7 +62,7 @@ def test_who_comes_later_does_not_pass_a_poster_that_is_as_urgent() -> None:
     ledger.posters.add(waiting)
     ledger.entries.remove(first.lane)
     assert not ledger.post(Element(3, None, "R", "a", waiting.priority, 3), 0)
-    assert ledger.post(Element(4, None, "R", "a", waiting.priority + 1, 3), 0)
+    assert ledger.post(Element(4, None, "R", "a", waiting.priority - 1, 3), 0)
 
 
 def test_what_has_ended_in_a_lane_above_holds_up_nobody_below() -> None:
@@ -106,14 +106,14 @@ def test_who_waited_first_is_handed_the_first() -> None:
 
 
 def test_who_waits_for_an_entry_is_not_passed_for_ever() -> None:
-    """With ageing on, one of little priority is let in before a more urgent one that came much later."""
+    """With ageing on, a less urgent one is let in before a more urgent one that came much later."""
     ledger = Ledger(KernelPolicy(ready=1, workers=1))
     posted(ledger, 1)
-    old = Element(10, None, "R", "a", 0, 3)
+    old = Element(10, None, "R", "a", 5, 3)
     ledger.wait(old, 0)
     for _ in range(6):
         ledger.grow_older()
-    ledger.wait(Element(11, None, "R", "a", 5, 3), 0)
+    ledger.wait(Element(11, None, "R", "a", 0, 3), 0)
     ledger.take("w", 1, 0)
     assert ledger.admitted == [old]
 
@@ -173,13 +173,13 @@ def test_who_loses_patience_is_told_of_what_there_is() -> None:
 def test_what_is_less_urgent_and_has_not_begun_is_overtaken() -> None:
     """Of the worker that has what can wait longest; but what executes is interrupted by nothing."""
     ledger = Ledger(KernelPolicy(workers=2))
-    posted(ledger, 1, priority=9)
+    posted(ledger, 1, priority=1)
     ledger.take("one", 1, 0)
-    posted(ledger, 2, priority=2)
+    posted(ledger, 2, priority=8)
     ledger.take("two", 2, 0)
-    [equal] = posted(ledger, 1, priority=2)
+    [equal] = posted(ledger, 1, priority=8)
     assert ledger.overtaken(equal) == ""
-    [urgent] = posted(ledger, 1, priority=3)
+    [urgent] = posted(ledger, 1, priority=7)
     assert ledger.overtaken(urgent) == "two"
     assert ledger.overtaken(equal) == "", "it is not the next"
 

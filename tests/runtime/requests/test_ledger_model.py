@@ -20,7 +20,18 @@ from appbackplane.runtime.requests.figures import figures_of
 from appbackplane.runtime.requests.ledger import Ledger
 from appbackplane.runtime.requests.owners import Rejoin
 from appbackplane.runtime.requests.policy import KernelPolicy
-from tests.models.request_model import EXECUTING, FAILED, GONE, JOINED, POSTED, READY, Job, Limits, RequestModel
+from tests.models.request_model import (
+    EXECUTING,
+    FAILED,
+    GONE,
+    JOINED,
+    POSTED,
+    READY,
+    Job,
+    Limits,
+    RequestModel,
+    of_the_source,
+)
 from tests.profiles import examples
 
 #: A fourth is never asked before the others are, so it brings nothing new.
@@ -80,7 +91,15 @@ class LedgerMachine(RuleBasedStateMachine):
         for _ in range(count):
             number = next(self.numbers)
             element = Element(
-                number, number, "R", owner, priority, lane, is_rejoined=rejoins, is_boosted=marked, parent=parent
+                number,
+                number,
+                "R",
+                owner,
+                of_the_source(priority),
+                lane,
+                is_rejoined=rejoins,
+                is_boosted=marked,
+                parent=parent,
             )
             job = Job(number, job_owner, lane, priority, rejoins, marked, job_parent)
             is_posted = self.real.post(element, self.now_ns)
@@ -246,9 +265,11 @@ class LedgerMachine(RuleBasedStateMachine):
             if job.state in (READY, EXECUTING):
                 assert (element.worker, element.account.wants(element)) == (job.worker, job.rejoins)
         assert [
-            (element.id, self.real.ready.urgency(element))
-            for element in sorted(self.real.ready, key=lambda each: (-self.real.ready.urgency(each), each.sequence))
-        ] == [(job.number, job.urgency) for job in self.model.pool()]
+            (element.id, self.real.ready.aged_priority(element))
+            for element in sorted(
+                self.real.ready, key=lambda each: (self.real.ready.aged_priority(each), each.sequence)
+            )
+        ] == [(job.number, of_the_source(job.urgency)) for job in self.model.pool()]
         assert self.real.ready.count == len(self.model.pool())
 
     def all_counts_are_those_of_the_model(self) -> None:
@@ -263,7 +284,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert figures.run_ns_total == model.run_ns
         assert figures.wait_ns_total == sum(job.waited_ns for job in model.jobs)
         assert figures.begun_total == sum(job.begun_count for job in model.jobs)
-        assert figures.refused_total == 0, "counted by the desk"
+        assert figures.refused_total == 0, "counted by the ledger"
         held = {name: count for name, (_, _, count) in figures.by_worker.items() if count}
         assert held == {name: len(model.held_by(name)) for name in WORKERS if model.held_by(name)}
 

@@ -117,8 +117,8 @@ class Elsewhere:
         self.is_kicked, self.is_over = threading.Event(), threading.Event()
         self.has_ended = False
 
-    def start(self, kernel: RequestKernel, desk: KernelPort) -> None:
-        self.desk = desk
+    def start(self, kernel: RequestKernel, ledger: KernelPort) -> None:
+        self.ledger = ledger
         self.thread = threading.Thread(target=self.work, daemon=True)
         self.thread.start()
 
@@ -131,11 +131,11 @@ class Elsewhere:
         return []
 
     def work(self) -> None:
-        while not (taken := self.desk.take("one", 1)):
+        while not (taken := self.ledger.take("one", 1)):
             assert self.is_kicked.wait(LIMIT_S)
             self.is_kicked.clear()
         assert self.is_over.wait(LIMIT_S)
-        self.desk.lost("one", taken, "it has been stopped")
+        self.ledger.lost("one", taken, "it has been stopped")
 
     def stop(self) -> None:
         self.is_over.set()
@@ -210,15 +210,15 @@ def test_one_that_waits_for_what_is_held_is_at_rest_and_goes_on_with_it(live: Ca
     parent = kernel.kernel.post(3, Parent, owner="x")
     assert Held.begun.acquire(timeout=LIMIT_S)
     with at.backplane.engine.lead:
-        kernel._operating.stop(is_now=True)
-    assert kernel._operating.state == "stopping"
+        kernel._mode.stop(is_now=True)
+    assert kernel._mode.state == "stopping"
     Held.may_end.set()
     until(kernel, lambda figures: figures.blocked == 1 and sum(figures.ready) == 3)
-    assert kernel._operating.state == "stopped"
+    assert kernel._mode.state == "stopped"
     kernel._watch()
-    assert kernel._desk.stall is None and parent.error is None
+    assert kernel._ledger.stall is None and parent.error is None
     with at.backplane.engine.lead:
-        kernel._operating.resume() if then == "resume" else kernel._drains()
+        kernel._mode.resume() if then == "resume" else kernel._drains()
     assert kernel.kernel.rejoin("x", wait=True) == (Rejoin.RETURNED, parent)
     assert parent.result == 3
 
@@ -228,18 +228,18 @@ def test_what_is_held_is_executed_before_a_kernel_stops(live: Callable[..., Live
     kernel = Kernel()
     at = live(kernel)
     with at.backplane.engine.lead:
-        kernel._operating.hold()
+        kernel._mode.hold()
     element = kernel.kernel.post(1, Echo, owner="x")
     with at.backplane.engine.lead:
-        kernel._operating.stop(is_now=False)
+        kernel._mode.stop(is_now=False)
     assert kernel.kernel.rejoin("x", wait=True) == (Rejoin.RETURNED, element)
 
 
 def ages(kernel: RequestKernel, seconds: float) -> int:
     """How many intervals of ageing pass in a time."""
-    before = kernel._desk._ledger.ready.age
+    before = kernel._ledger._ledger.ready.age
     threading.Event().wait(seconds)
-    return kernel._desk._ledger.ready.age - before
+    return kernel._ledger._ledger.ready.age - before
 
 
 def test_what_is_changed_while_it_is_down_has_no_timers_until_it_comes_up(live: Callable[..., Live]) -> None:
@@ -263,7 +263,7 @@ def test_a_change_while_it_comes_up_is_not_lost(live: Callable[..., Live]) -> No
         at.backplane.engine.modules.move(kernel.component_name, ModuleState.INITIALIZING, lambda _: None)
     changing.join(LIMIT_S)
     assert isinstance(changing.said, KernelPolicy)
-    assert (kernel.policy.interval, kernel._desk.policy.interval) == (0.04, 0.04)
+    assert (kernel.policy.interval, kernel._ledger.policy.interval) == (0.04, 0.04)
 
 
 def test_a_user_with_much_to_do_does_not_cost_it_a_worker(live: Callable[..., Live]) -> None:
@@ -274,7 +274,7 @@ def test_a_user_with_much_to_do_does_not_cost_it_a_worker(live: Callable[..., Li
 
     kernel = Small(KernelPolicy(workers=1))
     live(kernel)
-    until(kernel, lambda _: bool(kernel._desk._idle))
+    until(kernel, lambda _: bool(kernel._ledger._idle))
     with suppress(Busy):
         for _ in range(5):
             kernel.after(60.0, kernel.figures)

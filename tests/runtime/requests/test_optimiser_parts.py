@@ -87,7 +87,7 @@ def test_the_ready_pool_grows_when_workers_were_idle_while_posters_waited() -> N
     dry = msgspec.structs.replace(BUSY, ready_count=0, posting_count=3, executing_count=2)
     larger, why = grown(dry, Setting(4, 100, 400), POLICY) or pytest.fail("too small, and nothing done")
     assert larger == Setting(4, 200, 400)
-    assert why == "2 workers were idle while 3 posters waited for a ready pool of 100"
+    assert why == "2 workers were idle while 3 posters waited for room in a ready pool of 100"
 
 
 def test_the_ready_pool_bridges_the_time_that_posters_take() -> None:
@@ -104,7 +104,7 @@ def test_the_rejoin_pool_takes_all_that_was_admitted_and_grows_where_that_is_wor
     full = msgspec.structs.replace(BUSY, rejoinable_count=190, ready_count=0, executing_count=0)
     assert grown(full, Setting(4, 100, 200), POLICY) is None
     larger, why = grown(full, Setting(4, 100, 200), POLICY, tries_rejoin=True) or pytest.fail("full, and nothing done")
-    assert larger == Setting(4, 100, 400) and "190 of 200 places in the rejoin pool" in why
+    assert larger == Setting(4, 100, 400) and "190 of 200 entries of the rejoin pool" in why
 
 
 def test_pools_never_shrink_and_never_pass_their_bounds() -> None:
@@ -122,7 +122,7 @@ def test_pools_beyond_the_bounds_of_growth_stay_as_large_as_somebody_made_them()
     assert grown(dry, large, POLICY) is None
     beyond = Setting(2 * POLICY.workers_max, 100, 50_000)  # by hand, too
     larger, why = grown(msgspec.structs.replace(BUSY, workers=128), beyond, POLICY) or pytest.fail("nothing done")
-    assert larger == Setting(128, 512, 50_000) and why == "128 workers at 100/s need 512 places in the ready pool"
+    assert larger == Setting(128, 512, 50_000) and why == "128 workers at 100/s need 512 entries in the ready pool"
 
 
 @pytest.mark.parametrize(

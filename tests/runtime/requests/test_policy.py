@@ -208,7 +208,7 @@ def test_settings_are_reviewed_while_it_runs(live: Callable[..., Live]) -> None:
     for bad in ({"workers": 0}, {"wrokers": 3}, {"kind": "processes"}, {"lanes": (50, 50, 50)}, {"workers": 2}):
         with pytest.raises(InvalidArgument, match="k/indexing: "):
             kernel.change(**bad)
-        assert kernel.policy == kernel._desk.policy == KernelPolicy(workers=5, ready=10, mode="lanes")
+        assert kernel.policy == kernel._ledger.policy == KernelPolicy(workers=5, ready=10, mode="lanes")
     assert kernel.kernel.post(7, Echo).id == 1
     assert [done.result for done in kernel.kernel.joined()] == [7]
 
@@ -217,7 +217,7 @@ def test_no_request_is_left_without_a_lane(live: Callable[..., Live]) -> None:
     """Lanes that leave what is ready no worker, ever, are refused: it would be lost."""
     kernel = Indexing(KernelPolicy(workers=4))
     live(kernel)
-    kernel._desk.hold(is_held=True)
+    kernel._ledger.hold(is_held=True)
     for _ in range(3):
         kernel.kernel.post(7, Echo, lane=0)
     with pytest.raises(
@@ -225,7 +225,7 @@ def test_no_request_is_left_without_a_lane(live: Callable[..., Live]) -> None:
     ):
         kernel.change(mode="lanes")
     assert kernel.policy.mode == "plain"
-    kernel._desk.hold(is_held=False)
+    kernel._ledger.hold(is_held=False)
     assert sum(done.result for done in kernel.kernel.joined()) == 21
     kernel.change(mode="lanes")
     with pytest.raises(InvalidArgument, match=r"lane=0: lanes = .* leave it no worker"):

@@ -30,9 +30,9 @@ def states(batch: Iterable[object]) -> list[str]:
 
 def together(outside: Outside, count: int, **options: object) -> tuple[OutsideCall, list[int]]:
     """So many requests that travel in one batch, and their numbers."""
-    outside.kernel._desk.hold(is_held=True)
+    outside.kernel._ledger.hold(is_held=True)
     elements = [outside.post(n, owner="x", **options) for n in range(count)]
-    outside.kernel._desk.hold(is_held=False)
+    outside.kernel._ledger.hold(is_held=False)
     batch = outside.batch("worker-1")
     assert ids(batch) == [each.id for each in elements]
     return batch, ids(batch)
@@ -196,7 +196,7 @@ def test_those_that_the_answer_does_not_name_are_executed_later() -> None:
 
 
 def test_a_kernel_that_was_moved_down_works_again() -> None:
-    """Its lines and windows were there before; and nobody serves the old start."""
+    """Its connections and services were there before; and nobody serves the old start."""
     outside = Outside("worker-1")
     element = outside.post(1, owner="x")
     old = outside.batch("worker-1")
@@ -216,7 +216,7 @@ def test_a_kernel_that_was_moved_down_works_again() -> None:
     assert outside.rejoin("x") == ("returned", again)
     assert outside.check().ended_total == 1
     assert [each._key for each in outside.kernel.objects] == [
-            "commands", "window", "line@worker-1", "recaller@worker-1", "window@worker-1",
+            "commands", "service", "connection@worker-1", "recaller@worker-1", "service@worker-1",
         ]  # fmt: skip
 
 
@@ -273,7 +273,7 @@ def test_a_full_component_still_serves_its_workers(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_worker_that_asks_never_stands_behind_another_that_waits() -> None:
-    """With many workers the least busy window of those looked at may be taken: by who waits for what this one is to post."""
+    """With many workers the least busy service of those looked at may be taken: by who waits for what this one is to post."""
     names = [f"worker-{number:02}" for number in range(20)]
     outside = Outside(*names)
     given = {}
@@ -298,8 +298,8 @@ def test_what_has_not_begun_goes_back_for_what_is_more_urgent() -> None:
     outside.post(10, owner="x")  # as urgent as they are: it has its turn
     outside.run()
     assert not outside.given("worker-1", RECALL)
-    urgent = outside.post(11, owner="x", priority=5)
-    outside.post(12, owner="x", priority=4)
+    urgent = outside.post(11, owner="x", priority=95)
+    outside.post(12, owner="x", priority=96)
     outside.run()
     [recall] = outside.given("worker-1", RECALL)
     recall.reply([[row(first)], [second, third]])
@@ -314,11 +314,11 @@ def test_what_has_not_begun_goes_back_for_what_is_more_urgent() -> None:
 def test_nothing_is_recalled_where_a_worker_is_free() -> None:
     """It takes what is urgent at once."""
     outside = Outside("worker-1", "worker-2")
-    outside.kernel._desk.hold(is_held=True)
+    outside.kernel._ledger.hold(is_held=True)
     outside.post(1, owner="x")
-    outside.kernel._desk.hold(is_held=False)
+    outside.kernel._ledger.hold(is_held=False)
     outside.run()
-    urgent = outside.post(2, owner="x", priority=5)
+    urgent = outside.post(2, owner="x", priority=95)
     outside.run()
     given = {name: [ids(each) for each in outside.given(name)] for name in ("worker-1", "worker-2")}
     assert [urgent.id] in given["worker-1"] + given["worker-2"]
@@ -331,10 +331,10 @@ def test_no_worker_takes_more_than_its_share() -> None:
     learn(outside)
     outside.start("worker-2")
     outside.run()
-    outside.kernel._desk.hold(is_held=True)
+    outside.kernel._ledger.hold(is_held=True)
     for number in range(9):
         outside.post(number, owner="x")
-    outside.kernel._desk.hold(is_held=False)
+    outside.kernel._ledger.hold(is_held=False)
     outside.run()
     taken = sorted(len(ids(outside.batch(name))) for name in ("worker-1", "worker-2"))
     assert taken == [2, 5], "half of nine, and half of what is left"

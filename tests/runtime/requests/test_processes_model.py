@@ -118,7 +118,7 @@ class Play(RuleBasedStateMachine):
     # -- from the kernel's process --------------------------------------------------------------------------------------
 
     @rule(
-        owner=st.sampled_from(OWNERS), lane=st.sampled_from((3, 3, 2, 1)), priority=st.integers(-3, 30),
+        owner=st.sampled_from(OWNERS), lane=st.sampled_from((3, 3, 2, 1)), priority=st.integers(70, 103),
         is_rejoined=st.sampled_from((True, True, True, False)), runnable=st.sampled_from((Work, Short)),
     )  # fmt: skip
     def post(self, owner: str, lane: int, priority: int, is_rejoined: bool, runnable: type[Work]) -> None:

@@ -56,7 +56,7 @@ class Whole(Runnable):
 
     def execute(self, request: int, kernel: Context) -> int:
         for number in range(request % 5):
-            kernel.post(number, Part if number % 2 else AsyncPart, lane=3, priority=1)
+            kernel.post(number, Part if number % 2 else AsyncPart, lane=3, priority=99)
         if request % 11 == 0:
             raise Broken(str(request))
         if request % 3 == 0:
@@ -103,7 +103,7 @@ class Race:
                 how: dict[str, Any] = {
                     "owner": owner,
                     "lane": 2 if runnable is Whole else 3,
-                    "priority": chance.randrange(3),
+                    "priority": chance.randrange(98, 101),
                     "boost": chance.random() < 0.2,
                 }
                 try:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from appbackplane.runtime.requests.element import Element
 from appbackplane.runtime.requests.owners import Account
 from appbackplane.runtime.requests.ready_pool import ReadyPool
+from tests.models.request_model import of_the_source
 
 STEPS = st.lists(
     st.tuples(st.just("add"), st.integers(-5, 5), st.integers(0, 3), st.booleans())
@@ -23,14 +24,15 @@ STEPS = st.lists(
 
 
 def element(id: int, priority: int = 0, lane: int = 3, *, is_boosted: bool = False) -> Element:
-    return Element(id, None, "R", "a", priority, lane, is_boosted=is_boosted)
+    """A request with a priority of the source: larger is more urgent. All numbers of this file are the source's."""
+    return Element(id, None, "R", "a", of_the_source(priority), lane, is_boosted=is_boosted)
 
 
 @given(steps=STEPS, boost=st.integers(0, 5))
 def test_ageing_is_that_of_the_source(steps: list[Any], boost: int) -> None:
     """+1 for each at each interval, and the boost on top for those that are marked; the most urgent first, then the oldest."""
     pool = ReadyPool(boost)
-    #: [priority now, turn, element], as the source keeps them.
+    #: [priority now, turn, element], as the source keeps them: larger is more urgent.
     entries: list[list[Any]] = []
     taken: list[list[Any]] = []
     turn = 0
@@ -65,7 +67,7 @@ def test_ageing_is_that_of_the_source(steps: list[Any], boost: int) -> None:
         for lane in range(4):
             there = [entry for entry in entries if entry[2].lane == lane]
             assert pool.head(lane) is (min(there, key=lambda entry: (-entry[0], entry[1]))[2] if there else None)
-        assert all(pool.urgency(entry[2]) == entry[0] for entry in entries)
+        assert all(pool.aged_priority(entry[2]) == of_the_source(entry[0]) for entry in entries)
 
 
 def test_of_equal_ones_the_first_that_was_posted_goes_first() -> None:
@@ -87,7 +89,7 @@ def test_a_new_boost_leaves_what_was_gained() -> None:
     pool.age += 10
     pool.change_boost(0)
     pool.add(plain)
-    assert pool.urgency(marked) == 60
+    assert pool.aged_priority(marked) == of_the_source(60)
     assert pool.best([3]) is marked
 
 

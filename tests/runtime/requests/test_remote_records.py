@@ -16,11 +16,11 @@ from appbackplane.runtime.observation.recorder import Recorder
 from appbackplane.runtime.observation.segments import ACTIONS_SUFFIX, NAMES_END, RECORD, SegmentHeader, unpack_header
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.runtime.process_config import RecordPolicy
-from appbackplane.runtime.requests.desk import Desk
 from appbackplane.runtime.requests.element import Done, Element, Failure
 from appbackplane.runtime.requests.kernel import RequestKernel
 from appbackplane.runtime.requests.policy import KernelPolicy
 from appbackplane.runtime.requests.remote_records import RemoteRecords
+from appbackplane.runtime.requests.synchronized_ledger import SynchronizedLedger
 
 SEGMENT = 1 << 20
 HEADER = SegmentHeader(
@@ -54,10 +54,10 @@ def noted() -> Noted:
 
 
 @pytest.fixture
-def desk(noted: Noted) -> Desk:
+def ledger(noted: Noted) -> SynchronizedLedger:
     """With the records of a kernel at it."""
     beside: Any = noted
-    made = Desk("desk", KernelPolicy(), {}, lambda: 1_000)
+    made = SynchronizedLedger("ledger", KernelPolicy(), {}, lambda: 1_000)
     made.executor = Executor()  # type: ignore[assignment]
     made.records = RemoteRecords(Primes(), beside, 8)
     return made
@@ -68,16 +68,16 @@ class Executor:
         """There is none."""
 
 
-def taken(desk: Desk, priority: int = 0) -> Element:
+def taken(ledger: SynchronizedLedger, priority: int = 100) -> Element:
     """A request that was posted and taken at 1,000."""
-    desk.post(Element(0, 0, "Part", "owner", priority, 2), None)
-    [element] = desk.take("spark-1", 1)
+    ledger.post(Element(0, 0, "Part", "owner", priority, 2), None)
+    [element] = ledger.take("spark-1", 1)
     return element
 
 
-def test_a_request_is_recorded_with_its_own_times(desk: Desk, noted: Noted) -> None:
+def test_a_request_is_recorded_with_its_own_times(ledger: SynchronizedLedger, noted: Noted) -> None:
     """Reports and advice were blind to exactly the work that had outgrown the machine."""
-    desk.ended("spark-1", [Done(taken(desk, 25), None, None, 500, 300, 4_000)])
+    ledger.ended("spark-1", [Done(taken(ledger, 75), None, None, 500, 300, 4_000)])
     [(action, account, ended_ns)] = noted.recorded
     assert account.name == "primes.Part"
     assert (action.started_ns, action.wait_ns, action.run_ns, action.cpu_ns) == (4_000, 3_000, 500, 300)
@@ -85,19 +85,19 @@ def test_a_request_is_recorded_with_its_own_times(desk: Desk, noted: Noted) -> N
     assert action.object.name.endswith("spark-1") and action.object._component is not None
 
 
-def test_a_failure_is_recorded_as_one(desk: Desk, noted: Noted) -> None:
+def test_a_failure_is_recorded_as_one(ledger: SynchronizedLedger, noted: Noted) -> None:
     """By its outcome: what it was is in the words of whoever posted it."""
-    desk.ended("spark-1", [Done(taken(desk), None, Failure("ValueError: no"), 500, 900, 4_000)])
+    ledger.ended("spark-1", [Done(taken(ledger), None, Failure("ValueError: no"), 500, 900, 4_000)])
     [(action, _, _)] = noted.recorded
     assert action.error is not None
     assert action.cpu_ns == 500, "more than it ran: other threads of its process computed, too"
 
 
-def test_what_was_not_executed_elsewhere_is_not_recorded(desk: Desk, noted: Noted) -> None:
+def test_what_was_not_executed_elsewhere_is_not_recorded(ledger: SynchronizedLedger, noted: Noted) -> None:
     """A request that could not be packed, and those that threads here or worker processes have executed: these record it."""
-    desk.ended("spark-1", [Done(taken(desk), None, Failure("too large"), 0)])
+    ledger.ended("spark-1", [Done(taken(ledger), None, Failure("too large"), 0)])
     assert noted.recorded == []
-    desk.has_threads(8)
+    ledger.has_threads(8)
     assert noted.threads == 8
 
 

@@ -34,7 +34,7 @@ class Node(Runnable):
             return 1
         if request == 1:
             self.together.wait(LIMIT_S)
-        kernel.post_all([request + 1] * WIDTH, Node, lane=request + 1, priority=request)
+        kernel.post_all([request + 1] * WIDTH, Node, lane=request + 1, priority=100 - request)
         count = 0
         for done in kernel.joined():
             if done.is_failed:
@@ -49,7 +49,7 @@ class AsyncNode(Runnable):
     async def execute(self, request: int, kernel: Context) -> int:
         if request == LEVELS:
             return 1
-        await kernel.apost_all([request + 1] * WIDTH, AsyncNode, lane=request + 1, priority=request)
+        await kernel.apost_all([request + 1] * WIDTH, AsyncNode, lane=request + 1, priority=100 - request)
         return sum([done.result async for done in kernel.ajoined()])
 
 
@@ -98,13 +98,13 @@ def test_three_levels_on_four_workers_stop_dead_without_lanes_and_the_watchdog_s
     assert 'mode = "lanes"' in text, "and the remedy"
     figures = kernel.figures()
     assert (figures.executing, figures.blocked, sum(figures.ready), figures.ended_total) == (4, 4, 12, 0)
-    assert kernel._desk.stall is not None
-    assert kernel._desk.stall.cause == "workers"
-    assert kernel._desk.look_for_stall() is None, "it is said once"
+    assert kernel._ledger.stall is not None
+    assert kernel._ledger.stall.cause == "workers"
+    assert kernel._ledger.look_for_stall() is None, "it is said once"
     kernel.change(workers=TREES * (1 + WIDTH) + 1)  # one more than can ever wait, and everything ends
     assert [done.result for done in kernel.kernel.joined("trees")] == [WIDTH ** (LEVELS - 1)] * TREES
-    assert kernel._desk.look_for_stall() is None
-    assert kernel._desk.stall is None
+    assert kernel._ledger.look_for_stall() is None
+    assert kernel._ledger.stall is None
 
 
 @pytest.mark.parametrize("runnable", [Node, AsyncNode])

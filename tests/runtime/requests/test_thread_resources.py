@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Resource, Runnable, held
+from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Resource, Runnable, thread_handles
 from tests.waiting import wait_until
 
 from .conftest import LIMIT_S, Live
@@ -55,7 +55,7 @@ def test_a_handle_that_closes_slowly_holds_up_its_request_alone(
 ) -> None:
     """With the backplane's lead it would hold up everything: every call, every timer, every other request."""
     gate = Gate()
-    monkeypatch.setattr(held, "ASK_EVERY", 1)
+    monkeypatch.setattr(thread_handles, "ASK_EVERY", 1)
     stale: list[bool] = []
 
     class Kernel(RequestKernel):

@@ -63,10 +63,10 @@ REFUSED = [
     (
         Base,
         Derived(1, 2),
-        "Do executes Base, and of this Derived 'b' would not travel: annotate Derived, or post a Base",
+        "Do executes Base, and of this Derived 'b' would be lost on the way: annotate Derived, or post a Base",
     ),
-    (Base | None, Derived(1, 2), "and of this Derived 'b' would not travel"),
-    (Point, Point3(1), "and of this Point3 'z' would not travel"),
+    (Base | None, Derived(1, 2), "and of this Derived 'b' would be lost on the way"),
+    (Point, Point3(1), "and of this Point3 'z' would be lost on the way"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Runnables, and a desk with an executor at it: what the tests of this folder have executed by Spark."""
+"""Runnables, and a ledger with an executor at it: what the tests of this folder have executed by Spark."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from appbackplane.runtime.requests.desk import Desk
 from appbackplane.runtime.requests.element import Element
 from appbackplane.runtime.requests.kernel import RequestKernel, specs_of
 from appbackplane.runtime.requests.owners import Rejoin
 from appbackplane.runtime.requests.policy import KernelPolicy
 from appbackplane.runtime.requests.resource import Resource
 from appbackplane.runtime.requests.runnable import Runnable
+from appbackplane.runtime.requests.synchronized_ledger import SynchronizedLedger
 from appbackplane.spark.request_executor import SparkExecutor
 from tests.waiting import EVERY_S, Limit
 
@@ -61,7 +61,7 @@ class Later(Runnable):
 
 
 class Opaque(Runnable):
-    """Returns what cannot travel."""
+    """Returns what cannot be sent to another process."""
 
     def execute(self, request: int, kernel: Any) -> Any:
         """A lock."""
@@ -137,30 +137,30 @@ class Kernel(RequestKernel):
 
 
 class Office:
-    """A desk, an executor at it, and somebody who posts and rejoins."""
+    """A ledger, an executor at it, and somebody who posts and rejoins."""
 
-    def __init__(self, desk: Desk, executor: SparkExecutor) -> None:
-        self.desk, self.executor = desk, executor
+    def __init__(self, ledger: SynchronizedLedger, executor: SparkExecutor) -> None:
+        self.ledger, self.executor = ledger, executor
 
     def post(self, requests: Iterable[Any], runnable: type[Runnable]) -> list[Element]:
         """All of them ready, before the first of them is heard of."""
         elements = [Element(0, request, runnable.__name__, OWNER, 0, 3) for request in requests]
         for element in elements:
-            assert self.desk.post(element, None)
+            assert self.ledger.post(element, None)
         return elements
 
     def joined(self) -> list[Element]:
         """All, in the order in which they ended."""
         found: list[Element] = []
         while True:
-            how, element = self.desk.rejoin(OWNER, None, None)
+            how, element = self.ledger.rejoin(OWNER, None, None)
             if how is Rejoin.NONE_READY:
-                until(lambda: any(self.desk.figures().rejoinable), f"{len(found)} ended: {self.executor.workers()}")
+                until(lambda: any(self.ledger.figures().rejoinable), f"{len(found)} ended: {self.executor.workers()}")
                 continue
             if element is None:
                 return found
             if element.result is not None:  # as contexts do it
-                element.result = self.desk.specs[element.runnable].unpack_result(element.result.data)
+                element.result = self.ledger.specs[element.runnable].unpack_result(element.result.data)
             found.append(element)
 
     def done(self, requests: Iterable[Any], runnable: type[Runnable]) -> list[Element]:
@@ -174,12 +174,12 @@ def office(policy: KernelPolicy | None = None, cls: type[RequestKernel] = Kernel
     """Open until the end of the block."""
     policy = policy or KernelPolicy(kernel="spark", workers=2, ready=20_000, rejoin=20_000, spark=settings)
     specs = specs_of(cls.runnables)
-    desk = Desk("test", policy, specs, time.monotonic_ns)
+    ledger = SynchronizedLedger("test", policy, specs, time.monotonic_ns)
     executor = SparkExecutor()
-    desk.executor = executor
-    executor.start(cls(), desk)
+    ledger.executor = executor
+    executor.start(cls(), ledger)
     try:
-        yield Office(desk, executor)
+        yield Office(ledger, executor)
     finally:
         executor.stop()
 

@@ -14,11 +14,11 @@ pytest.importorskip("pyspark", reason="the extra is not installed: pip install '
 
 from pyspark.errors import PythonException
 
-from appbackplane.runtime.requests.desk import Desk
 from appbackplane.runtime.requests.element import Done, Element
 from appbackplane.runtime.requests.kernel import specs_of
 from appbackplane.runtime.requests.owners import Rejoin
 from appbackplane.runtime.requests.policy import KernelPolicy
+from appbackplane.runtime.requests.synchronized_ledger import SynchronizedLedger
 from appbackplane.spark.requests import job, task
 from appbackplane.spark.requests.arriving import Arriving
 from appbackplane.spark.requests.job import RETRIES_MAX, Batches, why_of
@@ -92,31 +92,31 @@ class Run:
     ) -> None:
         specs = specs_of((Deadly, Opaque))
         policy = KernelPolicy(workers=1, ready=20_000, rejoin=20_000)
-        self.desk = Desk("test", policy, specs, now_ns)
-        self.desk.records = records
+        self.ledger = SynchronizedLedger("test", policy, specs, now_ns)
+        self.ledger.records = records
         arriving = Arriving()
         self.elements = [Element(0, request, runnable, OWNER, 0, 3) for request in requests]
         for element in self.elements:
             if element.request == KILLS:
                 element.packed = b"\xff"
-            assert self.desk.post(element, None)
+            assert self.ledger.post(element, None)
         gathered: Any = Gathered(arriving)
         context: Any = spark
         place = ImportPlace({name: spec.where for name, spec in specs.items()}, "", ())
         sizing = Sizing(SparkSettings(slices=tasks), lambda: 1)
-        self.batches = Batches(context, arriving, gathered, self.desk, "one", sizing, place, lambda: is_over)
-        self.batches.run(self.desk.take("one", len(requests)), 1)
+        self.batches = Batches(context, arriving, gathered, self.ledger, "one", sizing, place, lambda: is_over)
+        self.batches.run(self.ledger.take("one", len(requests)), 1)
 
     def joined(self) -> list[Element]:
         """What rejoins."""
         found = []
         while True:
-            how, element = self.desk.rejoin(OWNER, None, None)
+            how, element = self.ledger.rejoin(OWNER, None, None)
             assert how is not Rejoin.NONE_READY, "it was said to have ended"
             if element is None:
                 return found
             if element.result is not None:  # as contexts do it
-                element.result = self.desk.specs[element.runnable].unpack_result(element.result.data)
+                element.result = self.ledger.specs[element.runnable].unpack_result(element.result.data)
             found.append(element)
 
 
@@ -172,7 +172,7 @@ def test_a_task_that_was_tried_twice_counts_once(caplog: pytest.LogCaptureFixtur
     run = Run(range(10), Spark(is_twice=True))
     assert caplog.records == []
     assert sorted(element.result for element in run.joined()) == list(range(10))
-    assert run.desk.figures().ended_total == 10
+    assert run.ledger.figures().ended_total == 10
 
 
 def test_what_is_too_much_for_a_job_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_what_is_too_much_for_a_job_is_given_back(monkeypatch: pytest.MonkeyPatc
     spark = Spark()
     run = Run(range(8), spark)
     assert [element.state.value for element in run.elements] == ["rejoinable"] * 5 + ["ready"] * 3
-    assert run.desk.figures().ready[3] == 3
+    assert run.ledger.figures().ready[3] == 3
 
 
 def test_what_a_task_has_left_is_executed_later_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,11 +190,11 @@ def test_what_a_task_has_left_is_executed_later_and_once(monkeypatch: pytest.Mon
     run = Run(range(12), Spark(is_twice=True), tasks=2)
     first = {element.id for element in run.elements if element.state.value == "rejoinable"}
     assert [element.state.value for element in run.elements] == [*["rejoinable"] * 2, *["ready"] * 4] * 2
-    while taken := run.desk.take("one", 12):
+    while taken := run.ledger.take("one", 12):
         assert first.isdisjoint(element.id for element in taken)
         run.batches.run(taken, 1)
     assert sorted(element.result for element in run.joined()) == list(range(12))
-    figures = run.desk.figures()
+    figures = run.ledger.figures()
     assert (figures.ended_total, figures.lost_total, figures.failed_total) == (12, 0, 0)
 
 
@@ -202,7 +202,7 @@ def test_what_is_left_by_a_task_of_a_job_that_is_given_up_is_not_lost_with_it(mo
     """Another task of it has killed its worker: that is no affair of theirs."""
     monkeypatch.setattr(task, "TASK_BYTES_MAX", 2)
     run = Run([*range(6), KILLS], Spark(), tasks=2)
-    while taken := run.desk.take("one", 12):
+    while taken := run.ledger.take("one", 12):
         run.batches.run(taken, 1)
     done = run.joined()
     assert sorted(element.result for element in done if not element.is_failed) == list(range(6))

@@ -67,7 +67,7 @@ def test_results_and_failures_rejoin_as_from_any_worker(open_office: Office) -> 
 def test_what_cannot_be_done_there_is_said(open_office: Office) -> None:
     """And fails its own request only."""
     (opaque,) = open_office.done([1], Opaque)
-    assert str(opaque.error).startswith("TypeError: Opaque returned a lock, which cannot travel: ")
+    assert str(opaque.error).startswith("TypeError: Opaque returned a lock, which cannot be sent to another process: ")
     (poster,) = open_office.done([1], Poster)
     assert poster.error == (
         "NoWayBack: kernel.post: a request that Spark executes cannot reach the kernel: "

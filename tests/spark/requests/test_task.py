@@ -74,5 +74,5 @@ def test_a_result_that_is_too_large_is_a_failure_as_everywhere() -> None:
     part = executed(ITEM_BYTES_MAX + 1, 1)
     assert [answer.result is None for answer in part.answers] == [True, False]
     assert part.answers[0].error.startswith("Large returned 7,340,0")
-    assert part.answers[0].error.endswith(" bytes: at most 7,340,032 can travel")
+    assert part.answers[0].error.endswith(" bytes: at most 7,340,032 can be sent")
     assert part.left == []

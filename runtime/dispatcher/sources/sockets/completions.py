@@ -93,7 +93,7 @@ READY: Final[tuple[type[Message], ...]] = (
 )  # fmt: skip
 
 
-class Tells:
+class CompletionTypes:
     """The message types that a source emits for the ready-made ones."""
 
     def __init__(self, instead: Mapping[type[Message], type[Message]]) -> None:

@@ -1,8 +1,8 @@
 """Connection: one stream, from `begin_connect` or an accepted peer to `Closed`.
 
 Its socket and its messages belong to the I/O thread (io_thread.py); received bytes and pending writes are under the source's
-mutex. It is read as long as its messages can be passed on (telling.py). A peer that has closed its sending side may still be
-written to: the connection ends when all received messages have been handled and all writes have left.
+mutex. It is read as long as its messages can be passed on (socket_outbox.py). A peer that has closed its sending side may still
+be written to: the connection ends when all received messages have been handled and all writes have left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...message import Message
 from .completions import Accepted, Closed, Connected, Failed, Malformed, Received, Written
 from .framing import BadFrame, Framing
 from .io_thread import IoThread
-from .telling import SocketOperation, SocketOutbox
+from .socket_outbox import SocketOperation, SocketOutbox
 
 if TYPE_CHECKING:
     from .socket_source import SocketSource
@@ -71,7 +71,7 @@ class Connection:
     ) -> None:  # fmt: skip
         """`begun`: the `begin_connect` that it completes, or the `begin_listen` that accepted it."""
         self.source, self.io, self.socket, self.id, self.peer, self.framing = source, io, sock, id, peer, framing
-        self.telling = SocketOutbox(source, io, self)
+        self.outbox = SocketOutbox(source, io, self)
         self._begun = begun
         self.is_connected = False
         self._has_complained = self._is_told = False
@@ -96,7 +96,7 @@ class Connection:
     def accepted(self) -> None:
         """The listener has accepted the peer: report `Accepted`."""
         self.is_connected = True
-        self.telling.add_ready(Accepted, transaction=self._begun.id, connection=self.id, peer=self.peer)
+        self.outbox.add_ready(Accepted, transaction=self._begun.id, connection=self.id, peer=self.peer)
         self.pump()
 
     def connect(self, address: tuple[str, int] | str) -> None:
@@ -113,7 +113,7 @@ class Connection:
 
     def _connected(self) -> None:
         self.is_connected = True
-        self.telling.add_ready(Connected, self._begun, transaction=self._begun.id, connection=self.id, peer=self.peer)
+        self.outbox.add_ready(Connected, self._begun, transaction=self._begun.id, connection=self.id, peer=self.peer)
 
     # -- as owner of a socket (io_thread.py) --------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Connection:
         """Send, pass on messages, and poll for the events that allow to continue."""
         if self._end is None and self.is_connected:
             self._send()
-        is_all_told = self.telling.pump()
+        is_all_told = self.outbox.pump()
         if self._is_told:
             if is_all_told:
                 self.source._gone(self)
@@ -208,7 +208,7 @@ class Connection:
                 if write.left:
                     continue
                 self.outbound.popleft()
-            self.telling.add_ready(Written, write, transaction=write.id, connection=self.id)
+            self.outbox.add_ready(Written, write, transaction=write.id, connection=self.id)
 
     def _ends(self, because: str) -> None:
         if self._end is None:
@@ -227,7 +227,7 @@ class Connection:
         if self._end is None:
             if self.is_closing and not self.outbound:
                 self._ends("closed here")
-            elif self._is_at_end and not self.inbound and not self.outbound and self.telling.is_all_handled():
+            elif self._is_at_end and not self.inbound and not self.outbound and self.outbox.is_all_handled():
                 self._ends("closed by the peer")
         if self._end is None:
             return False
@@ -242,7 +242,7 @@ class Connection:
             if read is None or read.handle is not None or not self.inbound:
                 return False
             read.handle = handle = _Arrived(self, read)
-        self.telling.queue.append(handle)
+        self.outbox.queue.append(handle)
         return True
 
     def _fill_from_frame(self, framing: Framing) -> bool:
@@ -268,7 +268,7 @@ class Connection:
         except Exception as error:  # likewise
             self._malformed(error, bytes(frame.body[:SHOWN_BYTES]))
         else:
-            self.telling.add(message)
+            self.outbox.add(message)
         return True
 
     def _malformed(self, error: Exception, data: bytes) -> None:
@@ -279,7 +279,7 @@ class Connection:
             if not count & (count - 1):  # a peer that reconnects for ever does not fill the log
                 words = (self, type(error).__name__, text_of(error))
                 log.warning("%s: malformed input (logged for the 1st, 2nd, 4th, 8th peer and so on): %s: %s", *words)
-        self.telling.add_ready(
+        self.outbox.add_ready(
             Malformed, connection=self.id, because=f"{type(error).__name__}: {text_of(error)}", data=data
         )
 
@@ -294,7 +294,7 @@ class Connection:
         if not self.is_connected:
             unfinished.append(self._begun)
         for operation in unfinished:
-            self.telling.add_ready(
+            self.outbox.add_ready(
                 Failed,
                 operation,
                 transaction=operation.id,
@@ -302,7 +302,7 @@ class Connection:
                 because=because,
             )
         if self.is_connected:
-            self.telling.add_ready(Closed, connection=self.id, because=because)
+            self.outbox.add_ready(Closed, connection=self.id, because=because)
         self._is_told = True
 
 
@@ -314,7 +314,7 @@ class _Arrived(Handle):
     def __init__(self, connection: Connection, read: Read) -> None:
         source = connection.source
         spec = source._tells.kind(Received).__message__
-        super().__init__(spec, lane=connection.telling.lane, lock=source._lock)
+        super().__init__(spec, ordering_key=connection.outbox.ordering_key, lock=source._lock)
         self.connection, self.read = connection, read
 
     def resolve(self) -> Message | None:
@@ -331,7 +331,7 @@ class _Arrived(Handle):
         return connection.source._tells.make(Received, transaction=read.id, connection=connection.id, data=data)
 
     def release(self) -> None:
-        self.connection.telling.released()
+        self.connection.outbox.released()
         self.connection.source._ended(self.read)
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
-from ...handles import lane_of
+from ...handles import ordering_key_of
 from ...message import MESSAGES, Message, Messages
 from .completions import READY
 
@@ -62,7 +62,7 @@ class Framing:
         message = self.decode(frame, spec.type)
         if type(message) is not spec.type:
             raise BadFrame(f"{type(self).__name__}.decode made a {type(message).__name__} of {spec.type.__name__}")
-        hash(lane_of(message))  # raises if its key, decoded from a peer's bytes, has no hash
+        hash(ordering_key_of(message))  # raises if its key, decoded from a peer's bytes, has no hash
         known = {name: value for name, value in facts.items() if name in spec.type.__struct_fields__}
         return msgspec.structs.replace(message, **known) if known else message
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from .completions import Failed, Listening
 from .io_thread import IoThread
-from .telling import SocketOperation, SocketOutbox
+from .socket_outbox import SocketOperation, SocketOutbox
 
 if TYPE_CHECKING:
     from .address import Address
@@ -36,7 +36,7 @@ class Listener:
         """Make the socket. Raises OSError, as when no descriptors are left."""
         self.source, self.io, self.operation, self.address, self.framing = source, io, operation, address, framing
         self.socket = address.socket()
-        self.telling = SocketOutbox(source, io, self)
+        self.outbox = SocketOutbox(source, io, self)
         self._has_complained = False
         #: Inode of the socket file that it has made; 0: none.
         self._inode = 0
@@ -52,13 +52,13 @@ class Listener:
             self._bind()
             self.socket.listen(BACKLOG)
         except OSError as error:
-            self.telling.add_ready(
+            self.outbox.add_ready(
                 Failed, self.operation, transaction=self.operation.id, connection=0, because=f"{self.address}: {error}"
             )
             self.abandon()
         else:
             where = self.address.of_name(self.socket.getsockname())
-            self.telling.add_ready(Listening, transaction=self.operation.id, address=where)
+            self.outbox.add_ready(Listening, transaction=self.operation.id, address=where)
         self.pump()
 
     def on_ready(self, events: int) -> None:
@@ -91,7 +91,7 @@ class Listener:
 
     def pump(self) -> None:
         """Pass on messages, and poll for peers if there is room for more."""
-        self.telling.pump()
+        self.outbox.pump()
         if self.socket.fileno() >= 0:
             is_open = not (self.source._is_full() or self.source._is_draining)
             self.io.watch(self, EVENT_READ if is_open else 0)

@@ -2,7 +2,7 @@
 
 Seed 003, section 5: a BeginRead() that ends in a message, instead of a Read() that waits. A connection with a framing needs no
 reads: its frames become messages by themselves (framing.py). One thread per source (io_thread.py). Input that comes faster
-than it is handled waits at the peer (telling.py).
+than it is handled waits at the peer (socket_outbox.py).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ...message import Message
 from ...protectors import shortened
 from ..source import Source, next_transaction
 from .address import Address
-from .completions import Tells
+from .completions import CompletionTypes
 from .connection import CHUNK_BYTES, Connection, Read, Write
 from .framing import Framing
 from .io_thread import IoThread
 from .listener import Listener
-from .telling import NoSocket, SocketOperation
+from .socket_outbox import NoSocket, SocketOperation
 
 #: Connections at a time. A process has 1,024 descriptors by default, and ZeroMQ ends it when there are none left (TRAPS 1).
 CONNECTIONS_MAX_DEFAULT: Final = 256
@@ -73,7 +73,7 @@ class SocketSource(Source):
         """`tells`: your message types for ready-made ones (completions.py). Raises `DeclarationError`."""
         if type(connections_max) is not int or connections_max < 1:
             raise DeclarationError(f"SocketSource: connections_max={connections_max!r}: expected 1 or more")
-        self._tells = Tells(tells or {})
+        self._tells = CompletionTypes(tells or {})
         self.connections_max = connections_max
         #: Malformed frames, and how often a message waited for room in the dispatcher.
         self.malformed_count = self.waited_count = 0

@@ -28,8 +28,8 @@ from appbackplane.runtime.dispatcher.sources.sockets import (
     Written,
 )
 from appbackplane.runtime.dispatcher.sources.sockets.completions import READY
+from appbackplane.runtime.dispatcher.sources.sockets.socket_outbox import AHEAD_MAX
 from appbackplane.runtime.dispatcher.sources.sockets.socket_source import OPERATIONS_MAX
-from appbackplane.runtime.dispatcher.sources.sockets.telling import AHEAD_MAX
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.transport.errors import Busy, InvalidArgument, NotFound, Unavailable

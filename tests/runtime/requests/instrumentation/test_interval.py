@@ -31,7 +31,7 @@ class Kernel:
     def post(self, lane: int = 3, owner: str = "me") -> None:
         self.ids += 1
         if not self.ledger.post(Element(self.ids, None, "Work", owner, 0, lane), self.now_ns):
-            self.ledger.refused_total += 1  # as the desk does
+            self.ledger.refused_total += 1  # as the ledger does
 
     def take(self, worker: str, count: int = 1) -> None:
         if not self.held[worker]:
@@ -53,7 +53,7 @@ class Kernel:
         self.ledger.rejoin("me")
 
     def look(self) -> Figures:
-        """As `Desk.interval_figures`."""
+        """As `SynchronizedLedger.interval_figures`."""
         figures = figures_of(self.ledger, self.now_ns)
         self.ledger.entries.take_peaks()
         self.ledger.executing.take_peaks()

@@ -1,4 +1,4 @@
-"""Line: the connection to one worker process. Its coroutine takes requests, calls the worker, and reports the outcome.
+"""Worker connection: the kernel's side of one worker process. Its coroutine takes requests, calls the worker, reports outcomes.
 
 When a process dies its call ends, and its requests are lost. Short requests travel together, as many as should take
 `BATCH_NS`, so that neither side spends its time waiting for messages. Unbegun requests are recalled for other workers when one
@@ -28,7 +28,7 @@ from ..execution.pausing import pause
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from .element import Done, Element, Failure
-from .wire import BATCH_BYTES_MAX, RECALL, RequestAnswer, answers_of, seat_key, usher_key
+from .wire import BATCH_BYTES_MAX, RECALL, RequestAnswer, answers_of, recall_key, runner_key
 
 if TYPE_CHECKING:
     from .processes import ProcessExecutor
@@ -61,14 +61,14 @@ class WorkerConnection(AppObject):
         A kernel that went down and came up has another executor; its first drive begins when the last of before has ended.
         """
         self.executor = executor
-        desk, worker = executor.desk, self.worker
+        ledger, worker = executor.ledger, self.worker
         while True:
             if not executor.is_wanted(worker):
-                desk.leave(worker, None, None, None, 0)
-                is_back = executor.is_wanted(worker) and desk.begins(worker)  # it may be wanted again since the check
-                if not is_back:
+                ledger.leave(worker, None, None, None, 0)
+                is_wanted_again = executor.is_wanted(worker) and ledger.register(worker)  # since the check
+                if not is_wanted_again:
                     return
-            taken: list[Element] = desk.take_batch(worker, BATCH_MAX, executor.costs, BATCH_NS, BATCH_BYTES_MAX)
+            taken: list[Element] = ledger.take_batch(worker, BATCH_MAX, executor.costs, BATCH_NS, BATCH_BYTES_MAX)
             if not taken:
                 return
             self.taken, self.is_unsure = {each.id: each for each in taken}, False
@@ -84,8 +84,8 @@ class WorkerConnection(AppObject):
             await self._settle(watch)
             if self.is_unsure:
                 left, self.taken = list(self.taken.values()), {}
-                desk.lost(worker, left, f"{worker}: no answer received")
-            self.given_back([*self.taken])  # ignored for those that the worker itself has reported (window.py)
+                ledger.lost(worker, left, f"{worker}: no answer received")
+            self.given_back([*self.taken])  # ignored for those that the worker itself has reported (kernel_service.py)
 
     def stopped(self, action: Action) -> None:
         """The coroutine has ended; after an error, its requests are lost."""
@@ -93,8 +93,8 @@ class WorkerConnection(AppObject):
             return
         left, self.taken = list(self.taken.values()), {}
         if left:
-            self.executor.desk.lost(self.worker, left, f"{self.worker}: {text_of(action.error)}")
-        self.executor.desk.rests(self.worker)
+            self.executor.ledger.lost(self.worker, left, f"{self.worker}: {text_of(action.error)}")
+        self.executor.ledger.mark_idle(self.worker)
 
     def ended(self, answers: list[RequestAnswer]) -> None:
         """Report the worker's answers, and learn from their run times."""
@@ -103,20 +103,20 @@ class WorkerConnection(AppObject):
             if element is not None:
                 self.executor.learn(element.runnable, answer.run_ns)
         if answers:
-            self.executor.desk.answered(self.worker, answers)
+            self.executor.ledger.answered(self.worker, answers)
 
     def given_back(self, ids: list[int]) -> None:
         """Return requests that the worker has not begun."""
         elements = [element for id in ids if (element := self.taken.pop(id, None)) is not None]
         if elements:
-            self.executor.desk.give_back(self.worker, elements)
+            self.executor.ledger.give_back(self.worker, elements)
 
     async def _execute(self, taken: list[Element]) -> Any:
         items = [[each.id, each.runnable, each.packed, each.lane] for each in taken]
         executor = self.executor
-        arguments = {"kernel": executor.kernel.component_name, "start": executor.desk.started_ns, "items": items}
+        arguments = {"kernel": executor.kernel.component_name, "start": executor.ledger.started_ns, "items": items}
         return await self.request(
-            executor.route, arguments, key=seat_key(self.worker), timeout=TIMEOUT_MAX_S, retry=False
+            executor.route, arguments, key=runner_key(self.worker), timeout=TIMEOUT_MAX_S, retry=False
         )
 
     async def _settle(self, watch: Any) -> None:
@@ -130,34 +130,34 @@ class WorkerConnection(AppObject):
     def _failed(self, error: BackplaneError) -> bool:
         """Settle the requests of a call that failed. Returns whether the worker may be asked again at once."""
         left = list(self.taken.values())
-        desk, worker = self.executor.desk, self.worker
+        ledger, worker = self.executor.ledger, self.worker
         self.taken = {}
         if isinstance(error, InvalidArgument) and len(left) == 1:
-            desk.ended(worker, [Done(left[0], None, Failure(error.message), 0)])
+            ledger.ended(worker, [Done(left[0], None, Failure(error.message), 0)])
         elif error.is_refused or isinstance(error, (Busy, Unavailable, NotFound, InvalidArgument)):
             for each in left:  # from now on they travel one by one, which shows the one that cannot
                 if isinstance(error, InvalidArgument):
                     self.executor.learn(each.runnable, BATCH_NS * 8)
-            desk.give_back(worker, left)
+            ledger.give_back(worker, left)
             return False
         elif isinstance(error, (PeerDown, DeadlineExceeded)):
-            desk.lost(worker, left, f"{worker}: {error.message}")
+            ledger.lost(worker, left, f"{worker}: {error.message}")
         else:
-            desk.ended(worker, [Done(each, None, Failure(error.message, error.trace), 0) for each in left])
+            ledger.ended(worker, [Done(each, None, Failure(error.message, error.trace), 0) for each in left])
         return True
 
 
 class Recaller(AppObject):
     """Recalls unbegun requests from a worker that is executing others."""
 
-    def __init__(self, line: WorkerConnection) -> None:
-        self._line = line
+    def __init__(self, connection: WorkerConnection) -> None:
+        self._connection = connection
         #: Set when the recall under way has ended; None: none is.
         self.ending: Signal | None = None
 
     def watch(self) -> Any:
         """Recall the worker's requests after `RECALL_NS`. Returns the timer; None: at `max_posted` there is none."""
-        kernel = self._line.executor.kernel
+        kernel = self._connection.executor.kernel
         try:
             return kernel._host.later(kernel, f"{kernel.component_name}.recall", RECALL_NS, 0, self._make)
         except Busy:  # at `max_posted`: nothing is recalled this once
@@ -165,14 +165,14 @@ class Recaller(AppObject):
 
     def hurry(self) -> None:
         """Recall the worker's requests now, unless a recall is under way. Call with the lead."""
-        action = self._make() if self.ending is None and len(self._line.taken) > 1 else None
+        action = self._make() if self.ending is None and len(self._connection.taken) > 1 else None
         if action is not None:
-            self._line.executor.kernel._serve(action)
+            self._connection.executor.kernel._serve(action)
 
     def _make(self) -> Action | None:
         if self.ending is not None:
             return None  # a recall is under way
-        kernel = self._line.executor.kernel
+        kernel = self._connection.executor.kernel
         self.ending = Signal(round(TIMEOUT_MAX_S * 1e9))
         action = MethodAction(self, f"{kernel.component_name}.recall", 1, recall, ())
         action.on_end = self._has_ended
@@ -180,34 +180,34 @@ class Recaller(AppObject):
 
     async def recall(self) -> None:
         """Ask the worker for its answers so far, and for the requests that it has not begun."""
-        line = self._line
-        route = f"{line.executor.desk.policy.pool}.{RECALL}"
+        connection = self._connection
+        route = f"{connection.executor.ledger.policy.pool}.{RECALL}"
         try:
             told = await self.request(
                 route,
-                {"start": line.executor.desk.started_ns},
-                key=usher_key(line.worker),
+                {"start": connection.executor.ledger.started_ns},
+                key=recall_key(connection.worker),
                 priority=1,
                 timeout=TIMEOUT_MAX_S,
                 retry=False,
             )
-            answers, ids = answers_of(told[0], line.worker), told[1]
+            answers, ids = answers_of(told[0], connection.worker), told[1]
         except BackplaneError as error:
             if not error.is_refused:  # the answer is lost, and with it the outcome of some requests
-                line.is_unsure = True
+                connection.is_unsure = True
             return
-        line.ended(answers)
-        line.given_back(ids)
+        connection.ended(answers)
+        connection.given_back(ids)
 
     def _has_ended(self, action: Action) -> None:
         ending, self.ending = self.ending, None
         if ending is not None:
-            self._line.executor.kernel._host.set(ending)
+            self._connection.executor.kernel._host.set(ending)
 
 
-async def drive(line: WorkerConnection, executor: ProcessExecutor) -> None:
-    """`WorkerConnection.drive`, as an operation of the line."""
-    await line.drive(executor)
+async def drive(connection: WorkerConnection, executor: ProcessExecutor) -> None:
+    """`WorkerConnection.drive`, as an operation of the connection."""
+    await connection.drive(executor)
 
 
 async def recall(recaller: Recaller) -> None:

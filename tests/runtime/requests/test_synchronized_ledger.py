@@ -1,4 +1,4 @@
-"""The desk: who waits is told exactly once, whatever else happens at the moment; idle workers hear of all that is ready."""
+"""The ledger: who waits is told exactly once, whatever else happens at the moment; idle workers hear of all that is ready."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.requests import KernelPolicy, Rejoin
-from appbackplane.runtime.requests.desk import Desk
 from appbackplane.runtime.requests.element import Done, Element, State
+from appbackplane.runtime.requests.synchronized_ledger import SynchronizedLedger
 from appbackplane.runtime.requests.waiting import AnswerWaiter
 from appbackplane.transport.errors import Busy, FailedPrecondition
 
@@ -37,8 +37,8 @@ class Workers:
         return lambda *_: None
 
 
-def desk(**settings: Any) -> Desk:
-    made = Desk("desk", KernelPolicy(**settings), {}, lambda: 0)
+def ledger(**settings: Any) -> SynchronizedLedger:
+    made = SynchronizedLedger("ledger", KernelPolicy(**settings), {}, lambda: 0)
     made.executor = Workers()  # type: ignore[assignment]
     return made
 
@@ -53,7 +53,7 @@ def done(element: Element) -> list[Done]:
 
 def test_a_limit_that_passes_while_a_request_is_handed_over_does_not_lose_it() -> None:
     """Whose time is over as he is given something has it: else he would say NONE_EXIST of what exists, and it were gone."""
-    at = desk()
+    at = ledger()
     at.post(request(), None)
     (taken,) = at.take("w", 1)
     waiter = Noted()
@@ -69,7 +69,7 @@ def test_a_limit_that_passes_while_a_request_is_handed_over_does_not_lose_it() -
 
 def test_a_limit_that_passes_while_waiting_ends_otherwise_is_told_why() -> None:
     """A poster is not told that all is well when his request was never posted."""
-    at = desk(ready=1)
+    at = ledger(ready=1)
     at.post(request(), None)
     poster, waiting = Noted(), request()
     assert not at.post(waiting, poster)
@@ -81,7 +81,7 @@ def test_a_limit_that_passes_while_waiting_ends_otherwise_is_told_why() -> None:
 
 def test_who_waits_for_what_was_never_posted_is_told() -> None:
     """When a poster is told that he waits in vain, his request exists no more, and whoever waits for it learns that, too."""
-    at = desk(ready=1)
+    at = ledger(ready=1)
     at.post(request("full"), None)
     poster, rejoiner = Noted(), Noted()
     parent = at.take("w", 1)[0]
@@ -95,7 +95,7 @@ def test_who_waits_for_what_was_never_posted_is_told() -> None:
 
 def test_each_of_those_who_wait_in_vain_has_an_error_of_his_own() -> None:
     """One error raised in several threads would collect the tracebacks of all."""
-    at = desk()
+    at = ledger()
     at.post(request(), None)
     waiters = [Noted(), Noted()]
     for waiter in waiters:
@@ -106,8 +106,8 @@ def test_each_of_those_who_wait_in_vain_has_an_error_of_his_own() -> None:
 
 def test_an_idle_worker_hears_of_what_a_rejoiner_made_room_for() -> None:
     """A poster who waits for a full rejoin pool is let in by whoever rejoins: nobody else would call the worker."""
-    at = desk(rejoin=1, workers=1)
-    at.begins("w")
+    at = ledger(rejoin=1, workers=1)
+    at.register("w")
     at.post(request(), None)
     at.ended("w", done(at.take("w", 1)[0]))
     assert at.take("w", 1) == []
@@ -118,10 +118,10 @@ def test_an_idle_worker_hears_of_what_a_rejoiner_made_room_for() -> None:
     assert at.executor.kicked == ["w"]  # type: ignore[union-attr]
 
 
-def full(**settings: Any) -> tuple[Desk, Element, Noted]:
+def full(**settings: Any) -> tuple[SynchronizedLedger, Element, Noted]:
     """A full rejoin pool, one who waits to post, and a worker that has nothing to do."""
-    at = desk(rejoin=1, workers=1, **settings)
-    at.begins("w")
+    at = ledger(rejoin=1, workers=1, **settings)
+    at.register("w")
     at.post(request(), None)
     at.ended("w", done(at.take("w", 1)[0]))
     assert at.take("w", 1) == []
@@ -145,14 +145,14 @@ def test_an_idle_worker_hears_of_it_whoever_tells_the_poster() -> None:
     at, _, poster = full()
     with at._mutex:  # as in `rejoin`
         at._ledger.rejoin("a")
-    at._tell()  # somebody else's
+    at._resume_answered()  # somebody else's
     assert poster.is_told
     assert at.executor.kicked == ["w"]  # type: ignore[union-attr]
 
 
 def test_once_it_has_ended_nobody_waits_any_more() -> None:
     """Who comes after everybody has been told would wait for ever."""
-    at = desk()
+    at = ledger()
     at.post(request(), None)
     (parent,) = at.take("w", 1)
     at.post(request("b"), None)
@@ -166,7 +166,7 @@ def test_once_it_has_ended_nobody_waits_any_more() -> None:
 
 
 def test_what_is_refused_is_counted_and_leaves_nothing() -> None:
-    at = desk(ready=1)
+    at = ledger(ready=1)
     at.post(request(), None)
     with pytest.raises(Busy, match="ready pool is full: 1 of 1"):
         at.post(request(), None)
@@ -176,7 +176,7 @@ def test_what_is_refused_is_counted_and_leaves_nothing() -> None:
 
 def test_a_request_that_has_ended_posts_nothing() -> None:
     """Its sub-requests would have nobody to rejoin them."""
-    at = desk()
+    at = ledger()
     at.post(request(), None)
     (parent,) = at.take("w", 1)
     at.lost("w", [parent], "killed")
@@ -186,9 +186,9 @@ def test_a_request_that_has_ended_posts_nothing() -> None:
 
 
 def test_held_requests_are_taken_once_they_are_released() -> None:
-    at = desk(workers=2)
+    at = ledger(workers=2)
     for worker in ("v", "w"):
-        at.begins(worker)
+        at.register(worker)
         assert at.take(worker, 1) == []
     at.hold(is_held=True)
     at.post(request(), None)
@@ -201,11 +201,11 @@ def test_held_requests_are_taken_once_they_are_released() -> None:
 
 
 def test_a_worker_that_is_dismissed_is_not_called() -> None:
-    at = desk()
-    at.begins("w")
-    assert not at.begins("w")
+    at = ledger()
+    at.register("w")
+    assert not at.register("w")
     at.take("w", 1)
     at.dismiss("w")
     at.post(request(), None)
     assert at.executor.kicked == []  # type: ignore[union-attr]
-    assert at.begins("w")
+    assert at.register("w")

@@ -1,4 +1,4 @@
-"""Automatic: runs the commands of a schedule when they are due, as actions like any other work (law 8).
+"""ScheduledCommands: runs the commands of a schedule when they are due, as actions like any other work (law 8).
 
 Intervals are timers of the scheduler, exact. Times of day are checked twice a second by the kernel's watchdog, because the
 wall clock may be put forward or back (schedule.py). A command that has not ended when it is due again is left out. They run
@@ -23,7 +23,7 @@ from .schedule import DayTimes, When
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Automatic:
+class ScheduledCommands:
     """The scheduled commands of one kernel, from `begin` to `end`."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Automatic:
         self._timers.clear()
         self._by_day, self._day_times = (), None
 
-    def look(self) -> None:
+    def run_due(self) -> None:
         """Check the wall clock, and run the commands that are due."""
         if self._day_times is None:
             return
@@ -76,12 +76,12 @@ class Automatic:
 class _Interval:
     """A command that runs at an interval."""
 
-    def __init__(self, automatic: Automatic, when: When, line: str) -> None:
-        self._automatic, self._when, self._line = automatic, when, line
-        self.handle: Any = automatic._set_timer(when.every_ns, self._make)
+    def __init__(self, scheduled: ScheduledCommands, when: When, line: str) -> None:
+        self._scheduled, self._when, self._line = scheduled, when, line
+        self.handle: Any = scheduled._set_timer(when.every_ns, self._make)
 
     def _make(self) -> Action | None:
-        return self._automatic._routes.by_clock(self._line, self._when, self._ended)
+        return self._scheduled._routes.by_clock(self._line, self._when, self._ended)
 
     def _ended(self) -> None:
         self.handle.is_pending = False

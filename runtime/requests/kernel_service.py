@@ -1,4 +1,4 @@
-"""Window: where worker processes post requests and fetch rejoined ones, in the kernel's backplane.
+"""KernelService: where worker processes post requests and fetch rejoined ones, in the kernel's backplane.
 
 There is one for each worker: an object serves one call at a time (law 1), and a worker's call may take as long as its
 sub-requests do. A coroutine waits here meanwhile, without a thread, on behalf of the request that the worker executes.
@@ -20,18 +20,18 @@ from .waiting import checked_limit
 from .wire import BATCH_BYTES_MAX, ITEMS_MAX, Asked, Item
 
 if TYPE_CHECKING:
-    from .kernel import RequestKernel
+    from .kernel_base import KernelBase
 
 #: How far a part's number may be ahead of the known ones: the kernel never hears of parts whose requests could not be posted.
 PARTS_MAX: Final = 1 << 16
 
 
-class KernelWindow(AppObject):
+class KernelService(AppObject):
     """The operations that one worker process calls."""
 
     is_refusable = False
 
-    def __init__(self, kernel: RequestKernel) -> None:
+    def __init__(self, kernel: KernelBase) -> None:
         self._kernel = kernel
 
     @operation(priority=0)
@@ -74,7 +74,7 @@ class KernelWindow(AppObject):
             size += len(row[2] or b"") + len(row[3] or b"")
             if len(rows) >= min(count, ITEMS_MAX) or size >= BATCH_BYTES_MAX:
                 break
-            _, element = context._desk.rejoin(whose, None, None)
+            _, element = context._ledger.rejoin(whose, None, None)
         return [Rejoin.RETURNED.value if rows else found.value, rows]
 
     @operation(priority=0)
@@ -85,22 +85,22 @@ class KernelWindow(AppObject):
 
     def _context(self, asked: Asked, over: list[int]) -> LocalContext:
         worker, start, id, answers, given_back = asked
-        desk = self._kernel._desk
-        if start != desk.started_ns:
+        ledger = self._kernel._ledger
+        if start != ledger.started_ns:
             raise FailedPrecondition(
-                f"{desk.name} has been restarted: request {id} of its previous run no longer exists"
+                f"{ledger.name} has been restarted: request {id} of its previous run no longer exists"
             )
         if answers:
-            desk.answered(worker, answers)
+            ledger.answered(worker, answers)
         if given_back:
-            desk.give_back_by_id(worker, given_back)
-        element = desk.find(id, worker)
+            ledger.give_back_by_id(worker, given_back)
+        element = ledger.find(id, worker)
         if element is None:
             raise FailedPrecondition(f"request {id} is no longer executed by {worker}: it was given up as lost")
         for number in over:
             if number in element.parts:
-                desk.disown(element.parts[number])
-        return LocalContext(desk, self._kernel._host, element, self._kernel._resources, True, is_window=True)
+                ledger.disown(element.parts[number])
+        return LocalContext(ledger, self._kernel._host, element, self._kernel._resources, True, is_for_worker=True)
 
     def _owner(self, context: LocalContext, owner: str | int | list[int] | None) -> Hashable:
         """The owner that `RemoteContext._wire_owner` encoded; a part is made when it is first named."""

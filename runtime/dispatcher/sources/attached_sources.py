@@ -1,4 +1,4 @@
-"""Attached: the sources of one dispatcher, which start and stop with its states (seed 003, section 5, steps 7 to 10).
+"""Attached sources: the sources of one dispatcher, which start and stop with its states (seed 003, section 5, steps 7 to 10).
 
 Messages of a source or an observed datum need no handler: a program chooses the data and completions that it handles. A
 missing handler is logged, once per type, because it may have been forgotten.
@@ -21,15 +21,15 @@ from .source import Source, sources_in
 
 if TYPE_CHECKING:
     from ...objects.action import Action
-    from ..dispatcher import Dispatcher
+    from ..dispatcher_base import DispatcherBase
 
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Attached:
+class AttachedSources:
     """Sources start in the order in which they were attached, and stop in the reverse order."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: DispatcherBase) -> None:
         self._dispatcher = dispatcher
         self._sources: list[Source] = []
         self._is_serving = False

@@ -1,4 +1,4 @@
-"""Seat: executes a kernel's requests in a worker process. `RequestWorker` is the component of such a backplane.
+"""RequestWorker: the component of a backplane that executes a kernel's requests, as one of its workers.
 
     [backplane.worker]
     components = ["appbackplane.runtime.requests:RequestWorker"]
@@ -6,8 +6,8 @@
     [backplane.worker.settings.RequestWorker]
     kernel = "codesearch.indexing:Indexing"
 
-A seat has its own objects of the kernel's runnables and resources, and no other part of the kernel. Requests that came together
-are executed one after the other. A request's call to the kernel also reports those that ended before it, and gives back those
+It has its own objects of the kernel's runnables and resources, and no other part of the kernel. Requests that came together are
+executed one after the other. A request's call to the kernel also reports those that ended before it, and gives back those
 behind it: it may be about to wait for one of them.
 """
 
@@ -27,17 +27,17 @@ from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError, operation
 from .action_records import RequestNames, records_of
-from .element import Element, Failure
+from .element import REQUEST_PRIORITY, Element, Failure
 from .failures import failure_of
 from .kernel import RequestKernel
 from .remote import RemoteContext
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
-from .wire import BATCH_BYTES_MAX, seat_key, usher_key
+from .wire import BATCH_BYTES_MAX, recall_key, runner_key
 
 
-class Seat(AppObject):
-    """Executes one request at a time (law 1)."""
+class BatchRunner(AppObject):
+    """Executes the requests of one batch, one at a time (law 1)."""
 
     def __init__(self, worker: RequestWorker) -> None:
         self._worker = worker
@@ -48,7 +48,7 @@ class Seat(AppObject):
 
     @operation(priority=0, is_long=True)
     async def execute(self, kernel: str, start: int, items: list[list[Any]]) -> list[list[Any]]:
-        """(Internal) Execute requests, each [number, runnable, packed, lane]; returns a `wire.Answer` for each.
+        """(Internal) Execute requests, each [number, runnable, packed, lane]; returns a `wire.RequestAnswer` for each.
 
         Requests neither here nor reported before have not begun. `start`: identifies the start of the kernel, which counts
         its requests anew each time.
@@ -67,7 +67,7 @@ class Seat(AppObject):
             except IndexError:  # the last one has just been recalled
                 break
             started_ns = RealClock.now_ns()
-            element = Element(id, None, name, None, 0, lane)
+            element = Element(id, None, name, None, REQUEST_PRIORITY, lane)
             result: bytes | None = None
             failure: Failure | None = None
             try:
@@ -130,24 +130,24 @@ class Seat(AppObject):
         return ids
 
 
-class Usher(AppObject):
-    """Answers recalls while the seat executes a request."""
+class RecallHandler(AppObject):
+    """Answers recalls while the runner executes a request."""
 
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
+    def __init__(self, runner: BatchRunner) -> None:
+        self._runner = runner
 
     @operation(priority=1)
     def recall(self, start: int) -> list[Any]:
         """(Internal) While a request executes: [answers as of `execute`, numbers of requests not begun, given back]."""
-        if not self._seat.is_for(start):
+        if not self._runner.is_for(start):
             return [[], []]
-        return [self._seat.take_answers(), self._seat.give_back()]
+        return [self._runner.take_answers(), self._runner.give_back()]
 
 
 class RequestWorker(Component):
     """One worker of a kernel, in a process of its own. Settings: `kernel`, "module:Class" of the RequestKernel."""
 
-    declares = (Seat, Usher)
+    declares = (BatchRunner, RecallHandler)
 
     def __init__(self, kernel: str) -> None:
         cls = kernel_class(kernel)
@@ -156,7 +156,7 @@ class RequestWorker(Component):
         for spec in self.specs.values():
             spec.make()
         self.resources = ThreadResources(cls.resources)
-        self._seat: Seat | None = None
+        self._runner: BatchRunner | None = None
         self._names = RequestNames("")
 
     def names(self, kernel: str) -> RequestNames:
@@ -175,15 +175,15 @@ class RequestWorker(Component):
             )
         return spec
 
-    def context(self, seat: Seat, kernel: str, start: int, element: Element) -> RemoteContext:
+    def context(self, runner: BatchRunner, kernel: str, start: int, element: Element) -> RemoteContext:
         """The context of one request."""
-        return RemoteContext(kernel, start, self.specs, element, self.resources, seat)
+        return RemoteContext(kernel, start, self.specs, element, self.resources, runner)
 
     def _enters(self, state: ModuleState) -> None:
-        if state is ModuleState.INITIALIZING and self._seat is None:
-            self._seat = Seat(self)
-            self.add(self._seat, key=seat_key(self._host.backplane))
-            self.add(Usher(self._seat), key=usher_key(self._host.backplane))
+        if state is ModuleState.INITIALIZING and self._runner is None:
+            self._runner = BatchRunner(self)
+            self.add(self._runner, key=runner_key(self._host.backplane))
+            self.add(RecallHandler(self._runner), key=recall_key(self._host.backplane))
 
 
 def kernel_class(named: str) -> Any:

@@ -1,4 +1,4 @@
-"""Telling: passes the messages of one socket to the dispatcher: in order, a bounded number at a time, and without loss.
+"""Socket outbox: passes the messages of one socket to the dispatcher: in order, a bounded number at a time, and without loss.
 
 The socket is not read while a message has to wait: for earlier ones to be handled (`AHEAD_MAX`), or for room in the
 dispatcher (`Busy`). So the excess of a fast peer waits in the kernel, and then at the peer.
@@ -42,7 +42,7 @@ class SocketOperation:
         self.is_over = False
 
 
-class Filling(SocketOwner, Protocol):
+class MessageProducer(SocketOwner, Protocol):
     """The owner of a socket, as a producer of messages."""
 
     def fill(self) -> bool:
@@ -55,12 +55,12 @@ class Filling(SocketOwner, Protocol):
 class SocketOutbox:
     """The messages of one socket. Used by the I/O thread only, except `released`."""
 
-    __slots__ = ("_ahead", "_io", "_is_starved", "_owner", "_source", "lane", "queue")
+    __slots__ = ("_ahead", "_io", "_is_starved", "_owner", "_source", "ordering_key", "queue")
 
-    def __init__(self, source: SocketSource, io: IoThread, owner: Filling) -> None:
+    def __init__(self, source: SocketSource, io: IoThread, owner: MessageProducer) -> None:
         self._source, self._io, self._owner = source, io, owner
         #: Messages of one socket that have no key are handled in the order in which they came.
-        self.lane = (id(source), id(owner))
+        self.ordering_key = (id(source), id(owner))
         self.queue: deque[Handle] = deque()
         #: Messages queued or running, and whether others wait for them. Both under the source's mutex.
         self._ahead = 0
@@ -135,8 +135,8 @@ class NoSocket:
     socket = None
 
     def __init__(self, source: SocketSource, io: IoThread, operation: SocketOperation, error: Exception) -> None:
-        self.telling = SocketOutbox(source, io, self)
-        self.telling.add_ready(Failed, operation, transaction=operation.id, connection=0, because=str(error))
+        self.outbox = SocketOutbox(source, io, self)
+        self.outbox.add_ready(Failed, operation, transaction=operation.id, connection=0, because=str(error))
         self.pump()
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ class NoSocket:
 
     def pump(self) -> None:
         """Continue to pass on the failure."""
-        self.telling.pump()
+        self.outbox.pump()
 
     def fill(self) -> bool:
         """There are no other messages."""
@@ -163,14 +163,14 @@ class NoSocket:
 class SocketMessage(ReadyHandle):
     """A message of a socket, and the operation that ends with it."""
 
-    __slots__ = ("operation", "telling")
+    __slots__ = ("operation", "outbox")
 
-    def __init__(self, telling: SocketOutbox, message: Message, operation: SocketOperation | None) -> None:
-        super().__init__(message, lane=telling.lane, lock=telling._source._lock)
-        self.telling, self.operation = telling, operation
+    def __init__(self, outbox: SocketOutbox, message: Message, operation: SocketOperation | None) -> None:
+        super().__init__(message, ordering_key=outbox.ordering_key, lock=outbox._source._lock)
+        self.outbox, self.operation = outbox, operation
 
     def release(self) -> None:
         """It has been handled, or never will be."""
-        self.telling.released()
+        self.outbox.released()
         if self.operation is not None:
-            self.telling._source._ended(self.operation)
+            self.outbox._source._ended(self.operation)

@@ -14,9 +14,9 @@ from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
-from appbackplane.runtime.requests import Context, Figures, KernelPolicy, RequestKernel, Runnable, optimising
+from appbackplane.runtime.requests import Context, Figures, KernelPolicy, RequestKernel, Runnable, optimiser_loop
 from appbackplane.runtime.requests.optimiser import KernelSample, OptimiserPolicy
-from appbackplane.runtime.requests.optimising import possible, sample_of
+from appbackplane.runtime.requests.optimiser_loop import possible, sample_of
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.link import Link
 
@@ -170,7 +170,7 @@ def test_time_in_which_nothing_was_begun_is_no_look(monkeypatch: pytest.MonkeyPa
         intervals.append(after.at_ns - before.at_ns)
         return sample_of(before, after, workers)
 
-    monkeypatch.setattr(optimising, "sample_of", looked)
+    monkeypatch.setattr(optimiser_loop, "sample_of", looked)
     kernel = Bulk()
     backplane = VirtualBackplane(kernel)
     backplane.advance(5.5)

@@ -1,4 +1,4 @@
-"""Optimising: hands the optimiser a sample of the kernel at each interval, and applies and logs its moves.
+"""Optimiser loop: hands the optimiser a sample of the kernel at each interval, and applies and logs its moves.
 
 optimiser/ decides, and is pure. Here the totals of two moments are subtracted, and a move becomes a change of policy, as if a
 person had made it: lanes and all else follow. If a person changes these settings, the optimiser continues from there. It costs
@@ -23,15 +23,15 @@ from .optimiser import KernelSample, Optimiser, OptimiserPolicy, Setting
 from .policy import KernelPolicy
 
 if TYPE_CHECKING:
-    from .kernel import RequestKernel
+    from .kernel_base import KernelBase
 
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Optimising(AppObject):
+class OptimiserLoop(AppObject):
     """Runs the optimiser, as an object of the kernel."""
 
-    def __init__(self, kernel: RequestKernel) -> None:
+    def __init__(self, kernel: KernelBase) -> None:
         self._kernel: Any = kernel
         policy = kernel.policy
         self._bounds = policy.optimiser
@@ -39,7 +39,7 @@ class Optimising(AppObject):
         self._before: Figures | None = None  # None: there is nothing to compare with
         self._is_first = True
         #: Whether a check is queued or running; the next one is then left out.
-        self.is_looking = False
+        self.is_running = False
 
     @property
     def workers_held(self) -> int:
@@ -50,7 +50,7 @@ class Optimising(AppObject):
         """The time until the next check is not measured: requests are held, or the optimiser is off. Any thread."""
         self._before = None
 
-    def look(self) -> None:
+    def run_interval(self) -> None:
         """An interval has passed: sample it, and apply the optimiser's move."""
         kernel = self._kernel
         policy: KernelPolicy = kernel.policy
@@ -89,18 +89,18 @@ class Optimising(AppObject):
         log.info("%s: %s: %s", kernel.name, words(setting), reason)
 
 
-class Looking(Action):
+class OptimiserAction(Action):
     """The action of one check by the optimiser."""
 
     __slots__ = ()
 
     def run(self) -> Outcome:
-        """Call `Optimising.look`, which logs a refused move."""
-        optimising: Any = self.object
+        """Call `OptimiserLoop.run_interval`, which logs a refused move."""
+        optimiser: Any = self.object
         try:
-            optimising.look()
+            optimiser.run_interval()
         finally:
-            optimising.is_looking = False
+            optimiser.is_running = False
         return DONE
 
 

@@ -1,4 +1,4 @@
-"""Held: the open handles of one thread. That thread alone opens, uses and closes them, so nothing here needs a lock.
+"""Thread handles: the open handles of one thread. That thread alone opens, uses and closes them, so nothing here needs a lock.
 
 Seed 001, 3.1 and 5.3. A handle is opened at its first use, and again at the next use when it is stale. It is closed when it is
 stale, when its resource has reached `held_max` and another needs its place, and when its thread ends. A handle in a request's

@@ -1,4 +1,4 @@
-"""Backlog: posters have waited long because ended requests fill the rejoin pool, and nobody rejoins them.
+"""Backlog detector: notices that posters have waited long because ended requests fill the rejoin pool, and nobody rejoins them.
 
 A thread that posts everything before it joins anything waits for itself if there are more requests than the pool has entries.
 To the kernel it looks like an owner that is late, so this is no stall (stall.py): it is logged once, with remedies.
@@ -14,7 +14,7 @@ from .ledger import Ledger
 LONG_NS: Final = 5_000_000_000
 
 
-class Backlog:
+class BacklogDetector:
     """The backlog detector of one kernel. The watchdog runs it, with the kernel's mutex."""
 
     __slots__ = ("_is_said", "_joined_total", "_since_ns")
@@ -23,7 +23,7 @@ class Backlog:
         self._since_ns = self._joined_total = -1
         self._is_said = False
 
-    def look(self, ledger: Ledger, now_ns: int) -> str:
+    def check(self, ledger: Ledger, now_ns: int) -> str:
         """The warning, one sentence; "": there is no backlog, or it has been reported."""
         poster = next(iter(ledger.posters), None)
         if poster is None or not ledger.is_rejoin_full(poster.lane) or ledger.joined_total != self._joined_total:

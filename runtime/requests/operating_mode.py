@@ -1,4 +1,4 @@
-"""Operating: whether a kernel takes requests from outside, begins those that are ready, and has workers at all.
+"""OperatingMode: whether a kernel takes requests from outside, begins those that are ready, and has workers at all.
 
 Open, held, quiesced, or stopped, as its operator commands. Quiescing ends by itself, when nothing is posted, ready or
 executing any more; stopping goes on from there and ends the workers. No request is ever discarded by it: unbegun requests stay
@@ -15,9 +15,9 @@ from typing import Any, Final
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.app_object import Host, WorkHandle
-from .desk import Desk
 from .executor import Executor
 from .ledger import Ledger
+from .synchronized_ledger import SynchronizedLedger
 from .waiting import SignalWaiter
 
 #: Period of the check whether all requests have ended. One check takes 3 us.
@@ -26,16 +26,16 @@ LOOK_NS: Final = 20_000_000
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Operating:
+class OperatingMode:
     """How one kernel is run. Its commands come one after the other; `look` is called by its timer."""
 
     def __init__(
-        self, name: str, desk: Desk, executor: Executor, host: Host,
+        self, name: str, ledger: SynchronizedLedger, executor: Executor, host: Host,
         set_timer: Callable[[int, Callable[[], None]], WorkHandle],
     ) -> None:  # fmt: skip
         """`set_timer`: calls a function at this interval, ns."""
         self.name = name
-        self._desk, self._executor, self._host, self._set_timer = desk, executor, host, set_timer
+        self._ledger, self._executor, self._host, self._set_timer = ledger, executor, host, set_timer
         #: Whether the operator wants the workers to end: when nothing is left, or as soon as they can.
         self._is_stopping = False
         #: Whether there are to be no workers.
@@ -49,18 +49,18 @@ class Operating:
 
     def quiesce(self) -> None:
         """Take no requests from outside; posted ones are executed, and may post sub-requests."""
-        self._desk.close(is_closed=True)
+        self._ledger.close(is_closed=True)
 
     def hold(self) -> None:
         """Begin no requests. Executing ones end, and new ones are taken while there is room."""
         self._check_not_draining()
-        self._desk.hold(is_held=True)
+        self._ledger.hold(is_held=True)
 
     def stop(self, *, is_now: bool) -> None:
         """Take no requests; end the workers when all posted ones have ended. `is_now`: do not begin those that are ready."""
         self._check_not_draining()
-        self._desk.close(is_closed=True)
-        self._desk.hold(is_held=is_now)
+        self._ledger.close(is_closed=True)
+        self._ledger.hold(is_held=is_now)
         self._is_stopping = True
         if is_now:
             self._stop()
@@ -71,8 +71,8 @@ class Operating:
         """Take requests from outside, begin them, and have workers. Waits for the end of all requests fail."""
         self._check_not_draining()
         self._is_stopping = False
-        self._desk.close(is_closed=False)
-        self._desk.hold(is_held=False)
+        self._ledger.close(is_closed=False)
+        self._ledger.hold(is_held=False)
         if self._is_stopped:
             self._is_stopped = False
             self.match_workers()
@@ -81,15 +81,15 @@ class Operating:
     def match_workers(self) -> None:
         """Have as many workers as the settings say, or none. Any thread: repeated until these have not changed meanwhile."""
         wanted = -1
-        while wanted != (wanted_now := 0 if self._is_stopped else self._desk.policy.workers):
+        while wanted != (wanted_now := 0 if self._is_stopped else self._ledger.policy.workers):
             wanted = wanted_now
             self._executor.resize(wanted)
 
     def drain(self) -> None:
         """The backplane goes down in order: posted requests are finished first."""
         self._is_draining = True
-        self._desk.close(is_closed=True)
-        self._desk.hold(is_held=False)
+        self._ledger.close(is_closed=True)
+        self._ledger.hold(is_held=False)
         self._is_stopping = False
         if self._is_stopped:
             self._is_stopped = False
@@ -114,28 +114,28 @@ class Operating:
     @property
     def state(self) -> str:
         """One of "open", "held", "quiescing", "quiesced", "stopping" and "stopped"."""
-        desk = self._desk
+        ledger = self._ledger
         if self._is_stopping:
             return "stopped" if self._is_stopped and not self.left_count() else "stopping"
-        if desk.is_closed:
+        if ledger.is_closed:
             return "quiescing" if self.left_count() else "quiesced"
-        return "held" if desk.is_held else "open"
+        return "held" if ledger.is_held else "open"
 
     def left_count(self) -> int:
         """Requests that have to end before the kernel is at rest."""
-        return self._desk.inspect(_executing if self._is_stopped else _not_ended)
+        return self._ledger.inspect(_executing if self._is_stopped else _not_ended)
 
     @property
-    def begins(self) -> bool:
+    def is_starting_requests(self) -> bool:
         """Whether ready requests are begun; if not, the throughput means nothing."""
-        return not (self._desk.is_held or self._is_stopped)
+        return not (self._ledger.is_held or self._is_stopped)
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """State and counts, as the reply to a command."""
-        figures = self._desk.figures()
+        figures = self._ledger.figures()
         return {
             "state": self.state,
-            "held": self._desk.is_held,
+            "held": self._ledger.is_held,
             "posting": figures.posting,
             "ready": sum(figures.ready),
             "executing": figures.executing,

@@ -1,4 +1,4 @@
-"""Urgency: larger is more urgent for requests, smaller for a backplane; one function turns the one into the other."""
+"""Priority mapping: requests and a backplane count from 0, the most urgent; one function turns the one into the other."""
 
 from __future__ import annotations
 
@@ -10,38 +10,58 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime import operation
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
-from appbackplane.runtime.requests.urgency import backplane_priority, urgency_above
+from appbackplane.runtime.requests.element import PRIORITY_MAX, REQUEST_PRIORITY
+from appbackplane.runtime.requests.priority_mapping import NEVER, backplane_priority, least_urgent_above
 from appbackplane.runtime.testing import VirtualBackplane
 
 POLICIES = st.builds(KernelPolicy, base=st.none() | st.integers(1, 255), step=st.integers(1, 100))
 
 
-@given(policy=POLICIES, priorities=st.integers(1, 256), urgency=st.integers(), more=st.integers(0, 1000))
-def test_more_urgent_is_never_later(policy: KernelPolicy, priorities: int, urgency: int, more: int) -> None:
+@given(policy=POLICIES, priorities=st.integers(1, 256), priority=st.integers(), less=st.integers(0, 1000))
+def test_more_urgent_is_never_later(policy: KernelPolicy, priorities: int, priority: int, less: int) -> None:
     """And it is a priority that the backplane has; and never its highest, which something must be able to have before it."""
-    priority = backplane_priority(urgency, policy, priorities)
-    assert 0 <= priority < priorities
-    assert priority >= min(1, priorities - 1)
-    assert backplane_priority(urgency + more, policy, priorities) <= priority
+    backplane = backplane_priority(priority, policy, priorities)
+    assert 0 <= backplane < priorities
+    assert backplane >= min(1, priorities - 1)
+    assert backplane_priority(priority - less, policy, priorities) <= backplane
 
 
 def test_the_scale() -> None:
-    """Zero and less is the base; each step is one higher."""
-    assert [backplane_priority(each, KernelPolicy(base=5, step=2), 8) for each in (-9, 0, 1, 2, 4, 7, 8, 99)] == [
-        5, 5, 5, 4, 3, 2, 1, 1,
+    """The default and whatever is less urgent is the base; each step is one higher."""
+    policy = KernelPolicy(base=5, step=2)
+    assert [backplane_priority(each, policy, 8) for each in (109, 100, 99, 98, 96, 93, 92, 1, 0, -1)] == [
+        5, 5, 5, 4, 3, 2, 1, 1, 1, 1,
     ]  # fmt: skip
-    assert backplane_priority(0, KernelPolicy(), 8) == 7
-    assert backplane_priority(0, KernelPolicy(base=200), 8) == 7, "of those that there are"
+    assert backplane_priority(REQUEST_PRIORITY, KernelPolicy(), 8) == 7
+    assert backplane_priority(PRIORITY_MAX, KernelPolicy(), 8) == 7
+    assert backplane_priority(REQUEST_PRIORITY, KernelPolicy(base=200), 8) == 7, "of those that there are"
 
 
-@given(policy=POLICIES, priorities=st.integers(1, 256), priority=st.integers(0, 255), urgency=st.integers(-9, 30_000))
+def test_a_request_without_a_priority_has_the_default() -> None:
+    kernel, _ = started(1)
+    assert kernel.kernel.post(1, Noted).priority == REQUEST_PRIORITY
+
+
+def test_the_smaller_priority_goes_first() -> None:
+    """As with operations: 0 before all. It was the other way round once."""
+    kernel, backplane = started(1)
+    for priority in (101, 100, 0, 99, 1):
+        kernel.kernel.post(priority, Noted, priority=priority)
+    backplane.run_until_idle()
+    assert order == [0, 1, 99, 100, 101]
+
+
+@given(
+    policy=POLICIES, priorities=st.integers(1, 256), backplane=st.integers(0, 255), priority=st.integers(-30_000, 109)
+)
 def test_what_is_more_urgent_than_a_priority(
-    policy: KernelPolicy, priorities: int, priority: int, urgency: int
+    policy: KernelPolicy, priorities: int, backplane: int, priority: int
 ) -> None:
-    """Exactly from there on a request would have another priority: below it nothing is to be done for it."""
-    priority = min(priority, backplane_priority(0, policy, priorities))
-    is_more_urgent = backplane_priority(urgency, policy, priorities) < priority
-    assert is_more_urgent == (urgency >= urgency_above(priority, policy, priorities))
+    """Exactly from there on a request would have another priority: above it nothing is to be done for it."""
+    backplane = min(backplane, backplane_priority(REQUEST_PRIORITY, policy, priorities))
+    is_more_urgent = backplane_priority(priority, policy, priorities) < backplane
+    assert is_more_urgent == (priority <= least_urgent_above(backplane, policy, priorities))
+    assert least_urgent_above(backplane, policy, priorities) >= NEVER
 
 
 #: What ran.
@@ -80,7 +100,7 @@ def test_an_urgent_request_does_not_wait_behind_what_bulk_waits_for(bulk: int) -
         kernel.kernel.post(number, Noted)
     for _ in range(100):
         backplane.cast("kernel.other")
-    kernel.kernel.post("urgent", Noted, priority=1000)
+    kernel.kernel.post("urgent", Noted, priority=1)
     backplane.run_until_idle()
     assert len(order) == bulk + 101
     assert order[0] == "urgent"
@@ -93,11 +113,11 @@ def test_each_urgent_request_has_a_worker_and_no_more() -> None:
         kernel.kernel.post(number, Noted)
     for _ in range(10):
         backplane.cast("kernel.other")
-    kernel.kernel.post("urgent", Noted, priority=1000)
-    kernel.kernel.post("more urgent", Noted, priority=1001)
+    kernel.kernel.post("urgent", Noted, priority=1)
+    kernel.kernel.post("more urgent", Noted, priority=0)
     executor: Any = kernel._executor
     assert sorted(each.priority for each in executor._queued.values()) == [1, 1, 7, 7]
-    kernel.kernel.post(5, Noted, priority=5)
+    kernel.kernel.post(5, Noted, priority=95)
     assert sorted(each.priority for each in executor._queued.values()) == [1, 1, 7, 7], "it is as urgent as the others"
     backplane.run_until_idle()
     assert order[:2] == ["more urgent", "urgent"]
@@ -110,7 +130,7 @@ def test_who_was_raised_in_vain_is_as_urgent_as_what_is_left() -> None:
     for number in range(2):
         kernel.kernel.post(number, Noted)
     backplane.cast("kernel.other")
-    urgent = [kernel.kernel.post("urgent", Noted, priority=1000, owner="x") for _ in range(2)]
+    urgent = [kernel.kernel.post("urgent", Noted, priority=1, owner="x") for _ in range(2)]
     assert len(urgent) == 2
     kernel.kernel.disown("x")
     backplane.run_until_idle()
