@@ -25,8 +25,8 @@ from .execution.engine_parts import EngineLink
 from .execution.host import EngineHost
 from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority
+from .execution.poll_leader import RELIEFS_MAX
 from .execution.recording import Recording
-from .execution.watch import RELIEFS_MAX
 from .execution.worker import ReliefWorker, Worker
 from .execution.worker_loop import start
 from .objects.component import Component
@@ -131,8 +131,8 @@ class Backplane:
         return {name: component.state for name, component in self._registry.components.items()}
 
     def move(self, component: str, to: ModuleState, on_end: Callable[[BaseException | None], None]) -> None:
-        """Begin to move a component, as the supervisor does (execution/modules.py). Needs the lead."""
-        self.engine.modules.move(component, to, on_end)
+        """Begin to move a component, as the supervisor does (execution/lifecycle.py). Needs the lead."""
+        self.engine.lifecycle.move(component, to, on_end)
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Backplane:
         engine = self.engine
         # Without the lead: summing a histogram takes 10 us, and each operation has two. A histogram that is being written
         # may be one action behind.
-        statistics, endings, reports = engine.statistics, engine.endings, engine.reports
+        statistics, endings, reports = engine.statistics, engine.completion, engine.reports
         operations = statistics.snapshot(endings.failures(), with_buckets=with_buckets)
         requests = {name: each._requests() for name, each in self._registry.components.items()}
         with self._lead:

@@ -27,7 +27,7 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReplayPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of the idempotency cache (execution/replays.py): an answer is dropped as soon as one limit is reached."""
+    """Limits of the idempotency cache (execution/idempotency_cache.py): an answer is dropped once one limit is reached."""
 
     count: int = 10_000
     keep_ns: int = 600_000_000_000

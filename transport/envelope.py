@@ -60,7 +60,7 @@ class Envelope:
     socket of a stopped callee then counts, and an expired call does not run when that callee goes on.
     `chain` is [object, route] of every call that waits for this one, outermost first; nil when a client calls. A BOOST with one
     is a question, which older peers ignore: does the call wait for the first of them, which waits for it by way of all others?
-    `idempotency_key`: the work of all calls with the same key is done once (runtime/execution/replays.py).
+    `idempotency_key`: the work of all calls with the same key is done once (runtime/execution/idempotency_cache.py).
     `source`, `principal`: of a CALL or CAST that a backplane makes for somebody else: who calls, and on whose behalf.
     `is_refused`: of a STATUS, whether the work has certainly not begun. `node`: of a PUBLISH, the other node that published it.
     """

@@ -21,7 +21,7 @@ from ..scheduling.throttle import Share, Throttle
 from .clock import Clock
 from .component_limits import ComponentLimits
 from .digest import Digesters, route_of
-from .parking import Parking
+from .parked_actions import ParkedActions
 from .withdrawal import Withdrawal
 
 log = logging.getLogger("appbackplane.runtime")
@@ -31,7 +31,7 @@ class Admission:
     """Applies the limits of all components. Used under the lead."""
 
     def __init__(
-        self, *, clock: Clock, limits: ComponentLimits, statistics: Statistics, digesters: Digesters, parking: Parking,
+        self, *, clock: Clock, limits: ComponentLimits, statistics: Statistics, digesters: Digesters, parking: ParkedActions,
         withdrawal: Withdrawal,
     ) -> None:  # fmt: skip
         self._clock = clock

@@ -22,9 +22,9 @@ from ..observation import segments
 from ..observation.applied import Applied, LedgerEntry, pack, unpack
 from ..observation.message_log import MessageLog
 from .clock import Clock
+from .poll_leader import PollLeader
 from .publishing import Publishing
 from .sender import Sender
-from .watch import Watch
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -41,7 +41,7 @@ class Applying:
     """Applies batches in one backplane. Its operation runs one batch at a time."""
 
     def __init__(
-        self, backplane: str, run_dir: Path, generation: int, *, lead: threading.RLock, clock: Clock, watch: Watch,
+        self, backplane: str, run_dir: Path, generation: int, *, lead: threading.RLock, clock: Clock, watch: PollLeader,
         sender: Sender, publishing: Publishing,
     ) -> None:  # fmt: skip
         self._backplane = backplane

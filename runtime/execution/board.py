@@ -53,7 +53,7 @@ class BoardSlot(NamedTuple):
     ready_count: int = 0
     #: When a worker last began or ended an action, to the precision of a heartbeat: proof of progress while work is ready.
     progress_ns: int = 0
-    #: Timers that have failed several times in a row (endings.py).
+    #: Timers that have failed several times in a row (completion.py).
     failing_count: int = 0
 
 

@@ -9,32 +9,32 @@ from ..objects.action import LOCAL, Action, ParkableAction
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
 from .accepted import AcceptedCalls
+from .completion import Completion
 from .deferring import Deferring, is_deferred
 from .digest import route_of
-from .endings import Endings
+from .idempotency_cache import IdempotencyCache
 from .inheritance import Inheritance
 from .method_action import MethodAction
-from .outgoing import Outgoing
-from .parking import Parking
+from .outgoing_calls import OutgoingCalls
+from .parked_actions import ParkedActions
 from .remote_routes import RemoteRoutes
-from .replays import Replays
-from .rings import Rings
+from .ring_detector import RingDetector
 
 
 class CallChanges:
     """Cancellations and boosts of accepted calls. Used under the lead."""
 
     def __init__(
-        self, *, scheduler: Scheduler, statistics: Statistics, accepted: AcceptedCalls, replays: Replays, rings: Rings,
-        endings: Endings, inheritance: Inheritance, parking: Parking, deferring: Deferring, outgoing: Outgoing,
-        remote: RemoteRoutes,
+        self, *, scheduler: Scheduler, statistics: Statistics, accepted: AcceptedCalls, replays: IdempotencyCache,
+        rings: RingDetector, completion: Completion, inheritance: Inheritance, parking: ParkedActions, deferring: Deferring,
+        outgoing: OutgoingCalls, remote: RemoteRoutes,
     ) -> None:  # fmt: skip
         self._scheduler = scheduler
         self._statistics = statistics
         self._accepted = accepted
         self._replays = replays
         self._rings = rings
-        self._endings = endings
+        self._completion = completion
         self._inheritance = inheritance
         self._parking = parking
         self._deferring = deferring
@@ -87,7 +87,7 @@ class CallChanges:
                 self._inheritance.unwanted(action, now_ns)
                 return 0
         if self._scheduler.withdraw(action):
-            self._endings.refuse(action, error, now_ns)
+            self._completion.refuse(action, error, now_ns)
         elif isinstance(action, MethodAction) and is_deferred(action):
             self._deferring.drop(action, Cancelled(f"{action.name}: cancelled before it was accepted"), now_ns)
         else:  # it runs: if it is about to wait, or to await a call, it is told there

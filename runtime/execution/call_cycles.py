@@ -1,6 +1,6 @@
 """Call cycles: a call that returns to an object that waits in the call's own chain (law 6).
 
-The chain travels with the call, so the cycle is found where the call arrives. Chains that cross are found by rings.py.
+The chain travels with the call, so the cycle is found where the call arrives. Chains that cross are found by ring_detector.py.
 """
 
 from __future__ import annotations

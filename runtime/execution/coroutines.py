@@ -40,7 +40,7 @@ class Pause:
         yield self
 
 
-class Signal(Pause):
+class OneShotEvent(Pause):
     """`await signal`: wait until `Host.set` or a timeout; a one-shot event for systems built on top of the scheduler."""
 
     __slots__ = ("action", "is_set", "what")

@@ -14,17 +14,17 @@ from ..objects.action import LOCAL, Action
 from ..objects.state_machine import StateMachine
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
-from .endings import Endings
+from .completion import Completion
 from .method_action import MethodAction
 
 
 class Deferring:
     """The deferred actions of all state machines. Used under the lead."""
 
-    def __init__(self, *, scheduler: Scheduler, statistics: Statistics, endings: Endings) -> None:
+    def __init__(self, *, scheduler: Scheduler, statistics: Statistics, completion: Completion) -> None:
         self._scheduler = scheduler
         self._statistics = statistics
-        self._endings = endings
+        self._completion = completion
         #: Deferred actions that have a deadline.
         self._calls: OutstandingCalls[MethodAction] = OutstandingCalls()
 
@@ -75,7 +75,7 @@ class Deferring:
         self._calls.end(action.awaiting_id)
         action.wait_ns += now_ns - action.posted_ns
         self._scheduler.drop(action)
-        self._endings.refuse(action, error, now_ns)
+        self._completion.refuse(action, error, now_ns)
 
 
 def is_deferred(action: Action) -> bool:

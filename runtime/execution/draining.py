@@ -55,7 +55,7 @@ class Draining:
         self._accepted = engine.accepted
         self._calls = engine.calls
         self._digesters = engine.digesters
-        self._closing = engine.closing
+        self._shutdown_gate = engine.shutdown_gate
         self._parking = engine.parking
         self._withdrawal = engine.withdrawal
         self._callers = engine.callers
@@ -70,7 +70,7 @@ class Draining:
         self._ends_ns: int | None = None
         self.is_over = False
         with engine.lead:
-            engine.modules.suspend_timers()
+            engine.lifecycle.suspend_timers()
 
     def look(self, now_ns: int) -> None:
         """Advance the drain: close the intake once it is quiet, refuse actions that have not begun, answer at the end."""
@@ -78,7 +78,7 @@ class Draining:
             with self._lead:
                 if not self._is_quiet(now_ns) and now_ns < self._closes_ns:
                     return
-                self._closing.close(self._because)
+                self._shutdown_gate.close(self._because)
             self._ends_ns = now_ns + self._stop_limit_ns
         with self._lead:
             refused = list(itertools.islice(self._not_begun(), REFUSED_MAX))
@@ -159,7 +159,7 @@ class Draining:
             self._scheduler.withdraw(action)  # it has no caller, and its timer is over
             return
         self._refused_count += 1
-        self._withdrawal.take_out(action, self._closing.not_begun(route_of(action)), now_ns)
+        self._withdrawal.take_out(action, self._shutdown_gate.not_begun(route_of(action)), now_ns)
 
     def _is_own(self, action: Action) -> bool:
         component = action.object._component

@@ -28,12 +28,12 @@ from ..scheduling.scheduler import Scheduler
 from .board import OwnSlot
 from .clock import Clock
 from .engine_parts import EngineLink, EngineParts
-from .firing import fire
 from .method_action import MethodAction
 from .os_priority import OsPriority
+from .poll_leader import QUANTUM_NS
 from .progress import is_long
 from .sources import SourceRule
-from .watch import QUANTUM_NS
+from .timer_dispatch import fire
 from .worker import Worker
 
 #: How long short actions may run one after the other before the link is polled again. A poll costs 1.4 us, 3 % of 50 us.
@@ -99,7 +99,7 @@ class Engine(EngineParts):
             if (
                 action.deadline_ns is not None
                 and now_ns >= action.deadline_ns
-                and self.endings.is_too_late(action, now_ns)
+                and self.completion.is_too_late(action, now_ns)
             ):
                 continue
             break
@@ -169,11 +169,11 @@ class Engine(EngineParts):
         else:
             # The reply is packed before the object may run again: later changes of its state must not change the reply.
             if action.peer is not None or action.error is not None or self.replays.running:
-                self.endings.answer(action, now_ns)
+                self.completion.answer(action, now_ns)
             self.scheduler.finished(action, outcome, now_ns)
             if not self.scheduler.ready.count and self.outbox:
                 self.flush(now_ns)  # no action is ready: the reply leaves before the action is booked
-            self.endings.book(action, now_ns)
+            self.completion.book(action, now_ns)
         self.scheduler.budget.charge(cpu_ns)
         account: OperationStatistics = action.account or self.statistics.of(action.name)
         account.typical_ns += (run_ns - account.typical_ns) >> 3 if account.typical_ns else run_ns
@@ -237,7 +237,7 @@ class Engine(EngineParts):
             self.drain(self.now_ns())
             if not self.link.has_input():
                 break
-        self.closing.end(self.now_ns())
+        self.shutdown_gate.end(self.now_ns())
         self._retry_ns = None
         self.flush(self.now_ns())
 

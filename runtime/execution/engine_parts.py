@@ -23,34 +23,34 @@ from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
 from .accepted import AcceptedCalls
 from .admission import Admission
-from .beside import Beside
 from .board import OwnSlot
 from .call_changes import CallChanges
-from .callers import Callers
+from .caller_liveness import CallerLiveness
 from .clock import Clock
-from .closing import Closing
+from .completion import Completion
 from .component_limits import ComponentLimits
 from .deferring import Deferring
 from .digest import Digesters
-from .endings import Endings
+from .external_work import ExternalWorkRecorder
+from .idempotency_cache import IdempotencyCache
 from .inheritance import Inheritance
 from .intake import Intake
+from .lifecycle import Lifecycle
 from .method_action import MethodAction
-from .modules import Modules
 from .os_priority import OsPriority
-from .outgoing import Outgoing
-from .parking import Parking
-from .presence import Presence
+from .outgoing_calls import OutgoingCalls
+from .parked_actions import ParkedActions
+from .poll_leader import PollLeader
+from .priority_publisher import PriorityPublisher
 from .publishing import Publishing
 from .recorders import Recorders
 from .remote_routes import RemoteRoutes
-from .replays import Replays
 from .reports import Reports
-from .rings import Rings
+from .ring_detector import RingDetector
 from .routing import Routing
 from .sender import Sender
+from .shutdown_gate import ShutdownGate
 from .sources import SourceRule, Sources
-from .watch import Watch
 from .withdrawal import Withdrawal
 
 
@@ -92,7 +92,7 @@ class EngineParts:
         self.lead = lead = threading.RLock()
         self.statistics = statistics = Statistics()
         self.reports = reports = Reports(slow_action_ns)
-        self.watch = watch = Watch(link.fileno())
+        self.watch = watch = PollLeader(link.fileno())
         self.sender = sender = Sender(self.hear)
         self.outbox = sender.outbox
         self.accepted = accepted = AcceptedCalls()
@@ -103,28 +103,30 @@ class EngineParts:
         self.digesters = digesters = Digesters()
         # Each part knows those before it. The few calls upwards are functions that it is given.
         self.routing = routing = Routing(backplane, registry, link)
-        self.presence = presence = Presence(
+        self.presence = presence = PriorityPublisher(
             lead=lead, now_ns=clock.now_ns, scheduler=scheduler, watch=watch, drain_if_due=self.drain_if_due, slot=slot,
             os_priority=os_priority,
         )  # fmt: skip
         self.sources = sources = Sources(backplane, routing, source_rules)
-        self.closing = closing = Closing(backplane, registry=registry, accepted=accepted, sender=sender, watch=watch)
-        self.replays = replays = Replays(clock=clock, sender=sender, accepted=accepted, is_debug=is_debug)
+        self.shutdown_gate = shutdown_gate = ShutdownGate(
+            backplane, registry=registry, accepted=accepted, sender=sender, watch=watch
+        )
+        self.replays = replays = IdempotencyCache(clock=clock, sender=sender, accepted=accepted, is_debug=is_debug)
         self.inheritance = inheritance = Inheritance(
             scheduler=scheduler, watch=watch, sender=sender, accepted=accepted, calls=calls, routing=routing, replays=replays,
             presence=presence,
         )  # fmt: skip
-        self.endings = endings = Endings(
+        self.completion = completion = Completion(
             lead=lead, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender, accepted=accepted,
-            closing=closing, inheritance=inheritance, replays=replays, recorders=recorders, is_debug=is_debug,
+            shutdown_gate=shutdown_gate, inheritance=inheritance, replays=replays, recorders=recorders, is_debug=is_debug,
         )  # fmt: skip
-        self.deferring = deferring = Deferring(scheduler=scheduler, statistics=statistics, endings=endings)
-        self.parking = parking = Parking(
-            lead=lead, scheduler=scheduler, watch=watch, presence=presence, inheritance=inheritance, endings=endings,
+        self.deferring = deferring = Deferring(scheduler=scheduler, statistics=statistics, completion=completion)
+        self.parking = parking = ParkedActions(
+            lead=lead, scheduler=scheduler, watch=watch, presence=presence, inheritance=inheritance, completion=completion,
             hand_over=self.hand_over,
         )  # fmt: skip
         self.withdrawal = withdrawal = Withdrawal(
-            scheduler=scheduler, endings=endings, parking=parking, deferring=deferring
+            scheduler=scheduler, completion=completion, parking=parking, deferring=deferring
         )
         self.admission = admission = Admission(
             clock=clock,
@@ -134,35 +136,35 @@ class EngineParts:
             parking=parking,
             withdrawal=withdrawal,
         )
-        rings = Rings(
+        rings = RingDetector(
             clock=clock, scheduler=scheduler, sender=sender, accepted=accepted, calls=calls, inheritance=inheritance,
             replays=replays, withdrawal=withdrawal,
         )  # fmt: skip
         self.intake = intake = Intake(
             clock=clock, registry=registry, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender,
-            accepted=accepted, closing=closing, admission=admission, digesters=digesters, replays=replays, rings=rings,
-            endings=endings, inheritance=inheritance, routing=routing, remote=remote, sources=sources,
+            accepted=accepted, shutdown_gate=shutdown_gate, admission=admission, digesters=digesters, replays=replays,
+            rings=rings, completion=completion, inheritance=inheritance, routing=routing, remote=remote, sources=sources,
         )  # fmt: skip
-        self.outgoing = outgoing = Outgoing(
+        self.outgoing = outgoing = OutgoingCalls(
             calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,
             presence=presence, recorders=recorders, watch=watch,
         )  # fmt: skip
         self.changes = changes = CallChanges(
-            scheduler=scheduler, statistics=statistics, accepted=accepted, replays=replays, rings=rings, endings=endings,
+            scheduler=scheduler, statistics=statistics, accepted=accepted, replays=replays, rings=rings, completion=completion,
             inheritance=inheritance, parking=parking, deferring=deferring, outgoing=outgoing, remote=remote,
         )  # fmt: skip
-        self.callers = callers = Callers(
+        self.callers = callers = CallerLiveness(
             clock=clock, accepted=accepted, changes=changes, routing=routing, remote=remote, sender=sender, sources=sources,
             is_reachable=self.is_reachable,
         )  # fmt: skip
         self.publishing = Publishing(
             backplane, registry=registry, sender=sender, routing=routing, intake=intake, remote=remote, callers=callers
         )
-        self.modules = Modules(backplane, clock=clock, registry=registry, timers=scheduler.timers, post=self.post)
+        self.lifecycle = Lifecycle(backplane, clock=clock, registry=registry, timers=scheduler.timers, post=self.post)
         #: Called under the lead after each new routing table.
         self.directory_hearers: list[Callable[[], None]] = []
 
-    def record_actions(self, recorder: Recorder, beside: Callable[[str], Beside]) -> None:
+    def record_actions(self, recorder: Recorder, beside: Callable[[str], ExternalWorkRecorder]) -> None:
         """Record ended actions. `beside`: gives the recorder for external work of a name."""
         self.recorders.actions, self.recorders.beside = recorder, beside
 

@@ -20,10 +20,10 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.operation import PRIORITY_DEFAULT
 from ..scheduling.timers import Timer
-from .beside import Beside
-from .coroutines import CallRequest, Signal
+from .coroutines import CallRequest, OneShotEvent
 from .current import current
 from .engine import Engine
+from .external_work import ExternalWorkRecorder
 from .method_action import MethodAction
 from .user_actions import check
 from .worker import Worker
@@ -48,14 +48,14 @@ class EngineHost:
         self._remote = engine.remote
         self._presence = engine.presence
         self._inheritance = engine.inheritance
-        self._endings = engine.endings
+        self._completion = engine.completion
         self._deferring = engine.deferring
         self._parking = engine.parking
         self._admission = engine.admission
         self._outgoing = engine.outgoing
         self._callers = engine.callers
         self._publishing = engine.publishing
-        self._modules = engine.modules
+        self._lifecycle = engine.lifecycle
         self._directory_hearers = engine.directory_hearers
         self._nudge = engine.nudge
         self._flush = engine.flush
@@ -214,7 +214,7 @@ class EngineHost:
         with self._lead:
             return function()
 
-    def set(self, signal: Signal) -> None:
+    def set(self, signal: OneShotEvent) -> None:
         """Set a signal: the action that awaits it goes on."""
         with self._lead:
             self._outgoing.set(signal, self._clock.now_ns())
@@ -226,11 +226,11 @@ class EngineHost:
     @property
     def is_draining(self) -> bool:
         """Whether this backplane finishes its work and goes down. From any thread."""
-        return self._modules.is_suspended
+        return self._lifecycle.is_suspended
 
     def at_end(self, action: Action, function: Callable[[Action], None]) -> None:
-        """Call `function` under the lead when the running `action` has ended (`Endings.at_end`)."""
-        self._endings.at_end(action, function)
+        """Call `function` under the lead when the running `action` has ended (`Completion.at_end`)."""
+        self._completion.at_end(action, function)
 
     def begins_to_block(self, action: Action, what: str = "") -> None:
         """The running action is about to block its thread. `what`: the reason, for `why`."""
@@ -256,7 +256,7 @@ class EngineHost:
         """Whether actions are recorded here. Needs no lead: it is decided before any action runs."""
         return self._recorders.actions is not None
 
-    def records_beside(self, name: str) -> Beside | None:
+    def records_beside(self, name: str) -> ExternalWorkRecorder | None:
         """The recorder for external work of that name, always the same; None: nothing is recorded. From any thread."""
         beside = self._recorders.beside
         return None if beside is None else beside(name)
@@ -322,7 +322,7 @@ class EngineHost:
         """Add an object while the backplane runs; starts its timers if the component serves."""
         with self._lead:
             self._registry.add_object(component, object)
-            self._modules.start_timers_of(object)
+            self._lifecycle.start_timers_of(object)
             self._nudge()  # the poller must not sleep past them
 
     def remove_object(self, object: AppObject) -> None:
@@ -330,7 +330,7 @@ class EngineHost:
         with self._lead:
             self._scheduler.check_removable(object)
             self._scheduler.timers.cancel_of((object,))
-            self._modules.forget(object)
+            self._lifecycle.forget(object)
             self._registry.remove_object(object)
 
     def shed(self, component: Component, below: int) -> int:

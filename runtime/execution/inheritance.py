@@ -1,6 +1,6 @@
 """Inheritance: priority inheritance along chains of waiting actions, within and across backplanes (law 10).
 
-Three actions may block a request: the running one of its object (presence.py sets the nice of its thread), one that its
+Three actions may block a request: the running one of its object (priority_publisher.py sets its thread's nice), one that its
 object has suspended until a reply, and the callee that works on that reply. A callee in another backplane gets a BOOST
 envelope, and boosts its own callees in the same way. When the request is cancelled, each of these actions falls back to the
 most urgent priority that still waits for it; the chain is notified again. Nothing is sent where no priority changes, so a
@@ -21,20 +21,20 @@ from .accepted import AcceptedCalls
 from .awaited import callee_of
 from .coroutines import CallRequest
 from .digest import Digest
+from .idempotency_cache import IdempotencyCache
 from .method_action import MethodAction
-from .presence import Presence
-from .replays import Replays
+from .poll_leader import PollLeader
+from .priority_publisher import PriorityPublisher
 from .routing import Routing
 from .sender import Sender
-from .watch import Watch
 
 
 class Inheritance:
     """Which actions await something, and the priorities they inherit. Used under the lead."""
 
     def __init__(
-        self, *, scheduler: Scheduler, watch: Watch, sender: Sender, accepted: AcceptedCalls,
-        calls: OutstandingCalls[MethodAction], routing: Routing, replays: Replays, presence: Presence,
+        self, *, scheduler: Scheduler, watch: PollLeader, sender: Sender, accepted: AcceptedCalls,
+        calls: OutstandingCalls[MethodAction], routing: Routing, replays: IdempotencyCache, presence: PriorityPublisher,
     ) -> None:  # fmt: skip
         self._scheduler = scheduler
         self._watch = watch

@@ -31,7 +31,7 @@ from ..observation.waiting import (
 from ..scheduling.object_queue import READY, RUNNING, WAITING
 from ..scheduling.quotas import UNLIMITED
 from .awaited import RETRY
-from .coroutines import CallRequest, Signal
+from .coroutines import CallRequest, OneShotEvent
 from .digest import Digest, route_of
 from .engine import Engine
 from .method_action import MethodAction
@@ -309,7 +309,7 @@ class Inspection:
     def _one_awaited(self, id: int, peer: bytes, deadline_ns: int, action: MethodAction, now_ns: int) -> Awaited:
         left_ns = deadline_ns - now_ns
         if not isinstance(action.request, CallRequest) or peer is RETRY:
-            what = action.request.what if isinstance(action.request, Signal) else ""
+            what = action.request.what if isinstance(action.request, OneShotEvent) else ""
             return Awaited(action.name, left_ns, what=what)
         callee = self._routing.backplane_of(peer) or "?"
         caller = LOCAL if peer is LOCAL else self._link.known_as(peer)

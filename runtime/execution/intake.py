@@ -39,18 +39,18 @@ from .accepted import AcceptedCalls
 from .admission import Admission
 from .call_cycles import check_return
 from .clock import Clock
-from .closing import Closing
+from .completion import Completion
 from .digest import Digesters
 from .digesting import Digesting
-from .endings import Endings
+from .idempotency_cache import IdempotencyCache, KeyedAction
 from .inheritance import Inheritance
 from .method_action import MethodAction
 from .remote_routes import RemoteRoutes
-from .replays import KeyedAction, Replays
 from .reports import Reports
-from .rings import Rings
+from .ring_detector import RingDetector
 from .routing import Routing
 from .sender import Sender
+from .shutdown_gate import ShutdownGate
 from .sources import Sources, share_of
 from .user_actions import action_of
 
@@ -66,8 +66,8 @@ class Intake:
 
     def __init__(
         self, *, clock: Clock, registry: Registry, scheduler: Scheduler, statistics: Statistics, reports: Reports,
-        sender: Sender, accepted: AcceptedCalls, closing: Closing, admission: Admission, digesters: Digesters,
-        replays: Replays, rings: Rings, endings: Endings, inheritance: Inheritance,
+        sender: Sender, accepted: AcceptedCalls, shutdown_gate: ShutdownGate, admission: Admission, digesters: Digesters,
+        replays: IdempotencyCache, rings: RingDetector, completion: Completion, inheritance: Inheritance,
         routing: Routing, remote: RemoteRoutes, sources: Sources,
     ) -> None:  # fmt: skip
         self._registry = registry
@@ -76,11 +76,11 @@ class Intake:
         self._reports = reports
         self._sender = sender
         self._accepted = accepted
-        self._closing = closing
+        self._shutdown_gate = shutdown_gate
         self._admission = admission
         self._replays = replays
         self._rings = rings
-        self._endings = endings
+        self._completion = completion
         self._inheritance = inheritance
         self._routing = routing
         self._remote = remote
@@ -124,7 +124,7 @@ class Intake:
                 return self._remote.take(peer, envelope, now_ns)
             raise UnknownRoute(name, self._routing.nearest(name))
         if not route.is_registered and (caller is None or caller._component is not route.component):
-            self._closing.check_served(route, is_inside=caller is not None)
+            self._shutdown_gate.check_served(route, is_inside=caller is not None)
         priority = self._priority(name, envelope.priority, route.priority)
         source = self._sources.of(peer, chain, envelope.source)
         principal = envelope.principal
@@ -179,7 +179,7 @@ class Intake:
             if route.is_counted:
                 self._admission.count_in(action, route.component, share_of(peer, source))
         except BackplaneError as error:
-            self._endings.never_posted(action, error, now_ns)
+            self._completion.never_posted(action, error, now_ns)
             raise
         if kind == CALL:
             action.peer, action.call_id = peer, id
@@ -222,7 +222,7 @@ class Intake:
                 try:
                     self._admission.count_in(action, component, share_of(peer, source))
                 except BackplaneError as error:
-                    self._endings.never_posted(action, error, now_ns)
+                    self._completion.never_posted(action, error, now_ns)
                     raise
             except BaseException as error:  # the edge: an argument's own code may raise anything
                 if not isinstance(error, Busy):  # the throttle has counted that

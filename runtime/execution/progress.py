@@ -15,7 +15,7 @@ from ..objects.action import Action
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
 from .method_action import MethodAction
-from .watch import Watch
+from .poll_leader import PollLeader
 from .worker import Worker
 
 
@@ -23,7 +23,7 @@ class Progress:
     """Detects progress by comparing the counters of consecutive heartbeats."""
 
     def __init__(
-        self, *, lead: threading.RLock, statistics: Statistics, scheduler: Scheduler, watch: Watch,
+        self, *, lead: threading.RLock, statistics: Statistics, scheduler: Scheduler, watch: PollLeader,
         has_input: Callable[[], bool], now_ns: int,
     ) -> None:  # fmt: skip
         """`has_input`: whether input waits at the link; called under the lead."""

@@ -19,7 +19,7 @@ from appbackplane.transport.topics import FOUND_MAX, PAIRS_MAX, GapCounter, Topi
 from ..objects.action import LOCAL
 from ..objects.registry import Registry
 from ..observation.message_log import MessageLog
-from .callers import Callers
+from .caller_liveness import CallerLiveness
 from .intake import Intake
 from .remote_routes import RemoteRoutes
 from .routing import Routing
@@ -50,7 +50,7 @@ class Publishing:
 
     def __init__(
         self, backplane: str, *, registry: Registry, sender: Sender, routing: Routing, intake: Intake, remote: RemoteRoutes,
-        callers: Callers,
+        callers: CallerLiveness,
     ) -> None:  # fmt: skip
         self._backplane = backplane
         self._registry = registry

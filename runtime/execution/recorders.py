@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..objects.action import Action
 from ..observation.recorder import Recorder
-from .beside import Beside
+from .external_work import ExternalWorkRecorder
 
 
 class Recorders:
@@ -16,7 +16,7 @@ class Recorders:
         #: None: nothing is recorded.
         self.actions: Recorder | None = None
         #: Gives the recorder for external work of that name; None: nothing is recorded.
-        self.beside: Callable[[str], Beside] | None = None
+        self.beside: Callable[[str], ExternalWorkRecorder] | None = None
 
     def stop(self) -> None:
         """Record nothing from now on."""

@@ -22,9 +22,9 @@ from ..observation.message_log import MessageLog
 from ..observation.recorder import Recorder
 from ..observation.segments import SegmentHeader
 from ..process_config import LiveSettings, ProcessConfig, RecordPolicy
-from .beside import Beside
 from .clock import Clock
 from .engine import Engine
+from .external_work import ExternalWorkRecorder
 from .segment_files import SegmentFiles
 
 #: Interval of the search for old segments. A full segment wakes the thread at once.
@@ -44,9 +44,9 @@ class Recording:
         self._lead, self._stop_recording = engine.lead, engine.stop_recording
         self._is_due = threading.Event()
         self._is_closed = False
-        self._written: list[tuple[Recorder | MessageLog | Beside, SegmentFiles]] = []
+        self._written: list[tuple[Recorder | MessageLog | ExternalWorkRecorder, SegmentFiles]] = []
         #: Recorders of external work, by name; guarded by `_lock`.
-        self._besides: dict[str, Beside] = {}
+        self._besides: dict[str, ExternalWorkRecorder] = {}
         self._lock = threading.Lock()
         run_dir = Path(config.run_dir)
         if config.record is not None:
@@ -80,7 +80,7 @@ class Recording:
 
     def _follow(self, given: dict[str, Any]) -> None:
         for writer, files in self._written:
-            if isinstance(writer, Beside):
+            if isinstance(writer, ExternalWorkRecorder):
                 continue  # the limits of this backplane do not bind external systems
             limits = files.header.limits | given
             if limits != files.header.limits:
@@ -109,7 +109,7 @@ class Recording:
             for writer, files in self._written
         }
 
-    def _beside(self, name: str) -> Beside:
+    def _beside(self, name: str) -> ExternalWorkRecorder:
         """Always the same recorder for a name, so that a restarted component continues its segments. From any thread."""
         with self._lock:
             if name not in self._besides:
@@ -119,7 +119,9 @@ class Recording:
                 folder = segments.actions_folder(Path(config.run_dir), whose)
                 files = self._files(folder, "actions", segments.ACTIONS_SUFFIX, config.record)
                 files.header = replace(files.header, backplane=whose, limits={"executed_by": name})
-                beside = self._besides[name] = Beside(Recorder(files, secrets.randbits(61)), files, self._is_due.set)
+                beside = self._besides[name] = ExternalWorkRecorder(
+                    Recorder(files, secrets.randbits(61)), files, self._is_due.set
+                )
                 self._written.append((beside, files))
             return self._besides[name]
 
@@ -156,7 +158,7 @@ class Recording:
         while not self._is_closed:
             for writer, files in self._written:
                 try:
-                    if isinstance(writer, Beside):
+                    if isinstance(writer, ExternalWorkRecorder):
                         writer.flush()
                     if files.tend():
                         self._turn(writer, files)
@@ -168,7 +170,7 @@ class Recording:
             self._is_due.wait(LOOK_S)
             self._is_due.clear()
 
-    def _turn(self, writer: Recorder | MessageLog | Beside, files: SegmentFiles) -> None:
+    def _turn(self, writer: Recorder | MessageLog | ExternalWorkRecorder, files: SegmentFiles) -> None:
         """Close an old segment, even if no further record comes."""
         files.prepare()
         files.tend()  # makes the next file now, so that the next record does not wait for it

@@ -1,7 +1,7 @@
 """Sentinel: the main thread of the process, for duties that must not wait behind user code.
 
 It owns the control link, detects the death of the supervisor, handles signals, writes the heartbeat, and checks the workers
-once a quantum. When an action overruns and no worker polls the link, it makes one do so (watch.py). When an action exceeds
+once a quantum. When an action overruns and no worker polls the link, it makes one poll (poll_leader.py). When an action exceeds
 `slow_action`, it takes the stack while the action runs. Like Go's sysmon it checks often only while that pays: checks without
 a finding become rarer, and while all workers are idle it sleeps until one wakes it.
 """
@@ -28,9 +28,9 @@ from .control import Answer, Control
 from .draining import LOOK_NS, Draining
 from .engine import STOP_LOOKS_MAX, Engine
 from .os_priority import OsPriority
+from .overrun_detector import OverrunDetector
+from .poll_leader import QUANTUM_NS
 from .progress import Progress, is_long
-from .unseen import Unseen
-from .watch import QUANTUM_NS
 from .worker import Worker
 
 #: A check costs about 15 us of CPU, so one every quantum is 3 %. After this many without an overrun ...
@@ -82,8 +82,8 @@ class Sentinel:
         self._statistics = engine.statistics
         self._reports = engine.reports
         self._limits = engine.limits
-        self._endings = engine.endings
-        self._modules = engine.modules
+        self._completion = engine.completion
+        self._lifecycle = engine.lifecycle
         self._routing = engine.routing
         #: Called under the lead with the keeper of the CPU limit (`CpuBudget.keeper`), if there is a limit.
         self.on_keeper: Callable[[str], None] | None = None
@@ -118,7 +118,7 @@ class Sentinel:
         self._looks_without_overrun = 0
         self._looks_idle = 0
         self._beaten_ns = 0
-        self._unseen = Unseen(self._clock.cpu_ns_of)
+        self._unseen = OverrunDetector(self._clock.cpu_ns_of)
         self._progress = Progress(
             lead=engine.lead, statistics=engine.statistics, scheduler=engine.scheduler, watch=watch,
             has_input=engine.has_input, now_ns=self._clock.now_ns(),
@@ -258,7 +258,7 @@ class Sentinel:
             0 if self._os_priority is None else self._os_priority.boosts_count,
             ready_count,
             progress_ns,
-            self._endings.failing_count(),
+            self._completion.failing_count(),
         )
         if self._os_priority is not None:
             with self._lead:
@@ -294,7 +294,7 @@ class Sentinel:
         except (KeyError, ValueError, TypeError) as error:
             raise InvalidArgument(f"control.move: {error}") from error
         with self._lead:
-            self._modules.move(name, state, lambda error: answer({}, error), epoch)
+            self._lifecycle.move(name, state, lambda error: answer({}, error), epoch)
 
     def _reconfigure(self, body: Any, answer: Answer) -> None:
         self._configure(body.get("settings"))

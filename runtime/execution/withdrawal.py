@@ -6,25 +6,27 @@ from appbackplane.transport.errors import BackplaneError
 
 from ..objects.action import Action, ParkableAction
 from ..scheduling.scheduler import Scheduler
+from .completion import Completion
 from .deferring import Deferring, is_deferred
-from .endings import Endings
 from .method_action import MethodAction
-from .parking import Parking
+from .parked_actions import ParkedActions
 
 
 class Withdrawal:
     """Takes actions out of queues, lock waits and state machines. Used under the lead."""
 
-    def __init__(self, *, scheduler: Scheduler, endings: Endings, parking: Parking, deferring: Deferring) -> None:
+    def __init__(
+        self, *, scheduler: Scheduler, completion: Completion, parking: ParkedActions, deferring: Deferring
+    ) -> None:
         self._scheduler = scheduler
-        self._endings = endings
+        self._completion = completion
         self._parking = parking
         self._deferring = deferring
 
     def take_out(self, action: Action, error: BackplaneError, now_ns: int) -> bool:
         """Refuse an action that has not begun: queued, parked, or deferred by a state machine. False: it is none of these."""
         if self._scheduler.withdraw(action):
-            self._endings.refuse(action, error, now_ns)
+            self._completion.refuse(action, error, now_ns)
             return True
         if isinstance(action, ParkableAction):
             return self._parking.take_back(action, error, now_ns)

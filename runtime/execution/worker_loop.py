@@ -15,7 +15,7 @@ from ..objects.action import Action
 from .async_log import last_words
 from .current import current
 from .engine import Engine
-from .watch import Watch
+from .poll_leader import PollLeader
 from .worker import ReliefWorker, Worker
 
 #: EX_SOFTWARE of sysexits.h.
@@ -55,7 +55,7 @@ def _serve(engine: Engine, worker: Worker) -> None:  # hot: scripts/bench call_r
             _run_without_lead(engine, worker, action)
 
 
-def _serve_relief(engine: Engine, watch: Watch, relief: ReliefWorker) -> None:
+def _serve_relief(engine: Engine, watch: PollLeader, relief: ReliefWorker) -> None:
     while not relief.is_stopping:
         relief.action = None
         if not relief.is_active or watch.is_looked_after_besides(relief):

@@ -35,7 +35,7 @@ from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
 from ..execution.async_log import last_words
-from ..execution.callers import PROBE_NS
+from ..execution.caller_liveness import PROBE_NS
 from ..execution.worker_loop import EXIT_BUG
 from .allowance import Allowance
 from .answers import Answers, Packed

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from appbackplane.transport.errors import InternalError
 
-from ..execution.beside import Beside
+from ..execution.external_work import ExternalWorkRecorder
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
@@ -32,7 +32,7 @@ class RemoteWorker(AppObject):
 class RemoteRecords:
     """Records the remote requests of one kernel."""
 
-    def __init__(self, kernel: Component, beside: Beside, priorities: int) -> None:
+    def __init__(self, kernel: Component, beside: ExternalWorkRecorder, priorities: int) -> None:
         self._kernel, self._beside, self._priorities = kernel, beside, priorities
         self._names = RequestNames(kernel.component_name)
         self._workers: dict[str, RemoteWorker] = {}

@@ -1,7 +1,7 @@
 """Waiting for an entry of the ready pool, or for a request to rejoin: in a thread, or in a coroutine that holds none.
 
 A backplane thread that waits during an execution does nothing else meanwhile: another thread takes over its other work, and
-priority inheritance passes through the wait (execution/parking.py). A coroutine awaits a signal, in the wait queue.
+priority inheritance passes through the wait (execution/parked_actions.py). A coroutine awaits a signal, in the wait queue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mypy_extensions import mypyc_attr
 from appbackplane.transport.errors import BackplaneError, InvalidArgument
 
 from ..execution.blocking import wait_at
-from ..execution.coroutines import Signal
+from ..execution.coroutines import OneShotEvent
 from ..objects.app_object import Host
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class SignalWaiter(AnswerWaiter):
         """`what`: the reason, shown to people who ask why it waits."""
         super().__init__()
         self._host = host
-        self.signal = Signal(round((LIMIT_S if limit_s is None else limit_s) * 1e9), what)
+        self.signal = OneShotEvent(round((LIMIT_S if limit_s is None else limit_s) * 1e9), what)
 
     def go_on(self) -> None:
         self._host.set(self.signal)

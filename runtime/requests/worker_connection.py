@@ -22,7 +22,7 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.request import TIMEOUT_MAX_S
 
-from ..execution.coroutines import Signal
+from ..execution.coroutines import OneShotEvent
 from ..execution.method_action import MethodAction
 from ..execution.pausing import pause
 from ..objects.action import Action
@@ -153,7 +153,7 @@ class Recaller(AppObject):
     def __init__(self, connection: WorkerConnection) -> None:
         self._connection = connection
         #: Set when the recall under way has ended; None: none is.
-        self.ending: Signal | None = None
+        self.ending: OneShotEvent | None = None
 
     def watch(self) -> Any:
         """Recall the worker's requests after `RECALL_NS`. Returns the timer; None: at `max_posted` there is none."""
@@ -173,7 +173,7 @@ class Recaller(AppObject):
         if self.ending is not None:
             return None  # a recall is under way
         kernel = self._connection.executor.kernel
-        self.ending = Signal(round(TIMEOUT_MAX_S * 1e9))
+        self.ending = OneShotEvent(round(TIMEOUT_MAX_S * 1e9))
         action = MethodAction(self, f"{kernel.component_name}.recall", 1, recall, ())
         action.on_end = self._has_ended
         return action

@@ -61,7 +61,7 @@ class OutsideCall:
         self.is_cancelled = False
         #: The priority of its latest boost; None: it was not boosted.
         self.boosted_to: int | None = None
-        #: Requests to search for a cycle of waits through this call (execution/rings.py), newest last.
+        #: Requests to search for a cycle of waits through this call (execution/ring_detector.py), newest last.
         self.searches: list[Envelope] = []
 
     def heard(self, envelope: Envelope) -> None:

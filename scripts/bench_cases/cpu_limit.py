@@ -152,7 +152,7 @@ def serve(limit: int) -> None:
         backplane.start(THREADS)
         with backplane.engine.lead:
             for state in (ModuleState.INITIALIZING, ModuleState.PRIMARY):
-                backplane.engine.modules.move(spinner.component_name, state, lambda error: None)
+                backplane.engine.lifecycle.move(spinner.component_name, state, lambda error: None)
         print("spinning", flush=True)
         sys.stdin.read()
 

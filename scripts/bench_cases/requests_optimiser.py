@@ -152,7 +152,7 @@ def running(kernel: Kernel) -> Iterator[Kernel]:
         backplane.start(2)
         is_up = threading.Event()
         with backplane.engine.lead:
-            backplane.engine.modules.move(
+            backplane.engine.lifecycle.move(
                 kernel.component_name, ModuleState.INITIALIZING, lambda error: error or is_up.set()
             )
         assert is_up.wait(LIMIT_S)

@@ -83,7 +83,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """replay = {...}: bounds of a backplane's idempotency cache (runtime/execution/replays.py)."""
+    """replay = {...}: bounds of a backplane's idempotency cache (runtime/execution/idempotency_cache.py)."""
 
     #: Number of entries: the default takes 6 MB with the keys, plus the replies.
     count: Annotated[int, msgspec.Meta(ge=0, le=_REPLAYS_MAX)] = 10_000

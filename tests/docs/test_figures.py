@@ -9,8 +9,8 @@ import pytest
 
 from appbackplane.runtime.execution.engine import DRAIN_INTERVAL_NS, SHORT_NS, STALLED_RETRY_NS
 from appbackplane.runtime.execution.naming import LOOK_MAX as INSPECTION_LOOK_MAX
+from appbackplane.runtime.execution.poll_leader import QUANTUM_NS
 from appbackplane.runtime.execution.publishing import PATTERNS_MAX
-from appbackplane.runtime.execution.watch import QUANTUM_NS
 from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
 from appbackplane.runtime.objects.component import POSTED_MAX_DEFAULT, REQUESTS_MAX_DEFAULT
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from appbackplane.runtime.backplane_operations import BackplaneOperations
-from appbackplane.runtime.execution.replays import NOT_NOW
+from appbackplane.runtime.execution.idempotency_cache import NOT_NOW
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT, operation
 from appbackplane.runtime.objects.registry import DRIVERS

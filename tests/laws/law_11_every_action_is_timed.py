@@ -159,7 +159,7 @@ def test_the_stack_is_taken_while_it_runs(
     sentinel, component, backplane = stuck
     engine = backplane.engine
     with engine.lead:
-        engine.modules.move("stuck", ModuleState.INITIALIZING, lambda error: None)
+        engine.lifecycle.move("stuck", ModuleState.INITIALIZING, lambda error: None)
     assert component.has_begun.wait(LIMIT_S)
     with caplog.at_level(logging.WARNING, logger="appbackplane.runtime"):
         sentinel._look(engine.clock.now_ns() + 1_000_000_000)

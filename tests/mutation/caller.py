@@ -268,8 +268,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/trying_again.py",
-        (f"{DOERS}/test_trying_again.py",),
+        "runtime/execution/object_retries.py",
+        (f"{DOERS}/test_object_retries.py",),
         (
             "objects make again what must not be done twice",
             "is_repeatable=is_idempotent or spec.idempotency_key is not None,",

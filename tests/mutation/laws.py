@@ -22,12 +22,12 @@ SCHEDULER = "runtime/scheduling/scheduler.py"
 OBJECT_QUEUE = "runtime/scheduling/object_queue.py"
 READY_QUEUES = "runtime/scheduling/ready_queues.py"
 ENGINE = "runtime/execution/engine.py"
-ENDINGS = "runtime/execution/endings.py"
-PRESENCE = "runtime/execution/presence.py"
+ENDINGS = "runtime/execution/completion.py"
+PRESENCE = "runtime/execution/priority_publisher.py"
 INTAKE = "runtime/execution/intake.py"
 ADMISSION = "runtime/execution/admission.py"
 DIGESTING = "runtime/execution/digesting.py"
-MODULES = "runtime/execution/modules.py"
+MODULES = "runtime/execution/lifecycle.py"
 COROUTINES = "runtime/execution/coroutines.py"
 
 MUTATIONS = (
@@ -139,7 +139,7 @@ MUTATIONS = (
         'self._turn_away(peer, envelope, told, then_ns)', "pass",
     ),
     law(
-        8, "timers run at once", "runtime/execution/firing.py",
+        8, "timers run at once", "runtime/execution/timer_dispatch.py",
         "action.throttle, timer.account = timer.account, None\n        inheritance.post(action, now_ns)",
         "action.timer = timer\n        action.run()",
     ),
@@ -180,7 +180,7 @@ MUTATIONS = (
     ),
     law(10, "equal work elsewhere counts", "runtime/execution/board.py", "> 255 - priority", ">= 255 - priority"),
     law(
-        10, "a callee runs at its own priority", "runtime/execution/outgoing.py",
+        10, "a callee runs at its own priority", "runtime/execution/outgoing_calls.py",
         "envelope.priority = priority = self._inheritance.call_priority(action, spec.priority)",
         "priority = spec.priority",
     ),

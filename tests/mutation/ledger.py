@@ -188,7 +188,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
         "runtime/execution/intake.py",
-        (f"{DOERS}/test_replays.py",),
+        (f"{DOERS}/test_idempotency_cache.py",),
         (
             "an urgent call with the key of a bulk call waits as long as that one",
             "                    self._inheritance.boost(work, priority, now_ns)\n",
@@ -198,7 +198,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
         "runtime/execution/call_changes.py",
-        (f"{DOERS}/test_replays.py",),
+        (f"{DOERS}/test_idempotency_cache.py",),
         (
             "the work stays urgent when the urgent one of its callers has gone",
             "                self._inheritance.settle([action], now_ns)\n",
@@ -207,8 +207,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/replays.py",
-        (f"{DOERS}/test_replays.py",),
+        "runtime/execution/idempotency_cache.py",
+        (f"{DOERS}/test_idempotency_cache.py",),
         (
             "another call with the same key gets the reply of the first",
             "        if record.digest != digest_of(envelope.body):",

@@ -127,7 +127,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
         "runtime/scheduling/scheduler.py",
-        (f"{DOERS}/test_parking.py",),
+        (f"{DOERS}/test_parked_actions.py",),
         (
             "who got a lock still counts as waiting",
             "        self.waiting_count -= 1\n        self.queued_count += 1",
@@ -207,8 +207,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/parking.py",
-        (f"{DOERS}/test_parking.py",),
+        "runtime/execution/parked_actions.py",
+        (f"{DOERS}/test_parked_actions.py",),
         ("who is woken before he sleeps, sleeps for ever", "        if action.is_resumed:\n", "        if False:\n"),
         (
             "who stands in the way does not inherit",
@@ -218,14 +218,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/parking.py",
+        "runtime/execution/parked_actions.py",
         ("tests/runtime/dispatcher/test_waiting_for_locks.py",),
         ("what has begun is taken back", "if action.has_begun or self.parked.pop", "if self.parked.pop"),
         ("nobody is left to run who accessors wait for", "        self._spare()\n", ""),
     ),
     *mutations(
         AREA,
-        "runtime/execution/endings.py",
+        "runtime/execution/completion.py",
         (f"{DOERS}/test_inheritance.py",),
         (
             "an inherited priority stays when the urgent call is taken back",
@@ -252,7 +252,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/parking.py",
+        "runtime/execution/parked_actions.py",
         ("tests/runtime/dispatcher/test_waiting_for_locks.py",),
         (
             "a holder stays urgent when who waits for its lock is taken back",
@@ -277,8 +277,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/callers.py",
-        (f"{DOERS}/test_callers.py",),
+        "runtime/execution/caller_liveness.py",
+        (f"{DOERS}/test_caller_liveness.py",),
         ("calls of a dead process wait on, once its successor is up", " or now.generation != place.generation", ""),
         (
             "who cannot be reached is asked again and again",
@@ -305,8 +305,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/replays.py",
-        (f"{DOERS}/test_rings.py",),
+        "runtime/execution/idempotency_cache.py",
+        (f"{DOERS}/test_ring_detector.py",),
         (
             "a chain that returns with its own key waits for itself",
             "        if envelope.chain:\n            check_return(",
@@ -316,7 +316,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
         "runtime/execution/intake.py",
-        (f"{DOERS}/test_rings.py",),
+        (f"{DOERS}/test_ring_detector.py",),
         (
             "a ring closed by an idempotency key waits for itself",
             "                        self._rings.attached(work, peer, id)\n",
@@ -326,13 +326,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
         "runtime/execution/call_cycles.py",
-        (f"{DOERS}/test_rings.py",),
+        (f"{DOERS}/test_ring_detector.py",),
         ("a cycle of calls waits for itself", "        if waiting != name:", "        if True:"),
     ),
     *mutations(
         AREA,
-        "runtime/execution/rings.py",
-        (f"{DOERS}/test_rings.py",),
+        "runtime/execution/ring_detector.py",
+        (f"{DOERS}/test_ring_detector.py",),
         ("two chains that cross wait for each other", "self._withdrawal.take_out(action, error, now_ns)", "True"),
         (
             "both calls of a ring are refused",
@@ -396,7 +396,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
         "runtime/execution/call_changes.py",
-        (f"{DOERS}/test_outgoing.py",),
+        (f"{DOERS}/test_outgoing_calls.py",),
         (
             "the calls that a cancelled one awaits go on",
             "return self._outgoing.give_up(action, now_ns) if action.awaiting_id else 0",
@@ -405,7 +405,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/watch.py",
+        "runtime/execution/poll_leader.py",
         (f"{DOERS}/test_workers.py",),
         (
             "a relief runs what is no more urgent",

@@ -99,8 +99,8 @@ def test_a_repeating_timer_that_fires_at_once_fires_again(
     post = Post()
     backplane = running(post, threads=2)
     with backplane.engine.lead:
-        backplane.engine.modules.move("post", ModuleState.INITIALIZING, lambda error: None)
-        backplane.engine.modules.move("post", ModuleState.PRIMARY, lambda error: None)
+        backplane.engine.lifecycle.move("post", ModuleState.INITIALIZING, lambda error: None)
+        backplane.engine.lifecycle.move("post", ModuleState.PRIMARY, lambda error: None)
     assert post._hosted_by is not None
     real = post._hosted_by
     three = threading.Event()

@@ -116,7 +116,7 @@ def test_a_backplane_whose_log_nobody_reads_serves_on(pipe: Pipe, tmp_path: Path
     for state in (ModuleState.INITIALIZING, ModuleState.PRIMARY):
         moved = threading.Event()
         with backplane.engine.lead:
-            backplane.engine.modules.move("shop", state, lambda error, moved=moved: moved.set())  # type: ignore[misc]
+            backplane.engine.lifecycle.move("shop", state, lambda error, moved=moved: moved.set())  # type: ignore[misc]
         assert moved.wait(LIMIT_S)
     pipe.open.clear()
     peer, encoder, moment = caller.connect(tmp_path / "s.sock"), codec.Encoder(), threading.Event()

@@ -8,8 +8,8 @@ from typing import cast
 
 from appbackplane.runtime import AppObject, Component, operation
 from appbackplane.runtime.execution.method_action import MethodAction
+from appbackplane.runtime.execution.poll_leader import PollLeader
 from appbackplane.runtime.execution.progress import Progress
-from appbackplane.runtime.execution.watch import Watch
 from appbackplane.runtime.objects.action import DONE, WAITING
 from appbackplane.runtime.objects.operation_spec import specs_of
 from appbackplane.runtime.observation.statistics import Statistics
@@ -42,7 +42,7 @@ class Scene:
         self.has_input = False
         self.now_ns = 0
         self.progress = Progress(
-            lead=threading.RLock(), statistics=self.statistics, scheduler=self.scheduler, watch=cast(Watch, self.watch),
+            lead=threading.RLock(), statistics=self.statistics, scheduler=self.scheduler, watch=cast(PollLeader, self.watch),
             has_input=lambda: self.has_input, now_ns=0,
         )  # fmt: skip
 

@@ -402,7 +402,7 @@ class World(VirtualBackplane):
                 for to in MOVES[self.party.state]
                 if serves or to is not ModuleState.DOWN or self.random.random() < 0.1
             ]
-            self.backplane.engine.modules.move("party", self.random.choice(sorted(ways)), lambda error: None)
+            self.backplane.engine.lifecycle.move("party", self.random.choice(sorted(ways)), lambda error: None)
 
     def a_ticker(self) -> None:
         if self.tickers and self.random.random() < 0.5:
@@ -438,7 +438,7 @@ class World(VirtualBackplane):
         for ticker in self.tickers:
             self.party.remove(ticker)
         if self.party.state is not ModuleState.DOWN:
-            engine.modules.move("party", ModuleState.DOWN, lambda error: None)
+            engine.lifecycle.move("party", ModuleState.DOWN, lambda error: None)
         self.advance(100.0)
 
 

@@ -396,7 +396,7 @@ class Stress:
         for state in (ModuleState.INITIALIZING, ModuleState.PRIMARY):
             moved = threading.Event()
             with self.engine.lead:
-                self.engine.modules.move("crowd", state, lambda error, moved=moved: moved.set())  # type: ignore[misc]
+                self.engine.lifecycle.move("crowd", state, lambda error, moved=moved: moved.set())  # type: ignore[misc]
             assert moved.wait(STANDSTILL_S)
         self._version = 0
         self.far = Far(folder, seed, self.tell_of_far)

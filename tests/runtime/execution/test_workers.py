@@ -19,7 +19,7 @@ import pytest
 from appbackplane.runtime import AppObject, Component, every, operation, pause, should_yield
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.watch import QUANTUM_NS, Watch
+from appbackplane.runtime.execution.poll_leader import QUANTUM_NS, PollLeader
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import LiveSettings, ProcessConfig
 from appbackplane.runtime.testing import MemoryLink
@@ -201,11 +201,11 @@ class Running:
         for state in (ModuleState.INITIALIZING, ModuleState.PRIMARY):
             moved = threading.Event()
             with engine.lead:
-                engine.modules.move("hands", state, lambda error, moved=moved: moved.set())  # type: ignore[misc]
+                engine.lifecycle.move("hands", state, lambda error, moved=moved: moved.set())  # type: ignore[misc]
             assert moved.wait(LIMIT_S)
         self.caller = Caller(path)
 
-    def until(self, is_so: Callable[[Watch], bool]) -> None:
+    def until(self, is_so: Callable[[PollLeader], bool]) -> None:
         """Until the workers are where the test wants them."""
         watch = self.backplane.engine.watch
         wait_until(lambda: is_so(watch), lambda: f"the workers do not come there: {self.picture()}", every_s=0.001)
@@ -638,7 +638,7 @@ def test_who_looks_and_goes_on_all_the_same_is_relieved(start: Any) -> None:
     gates["told"].wait_entered()
     running.until(lambda watch: running.clock.now_ns() - watch.workers[0].looked_ns > 2 * QUANTUM_NS)
 
-    def has_been_served(watch: Watch) -> bool:
+    def has_been_served(watch: PollLeader) -> bool:
         with engine.lead:
             engine.overrun()  # as the sentinel says, again and again
         return bool(quick.run.count)

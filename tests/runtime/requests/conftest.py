@@ -41,7 +41,7 @@ class Live:
 
         engine = self.backplane.engine
         with engine.lead:
-            engine.modules.move(self.kernel.component_name, state, ended)
+            engine.lifecycle.move(self.kernel.component_name, state, ended)
         assert is_done.wait(LIMIT_S)
         if problems[0]:
             raise problems[0]

@@ -80,7 +80,7 @@ def started() -> Iterator[Work]:
         for name in ("store", "work"):
             moved = threading.Event()
             with backplane.engine.lead:
-                backplane.engine.modules.move(name, state, lambda error, moved=moved: moved.set())
+                backplane.engine.lifecycle.move(name, state, lambda error, moved=moved: moved.set())
             assert moved.wait(LIMIT_S)
     yield work
     backplane.stop(LIMIT_S)

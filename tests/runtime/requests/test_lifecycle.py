@@ -260,7 +260,7 @@ def test_a_change_while_it_comes_up_is_not_lost(live: Callable[..., Live]) -> No
         changing = Asking(lambda: kernel.change(interval=0.04))
         changing.join(0.2)
         assert changing.is_alive(), "it waits for the lead"
-        at.backplane.engine.modules.move(kernel.component_name, ModuleState.INITIALIZING, lambda _: None)
+        at.backplane.engine.lifecycle.move(kernel.component_name, ModuleState.INITIALIZING, lambda _: None)
     changing.join(LIMIT_S)
     assert isinstance(changing.said, KernelPolicy)
     assert (kernel.policy.interval, kernel._ledger.policy.interval) == (0.04, 0.04)
@@ -310,7 +310,7 @@ def test_a_drained_kernel_finishes_what_it_has(live: Callable[..., Live]) -> Non
     assert Held.begun.acquire(timeout=LIMIT_S)
     engine = at.backplane.engine
     with engine.lead:
-        engine.modules.suspend_timers()
+        engine.lifecycle.suspend_timers()
     with pytest.raises(FailedPrecondition, match=r"accepts no requests|drain"):
         context.post(1, Echo)
     Held.may_end.set()
@@ -321,7 +321,7 @@ def test_a_kernel_that_never_came_up_is_drained(live: Callable[..., Live]) -> No
     kernel = Kernel()
     engine = live(kernel, is_up=False).backplane.engine
     with engine.lead:
-        engine.modules.suspend_timers()
+        engine.lifecycle.suspend_timers()
 
 
 def test_limits_of_waiting(live: Callable[..., Live]) -> None:

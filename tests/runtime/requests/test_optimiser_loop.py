@@ -90,10 +90,10 @@ def queries(tmp_path: Path, heard: Heard) -> Iterator[Queries]:
     def go_on(error: BaseException | None) -> None:
         errors.append(error)
         with backplane.engine.lead:
-            backplane.engine.modules.move(kernel.component_name, ModuleState.PRIMARY, lambda _: is_primary.set())
+            backplane.engine.lifecycle.move(kernel.component_name, ModuleState.PRIMARY, lambda _: is_primary.set())
 
     with backplane.engine.lead:
-        backplane.engine.modules.move(kernel.component_name, ModuleState.INITIALIZING, go_on)
+        backplane.engine.lifecycle.move(kernel.component_name, ModuleState.INITIALIZING, go_on)
     assert is_primary.wait(LIMIT_S) and errors == [None]
     is_over = threading.Event()
 

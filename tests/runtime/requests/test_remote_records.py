@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.execution import beside as of_beside
-from appbackplane.runtime.execution.beside import Beside
+from appbackplane.runtime.execution.external_work import ExternalWorkRecorder
 from appbackplane.runtime.execution.segment_files import SegmentFiles
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.observation.recorder import Recorder
@@ -35,7 +35,7 @@ class Primes(RequestKernel):
 
 
 class Noted:
-    """A `Beside` that keeps what it is told."""
+    """An `ExternalWorkRecorder` that keeps what it is told."""
 
     def __init__(self) -> None:
         self.recorded: list[tuple[Action, OperationStatistics, int]] = []
@@ -123,7 +123,7 @@ def segments(folder: Path) -> list[tuple[SegmentHeader, int]]:
 def test_records_are_written_by_who_tends_and_by_the_end(tmp_path: Path, files: SegmentFiles) -> None:
     """Whoever ends a request never waits for the disk, or for the lead; and the number of threads is in the header."""
     woken: list[None] = []
-    beside = Beside(Recorder(files, 1), files, lambda: woken.append(None))
+    beside = ExternalWorkRecorder(Recorder(files, 1), files, lambda: woken.append(None))
     action, account = Action(Primes(), "primes.Part", 7), OperationStatistics("primes.Part")
     beside.has_threads(4)
     beside.record(action, account, 5)
@@ -143,7 +143,7 @@ def test_records_are_written_by_who_tends_and_by_the_end(tmp_path: Path, files: 
 def test_no_more_is_queued_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch, files: SegmentFiles) -> None:
     """Where the disk hangs, and a cluster goes on."""
     monkeypatch.setattr(of_beside, "PENDING_MAX", 2)
-    beside = Beside(Recorder(files, 1), files, lambda: None)
+    beside = ExternalWorkRecorder(Recorder(files, 1), files, lambda: None)
     action, account = Action(Primes(), "primes.Part", 7), OperationStatistics("primes.Part")
     for _ in range(3):
         beside.record(action, account, 5)

@@ -108,7 +108,7 @@ def test_handlers_that_end_the_work_may_send() -> None:
     shop = Shop()
     backplane = VirtualBackplane(shop)
     backplane.run_until_idle()
-    backplane.backplane.engine.modules.suspend_timers()
+    backplane.backplane.engine.lifecycle.suspend_timers()
     backplane.move("down")
     shop.outlet.post(Shipped("pen"))
     backplane.run_until_idle()

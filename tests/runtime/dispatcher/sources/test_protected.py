@@ -194,7 +194,7 @@ def test_messages_of_a_locked_source_are_handled_one_at_a_time(
     backplane = running(reacting, threads=4)
     with backplane.engine.lead:
         for state in (ModuleState.INITIALIZING, ModuleState.PRIMARY):
-            backplane.engine.modules.move("reacting", state, lambda error: None)
+            backplane.engine.lifecycle.move("reacting", state, lambda error: None)
     source.fire(PICTURES)
     wait.until(gate.done, "all pictures")
     assert gate.inside_max == (1 if is_locked else 4)

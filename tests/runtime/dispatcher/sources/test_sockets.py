@@ -121,7 +121,7 @@ def move(backplane: Backplane, *states: ModuleState) -> None:
         for state in states:
             done = threading.Event()
             with backplane.engine.lead:
-                backplane.engine.modules.move(name, state, lambda error, done=done: done.set())  # type: ignore[misc]
+                backplane.engine.lifecycle.move(name, state, lambda error, done=done: done.set())  # type: ignore[misc]
             assert done.wait(LIMIT_S)
 
 
@@ -824,7 +824,7 @@ def test_while_it_is_drained_nobody_new_is_heard(up: Callable[..., Hub]) -> None
     with socket.create_connection(address) as peer:
         connection = hub.heard.next(Accepted).connection
         with hub.backplane.engine.lead:  # type: ignore[attr-defined]
-            hub.backplane.engine.modules.suspend_timers()  # type: ignore[attr-defined]
+            hub.backplane.engine.lifecycle.suspend_timers()  # type: ignore[attr-defined]
         found = hub.sockets._connections[connection]
         wait_for(lambda: found.io._selector.get_map().get(found.socket) is None)  # type: ignore[union-attr]
         peer.sendall(Packets().encode(Measured("late", 1.0)))

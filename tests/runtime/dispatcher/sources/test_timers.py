@@ -209,7 +209,7 @@ def test_what_was_begun_may_end_while_it_is_drained(hub: Hub, backplane: Virtual
     backplane.run_until_idle()
     hub.timers.begin(1.0, Tick(), every=1.0)
     hub.timers.begin(3.0, Tick())
-    backplane.backplane.engine.modules.suspend_timers()
+    backplane.backplane.engine.lifecycle.suspend_timers()
     assert backplane.advance(5.0) == ["tick"]
 
 
@@ -327,7 +327,7 @@ def test_a_message_that_waits_for_its_lock_can_still_be_cancelled(running: Calla
     backplane = running(holding, threads=2)
     with backplane.engine.lead:
         for state in (ModuleState.INITIALIZING, ModuleState.PRIMARY):
-            backplane.engine.modules.move("holding", state, lambda error: None)
+            backplane.engine.lifecycle.move("holding", state, lambda error: None)
     holding.is_waited_for = lambda: backplane.engine.scheduler.waiting_count == 2
     holding.dispatch(Ask("a"))
     holding.dispatch(Tick(), priority=7)
@@ -398,7 +398,7 @@ def test_who_shares_a_datum_with_the_handler_is_sure(running: Callable[..., Back
     backplane = running(racing, threads=4)
     with backplane.engine.lead:
         for state in (ModuleState.INITIALIZING, ModuleState.PRIMARY):
-            backplane.engine.modules.move("racing", state, lambda error: None)
+            backplane.engine.lifecycle.move("racing", state, lambda error: None)
     racing.dispatch(Ask("x"))
     wait.until(racing.ledger.done, "an end for each")
     assert racing.ledger.cancelled.isdisjoint(racing.ledger.handled)

@@ -1,4 +1,4 @@
-"""Watch: leader/follower hand-over of the poll: which worker polls the link while others run actions (DESIGN section 5).
+"""Poll leader: leader/follower hand-over of the poll: which worker polls the link while others run actions (DESIGN section 5).
 
 One idle worker polls, the others are parked; polling by several would wake all of them for each message. Before an action
 that is known to take long, the poll is handed to an idle worker. When every regular worker is busy for longer than a
@@ -23,7 +23,7 @@ QUANTUM_NS: Final = 500_000
 RELIEFS_MAX: Final = 2
 
 
-class Watch:
+class PollLeader:
     """The workers of one backplane: which one polls, which are parked, and which reliefs are active."""
 
     def __init__(self, fileno: int) -> None:

@@ -1,4 +1,4 @@
-"""Modules: moves the components of this backplane through their states, each move an action (laws 8 and 12).
+"""Lifecycle: moves the components of this backplane through their states, each move an action (laws 8 and 12).
 
 The supervisor orders the moves, in dependency order. This module checks them against the table (objects/module_state.py), runs
 the hook as work of the component, and opens operations and timers by state. A component serves in its new state once the hook
@@ -23,7 +23,7 @@ from .method_action import MethodAction
 _SERVING = frozenset((ModuleState.PRIMARY, ModuleState.SECONDARY))
 
 
-class Modules:
+class Lifecycle:
     """The module states of all components. Used under the lead."""
 
     def __init__(

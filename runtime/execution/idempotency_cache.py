@@ -1,4 +1,4 @@
-"""Replays: the idempotency cache. The work of calls with one key is done once, and each of them gets its reply.
+"""Idempotency cache: the work of calls with one key is done once, and each of them gets its reply.
 
 A key belongs to one route and object. The first call runs. A call that comes meanwhile waits for the same end, and lends the
 work its priority. A later call gets the recorded reply, or the error in which the work ended for good. An error that means
@@ -57,7 +57,7 @@ class KeyWaiter(NamedTuple):
     """A call that waits for the work of an earlier one."""
 
     priority: int
-    #: When it came; the newest call of a ring is the one that is refused (rings.py).
+    #: When it came; the newest call of a ring is the one that is refused (ring_detector.py).
     since_ns: int
 
 
@@ -79,7 +79,7 @@ class IdempotencyRecord:
         self.ended_ns = 0
 
 
-class Replays:
+class IdempotencyCache:
     """The idempotency cache. Used under the lead."""
 
     def __init__(self, *, clock: Clock, sender: Sender, accepted: AcceptedCalls, is_debug: bool) -> None:

@@ -7,7 +7,7 @@ from enum import Enum
 import pytest
 
 from appbackplane.runtime import AppObject, BackplaneError, Component, StateMachine, operation, pause
-from appbackplane.runtime.execution.callers import PROBE_NS, WITHDRAWN_MAX
+from appbackplane.runtime.execution.caller_liveness import PROBE_NS, WITHDRAWN_MAX
 from appbackplane.runtime.execution.host import EngineHost
 from appbackplane.runtime.execution.publishing import SUBSCRIBERS_SWEEP
 from appbackplane.runtime.testing import VirtualBackplane

@@ -1,4 +1,4 @@
-"""Rings: deadlock detection among calls. The call that closes a ring is refused, and the error names the whole ring.
+"""Ring detector: deadlock detection among calls. The call that closes a ring is refused, and the error names the whole ring.
 
 Two kinds: a call returns to an object that waits in its own chain, visible in the call's `chain`; or two chains cross, each
 waiting behind the other's object, and neither names the other. So a call that an object makes and that queues behind an
@@ -24,9 +24,9 @@ from .awaited import callee_of
 from .call_cycles import Path, spelled
 from .clock import Clock
 from .coroutines import CallRequest
+from .idempotency_cache import IdempotencyCache
 from .inheritance import Inheritance
 from .method_action import MethodAction
-from .replays import Replays
 from .sender import Sender
 from .withdrawal import Withdrawal
 
@@ -35,12 +35,12 @@ from .withdrawal import Withdrawal
 STEPS_MAX: Final = 64
 
 
-class Rings:
+class RingDetector:
     """Searches for rings of calls. Used under the lead. In each path the call that began the search comes first."""
 
     def __init__(
         self, *, clock: Clock, scheduler: Scheduler, sender: Sender, accepted: AcceptedCalls,
-        calls: OutstandingCalls[MethodAction], inheritance: Inheritance, replays: Replays,
+        calls: OutstandingCalls[MethodAction], inheritance: Inheritance, replays: IdempotencyCache,
         withdrawal: Withdrawal,
     ) -> None:  # fmt: skip
         self._clock = clock

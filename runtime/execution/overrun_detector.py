@@ -1,4 +1,4 @@
-"""Unseen: tells an action that overruns its quantum from one whose thread waits for a CPU.
+"""Overrun detector: tells an action that overruns its quantum from one whose thread waits for a CPU.
 
 On saturated cores much of an action's wall time is its thread's wait for a core. The thread may hold the GIL meanwhile, so a
 relief worker would wake in vain. With wall time alone each check of the sentinel found an "overrun" there: 4,000 checks and
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .watch import QUANTUM_NS
+from .poll_leader import QUANTUM_NS
 from .worker import Worker
 
 
@@ -27,7 +27,7 @@ class _Seen(NamedTuple):
     cpu_ns: int
 
 
-class Unseen:
+class OverrunDetector:
     """Detects overruns of all workers, from one check of the sentinel to the next."""
 
     def __init__(self, cpu_ns_of: Callable[[int], int], is_runnable: Callable[[Worker], bool] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Firing: turns due timers into actions (law 8). An action takes over its timer's place in the component's `max_posted`."""
+"""Timer dispatch: turns due timers into actions (law 8). An action takes over its timer's place in `max_posted`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unseen: which worker keeps the link from being looked after, by the wall, its CPU clock and the kernel's word."""
+"""OverrunDetector: which worker keeps the link from being looked after, by the wall, its CPU clock and the kernel's word."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.unseen import Unseen, proc_runnable
-from appbackplane.runtime.execution.watch import QUANTUM_NS
+from appbackplane.runtime.execution.overrun_detector import OverrunDetector, proc_runnable
+from appbackplane.runtime.execution.poll_leader import QUANTUM_NS
 from appbackplane.runtime.execution.worker import Worker
 
 MS = 1_000_000
@@ -38,7 +38,7 @@ def worker() -> Stretch:
 @pytest.fixture
 def at(worker: Stretch) -> Callable[[int, int], bool]:
     """A look at a time, when the thread has used so much CPU."""
-    unseen = Unseen(lambda _ident: worker.cpu_ns, lambda _worker: worker.is_runnable)
+    unseen = OverrunDetector(lambda _ident: worker.cpu_ns, lambda _worker: worker.is_runnable)
 
     def look(now_ns: int, cpu_ns: int) -> bool:
         worker.cpu_ns = cpu_ns
@@ -65,7 +65,7 @@ def test_whose_thread_has_ended_does_not(worker: Stretch) -> None:
     def gone(_ident: int) -> int:
         raise ProcessLookupError(3, "No such process")
 
-    assert not Unseen(gone, lambda _worker: True).overruns(cast("Worker", worker), 9 * MS)
+    assert not OverrunDetector(gone, lambda _worker: True).overruns(cast("Worker", worker), 9 * MS)
 
 
 def test_who_blocks_does(at: Any, worker: Stretch) -> None:

@@ -1,4 +1,4 @@
-"""Parking: actions that wait for neither a reply nor a time, such as a lock, in the wait queue like any other (law 6).
+"""Parked actions: actions that wait for neither a reply nor a time, such as a lock, in the wait queue like any other (law 6).
 
 A `ParkableAction` returns WAITING from `run`, and the holder of the awaited resource calls `resume`, from any thread. If that
 comes before the worker has parked the action, it is not parked at all. While it waits, the actions that it waits for inherit
@@ -14,19 +14,19 @@ from appbackplane.transport.errors import BackplaneError
 
 from ..objects.action import Action, ParkableAction
 from ..scheduling.scheduler import Scheduler
+from .completion import Completion
 from .current import current
-from .endings import Endings
 from .inheritance import Inheritance
-from .presence import Presence
-from .watch import Watch
+from .poll_leader import PollLeader
+from .priority_publisher import PriorityPublisher
 
 
-class Parking:
+class ParkedActions:
     """Parked and blocked actions. Used under the lead."""
 
     def __init__(
-        self, *, lead: threading.RLock, scheduler: Scheduler, watch: Watch, presence: Presence, inheritance: Inheritance,
-        endings: Endings, hand_over: Callable[[], None],
+        self, *, lead: threading.RLock, scheduler: Scheduler, watch: PollLeader, presence: PriorityPublisher,
+        inheritance: Inheritance, completion: Completion, hand_over: Callable[[], None],
     ) -> None:  # fmt: skip
         """`hand_over`: hands the duties of the calling worker over, because it is about to block (`Engine.hand_over`)."""
         self._lead = lead
@@ -34,7 +34,7 @@ class Parking:
         self._watch = watch
         self._presence = presence
         self._inheritance = inheritance
-        self._endings = endings
+        self._completion = completion
         self._hand_over = hand_over
         #: The parked actions, by identity: an action may compare equal to others.
         self.parked: dict[int, ParkableAction] = {}
@@ -89,7 +89,7 @@ class Parking:
         in_its_way = [*action.waits_for()]
         self._scheduler.resume(action, now_ns)
         self._scheduler.withdraw(action)
-        self._endings.refuse(action, error, now_ns)
+        self._completion.refuse(action, error, now_ns)
         self._inheritance.settle(in_its_way, now_ns)
         return True
 

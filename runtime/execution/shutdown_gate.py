@@ -1,4 +1,4 @@
-"""Closing: refuses calls because this backplane is about to end, or because a component does not serve now.
+"""Shutdown gate: refuses calls because this backplane is about to end, or because a component does not serve now.
 
 The error of a call that has not begun states so and carries a retry hint, since it can safely be retried, here or elsewhere.
 A call that had begun when the process ends gets PEER_DOWN, because its progress is unknown.
@@ -15,18 +15,18 @@ from ..objects.action import LOCAL, Action
 from ..objects.module_state import ModuleState
 from ..objects.registry import Registry, Route
 from .accepted import AcceptedCalls
+from .poll_leader import PollLeader
 from .sender import Sender
-from .watch import Watch
 
 #: In these states a component is going up by itself, so a retry helps.
 _ON_ITS_WAY = (ModuleState.START, ModuleState.INITIALIZING)
 
 
-class Closing:
+class ShutdownGate:
     """Whether the intake is closed, and the errors of refused calls. Used under the lead."""
 
     def __init__(
-        self, backplane: str, *, registry: Registry, accepted: AcceptedCalls, sender: Sender, watch: Watch
+        self, backplane: str, *, registry: Registry, accepted: AcceptedCalls, sender: Sender, watch: PollLeader
     ) -> None:
         self._backplane = backplane
         self._registry = registry

@@ -1,4 +1,4 @@
-"""Outgoing: calls and casts that objects of this backplane make, and the handling of their answers.
+"""Outgoing calls: the calls and casts that objects of this backplane make, and the handling of their answers.
 
 A call carries the running action's priority, the rest of its deadline, its trace, and the chain of objects that wait for it.
 It ends once: by an answer, by its deadline, or because the process that held it died.
@@ -29,26 +29,26 @@ from ..objects.action import LOCAL
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
 from .awaited import CLOCK, RETRY
-from .coroutines import CallRequest, Pause, Signal
+from .coroutines import CallRequest, OneShotEvent, Pause
 from .inheritance import Inheritance
 from .intake import Intake
 from .method_action import MethodAction
-from .presence import Presence
+from .object_retries import ObjectRetries
+from .poll_leader import PollLeader
+from .priority_publisher import PriorityPublisher
 from .recorders import Recorders
 from .routing import Routing
 from .sender import Sender
-from .trying_again import TryingAgain
-from .watch import Watch
 
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Outgoing:
+class OutgoingCalls:
     """Calls of this backplane's objects, and its actions' waits. Used under the lead."""
 
     def __init__(
         self, *, calls: OutstandingCalls[MethodAction], routing: Routing, scheduler: Scheduler, sender: Sender, intake: Intake,
-        inheritance: Inheritance, presence: Presence, recorders: Recorders, watch: Watch,
+        inheritance: Inheritance, presence: PriorityPublisher, recorders: Recorders, watch: PollLeader,
     ) -> None:  # fmt: skip
         self.calls = calls
         self._routing = routing
@@ -61,7 +61,7 @@ class Outgoing:
         self._watch = watch
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
-        self.again = TryingAgain()
+        self.again = ObjectRetries()
         #: Calls that found no instance, by the id of their wait.
         self._unplaced: dict[int, MethodAction] = {}
 
@@ -71,7 +71,7 @@ class Outgoing:
         if action.thrown is not None:  # cancelled while it ran
             self._go_on(action, now_ns)
             return
-        if isinstance(request, Signal):
+        if isinstance(request, OneShotEvent):
             if request.is_set:
                 self._go_on(action, now_ns)
                 return
@@ -169,7 +169,7 @@ class Outgoing:
             self._take_back(peer, id, now_ns)
         return 0
 
-    def set(self, signal: Signal, now_ns: int) -> None:
+    def set(self, signal: OneShotEvent, now_ns: int) -> None:
         """Set a signal, and resume the action that awaits it. An action that awaits it later does not wait."""
         signal.is_set = True
         action = signal.action

@@ -75,7 +75,7 @@ def test_a_move_that_is_overtaken_changes_nothing() -> None:
     backplane.move("initializing")
     ends: list[BaseException | None] = []
     for state in (ModuleState.PRIMARY, ModuleState.DOWN):
-        backplane.backplane.engine.modules.move("lamp", state, ends.append)
+        backplane.backplane.engine.lifecycle.move("lamp", state, ends.append)
         backplane.run_until_idle()
     backplane.advance(5.0)
     assert isinstance(ends[0], FailedPrecondition) and ends[1] is None
@@ -90,7 +90,7 @@ def test_a_move_that_is_not_in_the_table_is_refused() -> None:
     ):
         backplane.move("primary")
     with pytest.raises(NotFound, match="no component 'lam'"):
-        backplane.backplane.engine.modules.move("lam", ModuleState.DOWN, lambda error: None)
+        backplane.backplane.engine.lifecycle.move("lam", ModuleState.DOWN, lambda error: None)
 
 
 def test_a_hook_that_fails_is_reported_and_the_state_stays() -> None:

@@ -1,4 +1,4 @@
-"""Beside: records work that an external system does for a backplane, under a separate backplane name, BACKPLANE.NAME.
+"""External work: records work that an external system does for a backplane, under a backplane name of its own, BACKPLANE.NAME.
 
 Requests that a Spark cluster executes use neither the threads nor the CPU of the kernel's backplane. Among its actions they
 would make it look busier than it is. No real backplane has such a name: theirs have no dot.
@@ -24,7 +24,7 @@ from .segment_files import SegmentFiles
 PENDING_MAX: Final = 100_000
 
 
-class Beside:
+class ExternalWorkRecorder:
     """The records of one name. Use accounts and objects of its actions for no other recorder, which would renumber them."""
 
     def __init__(self, recorder: Recorder, files: SegmentFiles, wake: Callable[[], object]) -> None:

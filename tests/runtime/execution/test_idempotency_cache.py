@@ -23,7 +23,7 @@ from appbackplane.runtime import (
     pause,
 )
 from appbackplane.runtime.execution.current import current
-from appbackplane.runtime.execution.replays import RECORD_BYTES, WAITERS_MAX, digest_of
+from appbackplane.runtime.execution.idempotency_cache import RECORD_BYTES, WAITERS_MAX, digest_of
 from appbackplane.runtime.process_config import ReplayPolicy
 from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 from appbackplane.transport import codec

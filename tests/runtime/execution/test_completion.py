@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from appbackplane.runtime import AppObject, Component, StateMachine, every, operation, pause
-from appbackplane.runtime.execution.endings import FAILING_MIN
+from appbackplane.runtime.execution.completion import FAILING_MIN
 from appbackplane.runtime.testing import VirtualBackplane
 
 
@@ -92,7 +92,7 @@ def test_what_was_never_begun_is_expired_and_no_error() -> None:
 def failing(backplane: VirtualBackplane, name: str) -> tuple[int, int]:
     """Timers that fail each time, and how often in a row the one of this name has failed."""
     operations = backplane.backplane.statistics()["operations"]
-    return backplane.backplane.engine.endings.failing_count(), operations[name]["failing"]
+    return backplane.backplane.engine.completion.failing_count(), operations[name]["failing"]
 
 
 def test_a_timer_that_fails_each_time_is_known_until_it_does_well() -> None:
@@ -151,7 +151,7 @@ def test_what_was_set_once_and_failed_is_no_timer_that_fails_each_time() -> None
     backplane = VirtualBackplane(Street())
     backplane.call("street.flash", key="0").result()
     backplane.advance(0.5)
-    assert not backplane.backplane.engine.endings._failing, "thousands of them may come between two looks"
+    assert not backplane.backplane.engine.completion._failing, "thousands of them may come between two looks"
     assert failing(backplane, "street.glow_once") == (0, 0)
 
 

@@ -1,4 +1,4 @@
-"""Callers: tracks the peers that call here, and cancels the queued calls of dead ones (DESIGN 12.5).
+"""Caller liveness: tracks the peers that call here, and cancels the queued calls of dead ones (DESIGN 12.5).
 
 A socket does not report the death of its peer; a send to it fails (EHOSTUNREACH). So a reply detects a dead caller. Until then
 each peer with a call here gets an empty batch once a second as a probe. The supervisor reports a backplane's death at once.
@@ -33,7 +33,7 @@ WITHDRAWN_MAX, WITHDRAW_MAX_NS = 256, 500_000
 _NOTHING = codec.batch([])
 
 
-class Callers:
+class CallerLiveness:
     """Which peers have called, and which of them are dead. Used under the lead."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Presence: publishes this backplane's highest priority on the board and to the kernel; finds more urgent work elsewhere.
+"""Priority publisher: shows this backplane's highest priority on the board and to the kernel; finds more urgent work elsewhere.
 
 Keeps the part of law 10 that crosses processes. Written under the lead at each choice of a worker, so the board's row is
 never older than one choice. While there is work, each busy worker has the nice of the highest priority that runs or is ready
@@ -18,15 +18,15 @@ from ..objects.schedulable import Schedulable
 from ..scheduling.scheduler import Scheduler
 from .board import OwnSlot
 from .os_priority import OsPriority
-from .watch import Watch
+from .poll_leader import PollLeader
 from .worker import Worker
 
 
-class Presence:
+class PriorityPublisher:
     """Used under the lead, except `has_work_above`, which running actions call without it."""
 
     def __init__(
-        self, *, lead: threading.RLock, now_ns: Callable[[], int], scheduler: Scheduler, watch: Watch,
+        self, *, lead: threading.RLock, now_ns: Callable[[], int], scheduler: Scheduler, watch: PollLeader,
         drain_if_due: Callable[[int], None], slot: OwnSlot | None, os_priority: OsPriority | None,
     ) -> None:  # fmt: skip
         """`drain_if_due`: receives what has come over the link, unless that was just done; needs the lead."""

@@ -15,7 +15,7 @@ from appbackplane.transport.retrying import Again, RetryAccount, RetryBudget, af
 from .coroutines import CallRequest
 
 
-class TryingAgain:
+class ObjectRetries:
     """Retries of this backplane's objects. Part of the engine, owned by the thread that has the lead."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Endings: completes an action: answers its caller and books it, each exactly once.
+"""Completion: answers the caller of an ended action and books it, each exactly once.
 
 An action has run, or it is refused: cancelled, shed to make room, or past its deadline. Users' code may fail here (an
 overridden `refuse`, an `on_end` callback); the failure is reported and has no further effect.
@@ -18,26 +18,26 @@ from ..observation.statistics import OperationStatistics, Statistics
 from ..scheduling.scheduler import Scheduler
 from ..scheduling.timers import Timer
 from .accepted import AcceptedCalls
-from .closing import Closing
 from .failures import as_error, is_own_bug
+from .idempotency_cache import IdempotencyCache
 from .inheritance import Inheritance
 from .method_action import MethodAction
 from .recorders import Recorders
-from .replays import Replays
 from .reports import Reports
 from .sender import Sender
+from .shutdown_gate import ShutdownGate
 
 #: A timer that has failed this often in a row counts as failing.
 FAILING_MIN = 3
 
 
-class Endings:
+class Completion:
     """Completion of actions. Used under the lead."""
 
     def __init__(
         self, *, lead: threading.RLock, scheduler: Scheduler, statistics: Statistics, reports: Reports, sender: Sender,
-        accepted: AcceptedCalls, closing: Closing, inheritance: Inheritance, replays: Replays, recorders: Recorders,
-        is_debug: bool,
+        accepted: AcceptedCalls, shutdown_gate: ShutdownGate, inheritance: Inheritance, replays: IdempotencyCache,
+        recorders: Recorders, is_debug: bool,
     ) -> None:  # fmt: skip
         self._lead = lead
         self._scheduler = scheduler
@@ -45,7 +45,7 @@ class Endings:
         self._reports = reports
         self._sender = sender
         self._accepted = accepted
-        self._closing = closing
+        self._shutdown_gate = shutdown_gate
         self._inheritance = inheritance
         self._replays = replays
         self._recorders = recorders
@@ -79,7 +79,7 @@ class Endings:
                     is_unsendable = True
         if error is not None:
             told = as_error(action, error, is_debug=self._is_debug)
-            is_told = peer is not None or action.on_end is not None or self._closing.is_closed
+            is_told = peer is not None or action.on_end is not None or self._shutdown_gate.is_closed
             is_bug = is_unsendable or (peer is not None and is_own_bug(action, error, told))
             if is_bug or not (is_told and isinstance(error, BackplaneError)):
                 self._reports.failed(action, error, now_ns)
