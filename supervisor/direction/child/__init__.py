@@ -1,7 +1,7 @@
-"""Child: what the director knows of one backplane, through all its generations. Pure.
+"""Child: the director's knowledge of one backplane, through all its generations. Pure.
 
-`child` has the whole, and is to be read first. Each of its parts owns its fields: others read them, and call a method where
-something has happened (a check in tests/house holds that). `settings`: what the configuration says. `process`: generation,
-phase, deadline. `components`: what has registered, where it is, which hooks run or have failed. `departure`: whether it goes
-down in order, and what comes after. `drain`: its accepted work, before it goes down. `history`: its service and its deaths.
+Read `child` first. Each part owns its fields: other files read them, and call a method of the part when something has happened
+(tests/house/test_owners.py checks this). `settings`: the configuration. `process`: generation, phase, deadline. `components`:
+the registration, the states of components, their hooks. `departure`: whether it goes down in order, and its next start.
+`drain`: its accepted work, before it goes down. `history`: its service and its deaths.
 """

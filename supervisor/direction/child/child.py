@@ -19,7 +19,7 @@ from .settings import ChildSettings
 
 @dataclass(slots=True)
 class Child:
-    """One backplane. What concerns several of its parts happens here."""
+    """One backplane. Events that change several of its parts are methods of this class."""
 
     name: str
     settings: ChildSettings

@@ -1,4 +1,4 @@
-"""Components: what a backplane has registered, the state of each component, and of its hooks."""
+"""Components: the registration of a backplane, the state of each component, and the hooks that run or have failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Departure: whether a backplane goes down in order while the system stays up, by whose order, and what comes after."""
+"""Departure: the ordered end of a backplane's process while the system stays up, and the conditions of its next start."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Departure:
         self.is_stepping_down, self.gone_by_ns = False, None
 
     def exited(self) -> None:
-        """Note that its process is dead: it has left. What was ordered counts until the next one is spawned."""
+        """Note that its process is dead: it has left. An order counts until the next process is spawned."""
         self.is_leaving = False
         self.end_step_down()
 

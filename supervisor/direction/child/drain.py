@@ -1,4 +1,4 @@
-"""Drain: how far a backplane is with its accepted work before it goes down, and what it could not finish."""
+"""Drain: a backplane finishes its accepted work before it goes down. Keeps its progress, and the work left unfinished."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class DrainProgress:
         self.unfinished.append(because)
 
     def add_unfinished(self, line: str) -> None:
-        """Note work that is cut off, or how."""
+        """Add a line about work that is cut off."""
         self.unfinished.append(line)
 
     def forget_unfinished(self) -> None:
@@ -66,5 +66,5 @@ class DrainProgress:
         self.has_finished = False
 
     def exited(self) -> None:
-        """Note that its process is dead. What it had not finished is told until the next order."""
+        """Note that its process is dead. Its unfinished work is reported until the next order."""
         self.phase = DrainPhase.NONE

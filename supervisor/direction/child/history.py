@@ -1,4 +1,4 @@
-"""History: how long a backplane has served, how it last died, and which of its restarts count."""
+"""History: the service time of a backplane, the reason of its last death, and the restarts that count."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ServiceHistory:
         self.up_since_ns, self.has_been_up, self.has_died = now_ns, True, False
 
     def note(self, reason: str) -> None:
-        """Note why it is killed, has exited, or stays down."""
+        """Note the reason why it is killed, has exited, or stays down."""
         self.reason = reason
 
     def die(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Settings: what the configuration says about one backplane, as far as the director needs it."""
+"""Settings: the part of a backplane's configuration that the director needs."""
 
 from __future__ import annotations
 
