@@ -63,7 +63,7 @@ class CommandHandler(AppObject):
 
     @command(is_logged=False)
     def status(self) -> dict[str, Any]:
-        """State of the kernel: pools, lanes, workers, rates, oldest wait, and the reason for a standstill."""
+        """State of the kernel: pools, lanes, workers, rates, oldest wait, and why no request can make progress."""
         component = self.component
         sight = component._ledger.inspect(LedgerView)
         stall = component._ledger.stall

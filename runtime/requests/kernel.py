@@ -46,7 +46,7 @@ from .synchronized_ledger import SynchronizedLedger
 from .thread_resources import ThreadResources
 from .wire import POST
 
-#: Period of the watchdog. One run costs 20 us; a person takes seconds to notice that nothing goes on.
+#: Period of the watchdog. One run costs 20 us; a person takes seconds to notice that no request makes progress.
 WATCH_NS: Final = 500_000_000
 
 log = logging.getLogger("appbackplane.runtime")

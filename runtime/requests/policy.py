@@ -82,7 +82,7 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     #: the default is one backplane priority higher (priority_mapping.py).
     base: int | None = None
     step: int = 10
-    #: When no request can ever go on: log it and keep waiting; or also end the waits, with that reason.
+    #: When no request can make progress: log it and keep waiting; or also end the waits, with that reason.
     on_stall: Literal["report", "fail"] = "report"
     #: Commands that run by themselves (schedule.py): at `"every 30s"`, `"22:00"` or `"mon-fri 22:00"` one line, or several.
     schedule: dict[str, str | list[str]] = {}

@@ -1,4 +1,4 @@
-"""Stall: whether the requests of a kernel wait for each other so that none of them can ever go on, and why.
+"""Stall: whether the requests of a kernel wait for each other so that none of them can make progress, and why.
 
 The source's thread exhaustion (seed 001, section 5.1.3): all workers execute requests that wait for sub-requests, or for room
 to post them, and no worker is left to execute those. It is read from the state, not guessed from time that passes: every
@@ -23,7 +23,7 @@ NAMED_MAX = 8
 
 
 class Stall(NamedTuple):
-    """Why no request of a kernel can go on."""
+    """Why no request of a kernel can make progress."""
 
     #: "workers": all of them execute; "lanes": the ready requests are of lanes at their limits; "nothing": no request is
     #: ready; "rejoin": ended requests fill the rejoin pool, and their owners wait to post more.
@@ -33,7 +33,7 @@ class Stall(NamedTuple):
 
 
 def stall_of(ledger: Ledger, workers: Collection[str] | None = None) -> Stall | None:
-    """Why no request can go on; None: one can, or may.
+    """Why no request can make progress; None: one can, or may.
 
     `workers`: those that exist or may still come; None: as many as the policy says.
     """

@@ -1,4 +1,4 @@
-"""Status: the state of a kernel for its operator: pools, lanes, workers, oldest waits, and the reason for a standstill.
+"""Status: the state of a kernel for its operator: pools, lanes, workers, oldest waits, and why no request can make progress.
 
 Figures of one moment, taken under the kernel's mutex. The ready pool may have a million entries, so it is only copied there,
 and searched for its oldest request afterwards. Rates are of the last seconds: the kernel's
@@ -88,7 +88,7 @@ class KernelStatus(msgspec.Struct, frozen=True, kw_only=True):
     #: Age of the oldest request that is posted and not begun; None: there is none.
     oldest_ms: float | None
     rates: Rates | None
-    #: Why no request can go on; None: one can.
+    #: Why no request can make progress; None: one can.
     stall: str | None
     #: Why there are fewer worker processes than asked for (shortage.py); None: there are enough, or may come to be.
     shortage: str | None

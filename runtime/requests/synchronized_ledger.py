@@ -417,7 +417,7 @@ class SynchronizedLedger:
             return count, self._left_by
 
     def look_for_stall(self, workers: Collection[str] | None = None) -> Stall | None:
-        """Why no request can go on, if that is new; None: one can, or the reason is known. `workers` as in `stall_of`."""
+        """Why no request can make progress; None: one can, or the reason is known already. `workers` as in `stall_of`."""
         self.disown_given_up()
         with self._mutex:
             # Held requests go on when the operator resumes the kernel, and so do requests that wait for them.
