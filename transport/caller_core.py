@@ -64,6 +64,13 @@ class RetriedCall(Own):
         return after_attempts(error, self.attempts_count, self.because)
 
 
+def _first_id(call: OpenCall) -> int:
+    """The order in which retried calls were made."""
+    retried = call[0]
+    assert isinstance(retried, RetriedCall)
+    return retried.first_id
+
+
 class CallerCore:
     """The calls of one process. `token`: any value that the opener of a call wants back when the call ends."""
 
@@ -209,7 +216,7 @@ class CallerCore:
                 with suppress(Busy):  # it does not read, and will wait for the farewell for a while
                     self.put(peer, cast(CallSpec(backplane_route(name, FAREWELL), {})))
         self.resolver = Resolver(directory)
-        for id, call in self.retries.hurry(now_ns):
+        for id, call in self.retries.hurry(now_ns, _first_id):
             retried = call[0]
             assert isinstance(retried, RetriedCall)
             retried.id = id

@@ -123,7 +123,7 @@ class Retries(Generic[Token]):
         self._calls = calls
         #: Tests replace it.
         self.random = random
-        #: Ids of the waits of calls that found no instance, in their original order.
+        #: Ids of the waits of calls that found no instance.
         self._unplaced: dict[int, None] = {}
 
     def wait(
@@ -158,12 +158,18 @@ class Retries(Generic[Token]):
         """A wait has ended: the call was cancelled, or its next attempt begins."""
         self._unplaced.pop(id, None)
 
-    def hurry(self, now_ns: int) -> list[tuple[int, Token]]:
-        """A new routing table: calls that found no instance are soon due, in their original order. Returns their new ids."""
+    def hurry(self, now_ns: int, order: Callable[[Token], int]) -> list[tuple[int, Token]]:
+        """A new routing table: calls that found no instance are soon due, in this order. Returns their new ids.
+
+        Not in the order of their waits: a call that has waited several times would fall behind later ones.
+        """
         due_ns = now_ns + int(self.random() * SPREAD_NS)
+        waiting = [(id, self._calls.get(id)) for id in self._unplaced]
+        ordered = sorted((order(call[2]), id) for id, call in waiting if call is not None and call[0] == WAITING)
         hurried: list[tuple[int, Token]] = []
-        for id in self._unplaced:
-            if self._calls.peer_of(id) == WAITING and (token := self._calls.end(id)) is not None:
+        # One after the other: a signal's exception may strike, and would take the calls that are in no table.
+        for _, id in ordered:
+            if (token := self._calls.end(id)) is not None:
                 hurried.append((self._wait_until(due_ns, token), token))
         self._unplaced = dict.fromkeys([id for id, _ in hurried])
         return hurried
