@@ -64,6 +64,13 @@ class RetriedCall(Own):
         return after_attempts(error, self.attempts_count, self.because)
 
 
+def _first_id(call: OpenCall) -> int:
+    """The order in which retried calls were made."""
+    retried = call[0]
+    assert isinstance(retried, RetriedCall)
+    return retried.first_id
+
+
 class CallerCore:
     """The calls of one process. `token`: any value that the opener of a call wants back when the call ends."""
 
@@ -209,7 +216,7 @@ class CallerCore:
                 with suppress(Busy):  # it does not read, and will wait for the farewell for a while
                     self.put(peer, cast(CallSpec(backplane_route(name, FAREWELL), {})))
         self.resolver = Resolver(directory)
-        for id, call in self.retries.hurry(now_ns):
+        for id, call in self.retries.hurry(now_ns, _first_id):
             retried = call[0]
             assert isinstance(retried, RetriedCall)
             retried.id = id
@@ -284,14 +291,7 @@ class CallerCore:
         _, spec, size, _ = call
         is_idempotent = self.resolver is not None and self.resolver.is_idempotent(spec.route)
         waiting = self.retries.wait(
-            call,
-            spec,
-            retried.attempts_count,
-            error,
-            now_ns,
-            first_id=retried.first_id,
-            is_sent=is_sent,
-            is_idempotent=is_idempotent,
+            call, spec, retried.attempts_count, error, now_ns, is_sent=is_sent, is_idempotent=is_idempotent
         )
         if isinstance(waiting, StopRetrying):
             retried.because = waiting.because

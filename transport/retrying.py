@@ -10,7 +10,6 @@ randomness are parameters. Clients and the objects of backplanes retry by the sa
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Final, Generic
 
 from .call_spec import CallSpec
@@ -124,17 +123,16 @@ class Retries(Generic[Token]):
         self._calls = calls
         #: Tests replace it.
         self.random = random
-        #: Ids of the waits of calls that found no instance, to the first ids of these calls.
-        self._unplaced: dict[int, int] = {}
+        #: Ids of the waits of calls that found no instance.
+        self._unplaced: dict[int, None] = {}
 
     def wait(
         self, token: Token, spec: CallSpec, attempts_count: int, error: BackplaneError, now_ns: int,
-        *, first_id: int, is_sent: bool, is_idempotent: bool,
+        *, is_sent: bool, is_idempotent: bool,
     ) -> int | StopRetrying:  # fmt: skip
         """Keep a call whose last attempt ended in `error` until its retry is due. Returns the id of the wait, if it is retried.
 
-        `first_id`: of the first attempt, for the order of calls. `is_sent`: the attempt has left this process. `is_idempotent`:
-        whether the operation is.
+        `is_sent`: the attempt has left this process. `is_idempotent`: whether the operation is.
         """
         if not spec.is_retried:
             return StopRetrying()
@@ -153,23 +151,27 @@ class Retries(Generic[Token]):
             return verdict
         id = self._wait_until(now_ns + verdict.wait_ns, token)
         if not is_sent:
-            self._unplaced[id] = first_id
+            self._unplaced[id] = None
         return id
 
     def waited(self, id: int) -> None:
         """A wait has ended: the call was cancelled, or its next attempt begins."""
         self._unplaced.pop(id, None)
 
-    def hurry(self, now_ns: int) -> list[tuple[int, Token]]:
-        """A new routing table: calls that found no instance are soon due, in their original order. Returns their new ids."""
+    def hurry(self, now_ns: int, order: Callable[[Token], int]) -> list[tuple[int, Token]]:
+        """A new routing table: calls that found no instance are soon due, in this order. Returns their new ids.
+
+        Not in the order of their waits: a call that has waited several times would fall behind later ones.
+        """
         due_ns = now_ns + int(self.random() * SPREAD_NS)
+        waiting = [(id, self._calls.get(id)) for id in self._unplaced]
+        ordered = sorted((order(call[2]), id) for id, call in waiting if call is not None and call[0] == WAITING)
         hurried: list[tuple[int, Token]] = []
-        unplaced, self._unplaced = self._unplaced, {}
-        for id, first_id in sorted(unplaced.items(), key=itemgetter(1)):
-            if self._calls.peer_of(id) == WAITING and (token := self._calls.end(id)) is not None:
-                new = self._wait_until(due_ns, token)
-                self._unplaced[new] = first_id
-                hurried.append((new, token))
+        # One after the other: a signal's exception may strike, and would take the calls that are in no table.
+        for _, id in ordered:
+            if (token := self._calls.end(id)) is not None:
+                hurried.append((self._wait_until(due_ns, token), token))
+        self._unplaced = dict.fromkeys([id for id, _ in hurried])
         return hurried
 
     def _wait_until(self, due_ns: int, token: Token) -> int:

@@ -51,6 +51,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         ("calls that no longer wait are kept", "        self._unplaced.pop(id, None)\n", "        pass\n"),
         (
+            "what has waited long falls behind what has waited once",
+            "sorted((order(call[2]), id) for",
+            "sorted((0, id) for",
+        ),
+        (
             "the ids of waits earn retries",
             "        self.extra_ids_count += 1\n",
             "",

@@ -188,6 +188,18 @@ def test_what_finds_no_place_waits_for_one(world: World) -> None:
     assert world.turn() == []
 
 
+def test_calls_that_find_no_instance_keep_their_order(world: World) -> None:
+    """The first had its second try before the table came, and would now be behind those that have waited once."""
+    world.push(with_idempotent(version=3, index=None))
+    for number in range(3):
+        spec = world.spec({"n": number}, "index.stats", timeout_ns=30 * SECOND_NS)
+        world.session.call_later(Unavailable("down"), number, world.now_ns, spec)
+        assert world.turn(BACKOFF_NS // 4) == []
+    assert world.push(with_idempotent(version=4, index=2)) == []
+    assert world.turn(SPREAD_NS) == []
+    assert [call.body["n"] for call in world.link.take("index-2")] == [0, 1, 2]
+
+
 def test_what_no_place_comes_up_for_ends_before_its_deadline(world: World) -> None:
     """With what it would have been told at once."""
     world.push(with_idempotent(version=3, index=None))
