@@ -1,7 +1,7 @@
 """VirtualBackplane: a backplane that runs in the calling thread, one action at a time, until nothing is left to do.
 
-The test plays everybody outside: the client that calls, the other backplanes that its objects call, and the supervisor that
-moves its components. `run_until_idle` takes the same steps as a worker (execution/engine.py).
+The test plays everybody outside: the client that calls (virtual_client.py), the other backplanes that its objects call, and the
+supervisor that moves its components. `run_until_idle` takes the same steps as a worker (execution/engine.py).
 """
 
 from __future__ import annotations

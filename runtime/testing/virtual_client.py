@@ -1,7 +1,7 @@
-"""VirtualClient: the test as the client of a virtual backplane, with the session of every client (transport/session.py).
+"""VirtualClient: the test as a client of its virtual backplane, by the session that all clients have (transport/session.py).
 
-So a call is refused, sent, cancelled and ended by the same code as in a process. Only waiting differs. Whoever waits runs the
-backplane until idle, and virtual time passes only within a `timeout` that was given to the waiting method.
+So the same code as in a process refuses, sends, cancels and ends a call. Only waiting differs: a method that waits runs the
+backplane until idle, and lets virtual time pass only as far as its `timeout` allows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class VirtualCall(PendingCall):
 
 
 class VirtualClient:
-    """The calls and subscriptions of a test: the part of a `VirtualBackplane` that does what `Calling` does for a `Client`."""
+    """The calls and subscriptions of one test. It does for a `VirtualBackplane` what `Calling` does for a `Client`."""
 
     def __init__(self, backplane: VirtualBackplane) -> None:
         self._backplane = backplane
