@@ -13,6 +13,8 @@ from .errors import InvalidArgument, text_of
 #: Default timeout of a call (DESIGN 12.5): long enough for bulk work in a full queue, short enough that people are still
 #: there to notice a lost callee.
 TIMEOUT_DEFAULT_S: Final = 30.0
+#: The same in ns: the deadline, from its arrival, of a call that names none.
+TIMEOUT_DEFAULT_NS: Final = 30_000_000_000
 #: Longest timeout, a week: longer work is started by one call and queried by others. (In milliseconds it fits the int of
 #: poll(2).)
 TIMEOUT_MAX_S: Final = 7 * 86_400.0

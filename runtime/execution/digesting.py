@@ -18,8 +18,9 @@ from appbackplane.transport.errors import (
     Unavailable,
     text_of,
 )
+from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 
-from ..objects.action import DEADLINE_DEFAULT_NS, Action
+from ..objects.action import Action
 from ..objects.registry import Route
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
@@ -66,7 +67,7 @@ class Digesting:
         arguments = route.spec.bind(envelope.body, route.name)
         method = getattr(type(component), method_name)
         name = f"{component.component_name}.{method_name}"
-        deadline = envelope.deadline if envelope.deadline is not None else DEADLINE_DEFAULT_NS
+        deadline = envelope.deadline if envelope.deadline is not None else TIMEOUT_DEFAULT_NS
         deadline_ns = due_ns(deadline, now_ns) if envelope.kind == CALL else None
         action = Digest(
             self._digesters.created(component),

@@ -25,8 +25,9 @@ from appbackplane.transport.errors import (
     UnknownRoute,
     text_of,
 )
+from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 
-from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action
+from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
@@ -134,7 +135,7 @@ class Intake:
             envelope.priority = priority = ruled
         deadline_ns = None
         if kind == CALL:
-            deadline = DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline
+            deadline = TIMEOUT_DEFAULT_NS if envelope.deadline is None else envelope.deadline
             deadline_ns = -deadline if deadline < 0 else now_ns + deadline  # `due_ns`, inlined
             if deadline_ns <= now_ns:
                 self._statistics.of(name).expired_count += 1

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 #: The `peer` of a call whose caller is an action of the same backplane.
 LOCAL: Final = b""
-#: The deadline, from its arrival, of a call that names none: every call has a deadline (DESIGN 12.5).
-DEADLINE_DEFAULT_NS: Final = 30_000_000_000
 
 
 class ThrottleAccount(Protocol):

@@ -19,10 +19,10 @@ from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope,
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Ended
 from appbackplane.transport.peers.likeness import Likeness
+from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.security.grants import EXPORTED, RESERVED
 from appbackplane.transport.security.ring import Holder
 
-from ..objects.action import DEADLINE_DEFAULT_NS
 from .outward import is_bulk_at
 
 #: Calls that one key may have outstanding here, by all its connections together. A session is made for these and the 4,096
@@ -212,7 +212,7 @@ class Inward:
                 f"{route}: {OUTSTANDING_BYTES_MAX >> 20} MiB of calls of the key of {holder.name!r} are outstanding",
                 retry_after=0.1,
             )
-        left_ns = DEADLINE_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
+        left_ns = TIMEOUT_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
         id = self._session.call(asked, _spec_of(envelope, now_ns + left_ns, holder))
         self._held[asked] = HeldCall(id, self._is_bulk(envelope), holder.name, arrival)
         self._counts[asked.name] = self._counts.get(asked.name, 0) + 1

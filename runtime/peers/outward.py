@@ -30,9 +30,8 @@ from appbackplane.transport.envelope import (
     status,
 )
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
+from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.resolver import not_registered
-
-from ..objects.action import DEADLINE_DEFAULT_NS
 
 #: Seconds after which a caller that found a peer's line full may retry.
 RETRY_AFTER_S: Final = 0.05
@@ -193,7 +192,7 @@ class Outward:
         there = route.partition(OF_NODE)[2] or route
         is_call, priority = envelope.kind == CALL, envelope.priority
         is_bulk = is_bulk_at(priority, may_wait=priority is None and self._node.may_wait(name, there))
-        over_ns = due_ns(DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline, now_ns)
+        over_ns = due_ns(TIMEOUT_DEFAULT_NS if envelope.deadline is None else envelope.deadline, now_ns)
         id = (
             self._calls.open(name.encode(), over_ns, ForwardedCall(peer, envelope.id, route, is_bulk)) if is_call else 0
         )

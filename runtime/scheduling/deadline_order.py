@@ -16,7 +16,9 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from ..objects.action import DEADLINE_DEFAULT_NS, Action
+from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
+
+from ..objects.action import Action
 from ..objects.schedulable import Schedulable
 from . import ready_queues
 from .object_queue import READY
@@ -25,7 +27,7 @@ from .scheduler import Policy, Scheduler
 #: Actions of an object that are scanned: 40 ns each. An action further behind counts once it has moved up.
 LOOK_AHEAD_MAX = 32
 #: The assumed deadline of an action without one, from when it was queued: the default deadline of calls.
-PATIENCE_NS = DEADLINE_DEFAULT_NS
+PATIENCE_NS = TIMEOUT_DEFAULT_NS
 _NEVER_NS = 1 << 63
 
 

@@ -11,7 +11,6 @@ from appbackplane.runtime.execution.engine import DRAIN_INTERVAL_NS, SHORT_NS, S
 from appbackplane.runtime.execution.naming import LOOK_MAX as INSPECTION_LOOK_MAX
 from appbackplane.runtime.execution.poll_leader import QUANTUM_NS
 from appbackplane.runtime.execution.publishing import PATTERNS_MAX
-from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
 from appbackplane.runtime.objects.component import POSTED_MAX_DEFAULT, REQUESTS_MAX_DEFAULT
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT
 from appbackplane.runtime.observation.log_line import LINE_BYTES_MAX, TEXT_LENGTH_MAX
@@ -42,7 +41,7 @@ from appbackplane.transport.link import LARGE_BYTES_MAX, READ_AHEAD
 from appbackplane.transport.peers.messages import PROTOCOL, PROTOCOL_OLDEST, ROUTES_MAX
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.route_table import LOAD_STEP
-from appbackplane.transport.request import TIMEOUT_DEFAULT_S
+from appbackplane.transport.request import TIMEOUT_DEFAULT_NS, TIMEOUT_DEFAULT_S
 from tests.docs.pages import DOCS, prose
 
 WORDS = {1: "one", 2: "two", 3: "three", 5: "five", 50: "fiftieth"}
@@ -109,7 +108,7 @@ SENTENCES = [
     ("configuration", f"may not exceed {SOCKET_PATH_BYTES_MAX} bytes"),
     ("configuration", f"There may be 1 to {BACKPLANES_MAX} processes"),
     ("configuration", f"every {WORDS[_SWITCH_FRACTION]} of it, {seconds(_SWITCH_MAX_S * 1e9)} at most"),
-    ("errors", f"one that names none has {seconds(DEADLINE_DEFAULT_NS)}"),
+    ("errors", f"one that names none has {seconds(TIMEOUT_DEFAULT_NS)}"),
     ("priorities_and_quotas", f"N is `priorities` in the TOML, {DEFAULT['priorities']} by default"),
     ("priorities_and_quotas", f"(`tick`, {seconds(DEFAULT['tick_ns'])} by default)"),
     ("statistics", f"does not answer within {seconds(STATISTICS_LIMIT_NS)}"),
@@ -123,7 +122,7 @@ SENTENCES = [
     ("throttling", f"({PEER_BYTES_MAX >> 20} MiB, then the sender gets `Busy`)"),
     ("throttling", f"({FRAME_BYTES_MAX >> 20} MiB, then `InvalidArgument`)"),
     ("timers", f"`@every` takes `priority=`, {PRIORITY_DEFAULT} by default"),
-    ("waiting_and_replies", f"{seconds(DEADLINE_DEFAULT_NS)} from now unless `timeout` says otherwise"),
+    ("waiting_and_replies", f"{seconds(TIMEOUT_DEFAULT_NS)} from now unless `timeout` says otherwise"),
     ("workers_and_the_sentinel", f"has `threads` **workers** ({DEFAULT['threads']} by default)"),
     ("workers_and_the_sentinel", f"looked at every {seconds(DRAIN_INTERVAL_NS)}"),
     ("workers_and_the_sentinel", f"known to take its time ({SHORT_NS // 1000} µs or more"),

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from appbackplane.transport.errors import Busy, InvalidArgument
+from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 
-from ...objects.action import DEADLINE_DEFAULT_NS
 from ...objects.operation import DeclarationError
 from ..protectors import shortened
 from .block import Block
@@ -68,7 +68,7 @@ class BlockPool(Source):
         *,
         bytes_max: int = BYTES_MAX_DEFAULT,
         blocks_max: int = BLOCKS_MAX_DEFAULT,
-        lease: float = DEADLINE_DEFAULT_NS / 1e9,
+        lease: float = TIMEOUT_DEFAULT_NS / 1e9,
     ) -> None:
         """`bytes_max`, `blocks_max`: bounds on lent blocks. `lease`: seconds. Raises `DeclarationError`."""
         for name, value in (("bytes_max", bytes_max), ("blocks_max", blocks_max), ("lease", lease)):

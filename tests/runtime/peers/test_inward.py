@@ -8,7 +8,6 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
 from appbackplane.runtime.peers.inward import OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX, Arrival, AskedHere, Inward, System
 from appbackplane.runtime.peers.outward import BULK_FROM
 from appbackplane.transport.call_spec import CallSpec
@@ -16,6 +15,7 @@ from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, STATUS, Envelope
 from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, InternalError, Unavailable
 from appbackplane.transport.events import Ended
+from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
@@ -116,7 +116,7 @@ def test_a_call_is_made_here_in_the_words_of_its_caller(here: Here) -> None:
     one = specs[1]
     assert (one.ends_ns, one.route, one.key, one.priority) == (8 * S, "calc.add", "k", 2)
     assert (one.body, one.idempotency_key) == ({"x": 1}, "i")
-    assert specs[2].ends_ns == 5 * S + DEADLINE_DEFAULT_NS
+    assert specs[2].ends_ns == 5 * S + TIMEOUT_DEFAULT_NS
     assert specs[3].ends_ns == 5 * S, "a time of another host's clock"
     assert here.inward.count_of("a") == len(here.inward) == 3
 

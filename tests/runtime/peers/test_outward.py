@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
 from appbackplane.runtime.peers.outward import BULK_FROM, Outward
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import Busy, UnknownRoute
+from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.resolver import home
 from appbackplane.transport.status import Status
 
@@ -101,7 +101,7 @@ def test_the_name_of_the_node_stays_here(around: Around) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deadline", "left_ns"), [(None, DEADLINE_DEFAULT_NS), (3 * S, 3 * S), (-(NOW + 2 * S), 2 * S), (-(NOW - S), 0)]
+    ("deadline", "left_ns"), [(None, TIMEOUT_DEFAULT_NS), (3 * S, 3 * S), (-(NOW + 2 * S), 2 * S), (-(NOW - S), 0)]
 )
 def test_the_time_that_is_left_travels(around: Around, deadline: int | None, left_ns: int) -> None:
     """A time of this host's clock says nothing on another; and what is over does not begin anew."""
