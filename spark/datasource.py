@@ -52,7 +52,7 @@ WRITE_OPTIONS = frozenset({"path", "topic", "route", "key", "group", "batch", "b
 
 
 class BadOption(InvalidArgument):
-    """An option that is unknown or has an unusable value. One line."""
+    """An option that is unknown or has an unusable value. Its text is one line."""
 
 
 def register(spark: SparkSession) -> None:

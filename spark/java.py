@@ -143,7 +143,7 @@ def _offer(whence: str, path: Path) -> JavaCandidate:
 def _version(java: Path) -> str:
     """Read the version from the `release` file of the Java home, or else run `java -version`."""
     if not os.access(java, os.X_OK):
-        raise ValueError("is not executable" if java.exists() else "is not there")
+        raise ValueError("not executable" if java.exists() else "no such file")
     with suppress(OSError, UnicodeDecodeError):
         told = (java.resolve().parent.parent / "release").read_text()
         if found := re.search(r'^JAVA_VERSION="([^"]+)"', told, re.MULTILINE):

@@ -1,9 +1,10 @@
 """Envelope: one message between two processes. Only these constructors, one per kind, and the codec know all fields.
 
-On the wire an envelope is a msgpack array of nine or ten fields (DESIGN section 6, plus `chain`: the objects already waiting
-in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth field depends on the kind.
-Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one byte each; the tenth,
-`idempotency_key` of a CALL, is left out.
+On the wire an envelope is a msgpack array of nine, ten or twelve fields (DESIGN section 6, plus `chain`: the objects already
+waiting in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth field depends on
+the kind. Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one byte each. The
+tenth, `idempotency_key` of a CALL, is left out if there is none; the eleventh and twelfth, `source` and `principal`, are there
+only if a backplane calls or casts for somebody else.
 
 | kind | id | fourth field | fifth field | body |
 |---|---|---|---|---|

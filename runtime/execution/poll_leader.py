@@ -2,9 +2,10 @@
 
 One idle worker polls, the others are parked; polling by several would wake all of them for each message. Before an action
 that is known to take long, the poll is handed to an idle worker. When every regular worker is busy for longer than a
-quantum, a relief worker is let in. It polls, and runs only actions more urgent than all that run. If its own action takes
-long as well, the next relief is let in, for work more urgent still. One relief polls, the others run; the first regular
-worker to return retires them. Everything here needs the lead.
+quantum, a relief worker is let in. It polls, and runs only actions more urgent than the least urgent action of the regular
+workers (`relief_limit`). If its own action takes long as well, the next relief is let in, for actions more urgent than that
+one. One relief polls, the others run; the first regular worker to return retires them. The poll is not the lead: whoever
+polls has given up the lead. Everything else here needs it.
 """
 
 from __future__ import annotations
@@ -155,7 +156,10 @@ class PollLeader:
         self._relieve()
 
     def relief_limit(self) -> int | None:
-        """A relief may run only actions more urgent than this priority; None while a regular worker is free."""
+        """A relief may run only actions more urgent than this priority; None while a regular worker is free.
+
+        It is the least urgent action of the regular workers, or a relief's action where that is more urgent.
+        """
         lowest: int | None = None
         for worker in self.workers:
             action = worker.action

@@ -1,6 +1,6 @@
 """Worker: the state of one thread that runs actions, as the poll, the board and the sentinel see it (worker_loop.py: the loop).
 
-A relief worker is parked until all others overrun, and then runs only actions more urgent than theirs.
+A relief worker is parked until all others overrun. It then runs only actions more urgent than the least urgent of theirs.
 Threads are daemons: a process that is told to stop does not wait for an operation that never returns.
 """
 

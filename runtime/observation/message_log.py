@@ -1,7 +1,8 @@
 """MessageLog: the messages of one recorded topic in the order of publishing, each with its number, its time and a CRC-32.
 
-The publishing backplane writes each message before it is sent. A message that cannot be written is sent all the same, and
-counted as lost. A position is (segment number, number in the segment). Costs 3 us a message, and a copy of its body.
+The publishing backplane writes each message before it is sent. A message that cannot be written is still sent, and
+counted as missing from the log. A position is (segment number, number in the segment). Costs 3 us per message, and a copy of
+its body.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class MessageLog:
         return (self._segment + 1, 0) if self._room is None else (self._segment, self._number)
 
     def append(self, body: bytes, now_ns: int) -> bool:
-        """Write one message; False if there is no segment for it, which is counted in `lost_count`."""
+        """Write one message; False if there is no segment for it: then it is counted in `lost_count`."""
         length = MESSAGE.size + len(body) + -len(body) % 8
         if self._room is None or self._at + length > self._room.size:
             self._hand_back()

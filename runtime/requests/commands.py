@@ -193,7 +193,9 @@ class CommandHandler(AppObject):
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _changed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply the settings that are not None, at once. Returns their present values, and those before of changed ones."""
+        """Apply the settings that are not None, at once. Returns the current values, and the previous values of those that
+        changed.
+        """
         component = self.component
         wanted = {name: _meant(name, value) for name, value in settings.items() if value is not None}
         if not wanted:

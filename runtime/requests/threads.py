@@ -62,7 +62,11 @@ class ThreadExecutor:
             self._serve(object, worker)
 
     def hurry(self, priority: int) -> None:
-        """A ready request is more urgent than a queued worker's action, and no worker was idle. Any thread."""
+        """Raise the action of one queued worker to `priority`.
+
+        Call when a ready request is more urgent than a worker's queued action and no worker is idle. May be called from any
+        thread.
+        """
         self._kernel._host.with_lead(partial(self._raise_one, priority))
 
     def resize(self, workers: int) -> None:

@@ -53,7 +53,7 @@ class _Groups:
         self._wait, self._run = Durations(), Durations()
 
     def has_room(self, keys: Sequence[Key]) -> bool:
-        """Whether these keys fit, besides the present ones."""
+        """Whether these keys fit in addition to those already held."""
         return len(self._numbers.keys() | set(keys)) <= GROUPS_MAX
 
     def add(self, keys: Sequence[Key], of: np.ndarray, wait: np.ndarray, run: np.ndarray, failed: np.ndarray) -> None:

@@ -63,5 +63,5 @@ def _check_known(location: Location, node: str, own: str) -> None:
         raise NotFound(f"no node {node!r} is known here" + (f" (did you mean {like!r}?)" if like else ""))
     if states[node] != "up":
         raise FailedPrecondition(
-            f"node {node!r} is {states[node]} (appbackplane peers): the cluster would have no primary node"
+            f"node {node!r} is {states[node]} (see `appbackplane peers`): the cluster would have no primary node"
         )

@@ -90,7 +90,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, less: Sequen
 def _fitting(
     columns: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[str], room: int
 ) -> list[tuple[int, int]] | None:
-    """(number, least width) of the columns that fit; None: there is no room even without `less`."""
+    """(number, least width) of the columns that fit; None: the others do not fit even if all columns in `less` are left out."""
     least = [_least(cells) for cells in zip(columns, *rows, strict=True)]
     shown = list(enumerate(least))
     for heading in (None, *less):

@@ -39,7 +39,7 @@ def in_common(children: Mapping[str, Child]) -> dict[str, str]:
 
 
 def unready(children: Mapping[str, Child]) -> frozenset[str]:
-    """The registered replicas that callers should avoid while another one serves: they start, stop or are down."""
+    """The registered replicas that callers should avoid while another one serves: they are starting, stopping or down."""
     return frozenset(
         child.name
         for child in children.values()

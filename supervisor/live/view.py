@@ -92,7 +92,7 @@ def screen(
 
 
 def report(figures: SystemFigures, navigation: Navigation, width: int) -> list[Line]:
-    """The view as one printout of any length: without keys, with the remarks of every backplane."""
+    """The view as one printout of any length: without the line of key hints, but with the remarks of every backplane."""
     figures = _among(figures, navigation)
     head = [_head(figures, navigation, width, ""), ()]
     opened = None if navigation.opened is None else find(figures, navigation.opened)

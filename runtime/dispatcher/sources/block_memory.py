@@ -2,8 +2,9 @@
 
 A block is opened as /proc/PID/fd/FD, as any process of the same user may. It is accepted only if its name bears the block's
 token and it is sealed: then nobody can change or truncate it under the reader, which would kill the reader (SIGBUS). A receiver
-that has mapped it keeps it, even if its owner dies. A receiver that is done writes the token into the owner's pipe, found
-likewise by number and inode. If the pipe is full or gone, the owner's lease ends the block.
+that has mapped a block keeps it, even if the owner dies. A receiver that is done writes the token into the owner's pipe, which
+it finds the same way (/proc/PID/fd), with its inode checked. If the pipe is full or gone, the block is freed when the owner's
+lease expires.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def no_message() -> None: ...
 def bare_message(message) -> None: ...  # type: ignore[no-untyped-def]
 
 
-@wrong(0, "parameter 'number' is an int: the first parameter is the message")
+@wrong(0, "parameter 'number' has type int; the first parameter must be the message")
 def of_int(number: int) -> None: ...
 
 
@@ -87,7 +87,7 @@ def undeclared(message: Undeclared) -> None: ...
 def derived(message: Derived) -> None: ...
 
 
-@wrong(0, "is any Message: name the one that it handles; to hear all of a category, eavesdrop(…)")
+@wrong(0, "is annotated with Message itself: name the message class that it handles, or use eavesdrop(…) for a whole category")
 def any_message(message: Message) -> None: ...
 
 

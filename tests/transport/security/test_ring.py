@@ -87,7 +87,7 @@ def test_it_is_read_as_it_is_written() -> None:
         (f"trust {'x' * 101} {ROME}", "line 2: not a name"),
         ("trust rome curve:x", "line 2: not a public key"),
         (f"trust rome {ROME} routes", "line 2: expected routes="),
-        (f"trust rome {ROME} routes=a.b routes=c.d", "line 2: expected routes=.* each once"),
+        (f"trust rome {ROME} routes=a.b routes=c.d", "line 2: expected routes=.* each at most once"),
         (f"trust rome {ROME} route=a.b", "line 2: expected routes="),
         (f"trust rome {ROME} routes=a b", "line 2: expected routes="),
         (f"trust rome {ROME} routes=", "line 2: not a pattern: ''"),
