@@ -193,7 +193,7 @@ def _grouped(parts: Sequence[tuple[str, SegmentRange]]) -> Iterator[Group]:
 
 
 def _ready(paths: Sequence[Path], result: Compacted) -> Iterator[tuple[Path, SegmentHeader, int]]:
-    """Yield the segments of one folder that no process writes to, with the end of each."""
+    """Yield the segments of one folder that no process is writing, each with the offset of its end."""
     opened: list[tuple[Path, SegmentHeader, int]] = []
     for path in paths:
         try:

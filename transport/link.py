@@ -178,10 +178,11 @@ class Link:
         return part
 
     def _finish_sending(self, frame: bytes) -> bool:
-        """Complete the message at which a signal's exception struck. Returns whether `frame` has left with it.
+        """Complete the message whose sending was interrupted by an exception from a signal handler.
 
+        Returns whether `frame` was the part that completed it, and so has been sent.
         A ROUTER drops a message of one part. So a last part may be sent again: it completes a message that lacks it, or is
-        dropped. If the address was being sent, it is unknown whether ZeroMQ took it: an empty batch completes the message.
+        dropped. If the address was being sent, it is unknown whether ZeroMQ took it. Then the last part is an empty batch.
         """
         leaving = self._leaving
         self._send(leaving, _NOBLOCK)

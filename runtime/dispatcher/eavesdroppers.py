@@ -130,7 +130,10 @@ class Eavesdropper:
             thread.join(limit_s)
         if self._queue:
             log.warning(
-                "%s: the backplane ends before %s has heard %d messages", self._dispatcher.name, self, len(self._queue)
+                "%s: the backplane ends with %d messages not yet delivered to %s",
+                self._dispatcher.name,
+                len(self._queue),
+                self,
             )
 
     def __str__(self) -> str:

@@ -35,7 +35,7 @@ class Sender:
         return self.outbox.add(peer, self.encoder.encode(envelope))
 
     def reply(self, peer: bytes, id: int, result: Any, now_ns: int) -> bool:  # hot: scripts/bench call_pipelined
-        """Send a reply, as `say` does, without building an envelope for a remote peer."""
+        """Send a reply, as `say` does. For a remote peer no `Envelope` is constructed."""
         if peer is LOCAL:
             return self.say(LOCAL, reply(id, result), now_ns)
         return self.outbox.add(peer, self.encoder.reply(id, result))

@@ -156,19 +156,19 @@ class ParkableAction(Action):
         self.taken_back: BackplaneError | None = None
 
     def waits_for(self) -> Sequence[Action]:
-        """The actions of this backplane that it waits for; they inherit its priority. Called with the lead."""
+        """The actions of this backplane that it waits for; they inherit its priority. The caller holds the lead."""
         return ()
 
     def waits_because(self) -> str:
-        """The awaited thing in words (`the lock of Room 'kitchen'`); empty: it does not wait. Called with the lead."""
+        """What it waits for, in words (`the lock of Room 'kitchen'`); empty if it does not wait. The caller holds the lead."""
         return ""
 
     def doing(self) -> str:
-        """The part of it that runs now, for reports of slow actions; empty: it has no parts. Called with the lead."""
+        """The part of it that runs now, for reports of slow actions; empty if it has no parts. The caller holds the lead."""
         return ""
 
     def boosted(self) -> None:
-        """Called when its priority changes while it waits, with the lead."""
+        """Called when its priority changes while it waits. The caller holds the lead."""
 
 
 def lent(priority: int, object: AppObject) -> int:

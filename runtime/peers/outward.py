@@ -54,10 +54,10 @@ class ForwardedCall(NamedTuple):
 
 
 class Chooser(Protocol):
-    """The offers of other nodes, as `PeerNode` knows them."""
+    """Chooses the node that a call is sent to, from the offers of other nodes. `PeerNode` implements it."""
 
     def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]:
-        """The nodes to ask, in order."""
+        """The nodes that the call may be sent to, in order of preference."""
 
     def loads(self, route: str, caller: str) -> tuple[float, ...]:
         """Loads announced by the first of these nodes; about equally busy ones are given the same figure."""

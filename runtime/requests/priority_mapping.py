@@ -33,7 +33,9 @@ def backplane_priority(priority: int, policy: KernelPolicy, priorities: int) -> 
 
 
 def least_urgent_above(backplane: int, policy: KernelPolicy, priorities: int) -> int:
-    """The largest priority of a request that has a higher backplane priority than this one; `NEVER`: none has.
+    """The least urgent (largest) request priority that maps to a more urgent backplane priority than `backplane`.
+
+    `NEVER` if none does.
 
     >>> [least_urgent_above(backplane, KernelPolicy(), 8) for backplane in (7, 6, 2)]
     [90, 80, 40]

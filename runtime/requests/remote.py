@@ -123,7 +123,7 @@ class RemoteContext(Context):
         self._over.extend(ScopedOwner(self.element, number) for number in arguments["over"])
 
     def _messages(self, elements: list[Element]) -> Iterator[tuple[list[Element], list[list[Any]]]]:
-        """Divide elements among calls; yields the elements of each call, and its items."""
+        """Divide elements among calls. Yields, for each call, its elements and their wire form."""
         part: list[Element] = []
         items: list[list[Any]] = []
         size = 0

@@ -171,7 +171,7 @@ class RequestWorker(Component):
         if spec is None:
             raise FailedPrecondition(
                 f"this worker executes the requests of {self._kernel} (its setting `kernel`), which has no runnable {name}: "
-                f"name the class of {kernel} there, or have the `pool` of {kernel} lead to workers of its own"
+                f"set it to the class of {kernel}, or let the `pool` of {kernel} name workers of its own"
             )
         return spec
 

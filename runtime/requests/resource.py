@@ -136,7 +136,7 @@ def check_declared(declared: object) -> None:
         raise DeclarationError(f'resources={declared!r}: expected a mapping: {{"db": Resource(open=...)}}')
     for name, resource in declared.items():
         if not isinstance(name, str) or not name:
-            raise DeclarationError(f"resources: {name!r}: expected a name")
+            raise DeclarationError(f"resources: {name!r}: expected a non-empty string as name")
         if not isinstance(resource, Resource):
             raise DeclarationError(f"resources: {name!r} is {resource!r}: expected Resource(open=...)")
 

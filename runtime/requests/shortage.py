@@ -1,8 +1,9 @@
-"""Shortage: a kernel has fewer worker processes than its policy asks for, and never gets more; with the TOML to write.
+"""Shortage: a kernel has fewer worker processes than its policy asks for, and will never get more.
 
-The supervisor starts processes (processes.py). A kernel without workers, because the backplane is missing or `pool` is
-misspelt, waits in silence. The routing table lists the backplanes that serve the pool, up or not, so a shortage is certain,
-and no guess from time that passes: a backplane that is down, or not up yet, is no shortage.
+The message says which lines to add to the TOML. The supervisor starts processes (processes.py), so a kernel whose workers'
+backplane is missing, or whose `pool` is misspelt, would wait in silence. The routing table lists the backplanes that serve
+the pool, whether up or not. So a shortage is found by counting, without a time-out: a backplane that is down, or not up
+yet, is not a shortage.
 """
 
 from __future__ import annotations

@@ -48,8 +48,9 @@ class NiceTable:
         return table[priority] if priority < len(table) else table[-1]
 
     def weight_of(self, priority: int, *, version: int) -> int:
-        """The weight of a group whose most urgent work has this priority. `lowest` does not apply: a process that may write a
-        weight may also write it back.
+        """The weight of a group whose most urgent work has this priority.
+
+        The floor `lowest` is not needed: unlike nice, a weight that was lowered may be raised again.
         """
         table = self.wanted
         nice = (table[priority] if priority < len(table) else table[-1]) if table else 0

@@ -137,7 +137,7 @@ class Facts:
 
 
 def _within(at: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Length of the given spans (disjoint, sorted) before each moment of `at`."""
+    """For each time in `at`: the total length of the spans (disjoint, sorted) up to that time."""
     if not len(begins):
         return np.zeros(len(at))
     before = np.concatenate(([0], np.cumsum(ends - begins)))

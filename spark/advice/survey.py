@@ -142,7 +142,10 @@ def surveyed(read: Iterable[tuple[Piece, Actions]], slice_ns: int = SLICE_NS) ->
 
 
 def latest(several: Iterable[Survey]) -> list[Survey]:
-    """Add surveys up; return each backplane's for its latest limits (before, it was another system), sorted by name."""
+    """Sum the surveys of each backplane, and return one for each, sorted by node and name.
+
+    Only surveys taken under its latest limits count; earlier ones describe a differently configured system.
+    """
     found: dict[tuple[str, str, bytes], Survey] = {}
     for survey in several:
         key = (survey.node, survey.backplane, _compared(survey.limits))

@@ -122,7 +122,7 @@ class Durations:
 
 
 def percentiles_of(counts: np.ndarray, ranks: Sequence[float], longest: float = np.inf) -> np.ndarray:
-    """Percentiles of one group's counts, not above `longest`."""
+    """Percentiles from one group's histogram, capped at `longest`."""
     below = np.cumsum(counts)
     if not len(below) or not below[-1]:
         return np.zeros(len(ranks))

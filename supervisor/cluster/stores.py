@@ -50,5 +50,5 @@ def decoded(cluster: str, kept: bytes, where: str) -> LeaseRecord:
     except msgspec.DecodeError as error:
         raise StoreError(f"{where} is not a lease record: {error}") from error
     if found.cluster != cluster:
-        raise StoreError(f"{where} is the lease of cluster {found.cluster!r}")
+        raise StoreError(f"{where}: this lease belongs to cluster {found.cluster!r}, not to {cluster!r}")
     return found.record

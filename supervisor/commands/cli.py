@@ -138,7 +138,7 @@ def main() -> None:
 
 
 def debug_option(function: Function) -> Function:
-    """Add `--debug` to a verb; `is_debug` reads it."""
+    """Add `--debug` to a command; `is_debug` reads it."""
 
     def note(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value:

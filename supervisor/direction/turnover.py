@@ -61,7 +61,10 @@ def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, n
 
 
 def _let_go(child: Child, going: frozenset[str], now_ns: int, *, is_removed: bool) -> list[Effect]:
-    """`going`: its next process is spawned after all these have exited."""
+    """Order the end of a backplane's process: drain it, or kill it if it is still starting.
+
+    `going`: backplanes that end with it. Its next process, if it is not removed, is spawned after all of these have exited.
+    """
     child.departure.order()
     if is_removed:
         child.departure.remove()

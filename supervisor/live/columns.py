@@ -81,7 +81,7 @@ def _queues(row: BackplaneFigures) -> Line:
 
 
 def _grown(total: int | None, new: int) -> Line:
-    """A total, in the style of a warning while it grows."""
+    """A total, styled as a warning if it has grown by `new` since the last sample."""
     return ((cells.count(total), "warn"),) if new else _plain(cells.count(total))
 
 

@@ -3,8 +3,9 @@
 A child starts in its group: the supervisor's main thread enters it, spawns, and leaves (2 us in v1, 50 us in v2; moving a
 process afterwards takes 10 ms, in which it would run outside). In v2 a thread may move only within one threaded tree, so
 there the supervisor itself moves into the system's folder, and out again at the end.
-Groups are removed at the end. Each supervisor locks its folder, and the lock dies with it. The groups of a killed supervisor
-are removed by the next that starts beside it, of any system, or by the next of its run directory, wherever that starts.
+Groups are removed at the end. Each supervisor locks its folder, and the lock dies with it. The groups that a killed
+supervisor left are removed by the next supervisor of any system that starts in the same parent group, or by the next one
+of the same run directory, in whichever group that starts.
 Where the machine allows no groups, `because` says why; `entered`, `folder_of` and `close` then do nothing.
 """
 

@@ -57,7 +57,7 @@ class ServiceManager:
         return self._socket is not None
 
     def tell(self, mode: str, headline: str) -> None:
-        """Report the state ("starting", "up", "stopping" or "down") and the same in one line. Sends changes only."""
+        """Send the state ("starting", "up", "stopping" or "down") and a one-line description of it, if either has changed."""
         if self._socket is None or (mode, headline) == (self._mode, self._told):
             return
         lines = []

@@ -67,7 +67,7 @@ class View:
         self.has_changed()
 
     def has_changed(self) -> None:
-        """Invalidate the digest: a peer has come to life, ended, or changed its incarnation."""
+        """Discard the cached digest of the view, because a peer has come to life, ended, or changed its incarnation."""
         self._digest = -1
 
     def living(self) -> list[Peer]:

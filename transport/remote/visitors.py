@@ -149,7 +149,7 @@ class Visitors:
         return [id.decode() for id in gone]
 
     def hang_up(self, id: bytes) -> None:
-        """End a connection: to ZeroMQ it looks as if the client had."""
+        """End a connection in such a way that ZeroMQ believes the client closed it."""
         visitor = self._visitors.get(id)
         if visitor is None:
             return

@@ -100,7 +100,7 @@ def _check_callable(handler: Any, name: str) -> None:
     for each in (handler, inspect.unwrap(handler)):
         if inspect.iscoroutinefunction(each) or inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
             raise RegistrationError(
-                f"{name} is a coroutine or a generator: a handler is a plain function, and runs in one go; begin the "
+                f"{name} is a coroutine or a generator, but a handler must be a plain function; begin the "
                 "operation instead, and handle its completion message"
             )
 
@@ -214,7 +214,7 @@ def _answers(handler: Any, name: str, hints: dict[str, Any]) -> bool:
     origin = get_origin(kind) or kind
     if isinstance(origin, type) and issubclass(origin, _LATER):
         raise RegistrationError(
-            f"{name} returns {an(text_of(kind))}: a handler is a plain function, and runs in one go"
+            f"{name} returns {an(text_of(kind))}, but a handler is a plain function, not a coroutine or a generator"
         )
     if problem := cannot_travel(kind):
         raise RegistrationError(f"{name} returns {an(text_of(kind))}, which cannot be sent to its caller: {problem}")

@@ -222,8 +222,8 @@ def test_what_was_not_heard_when_the_backplane_ends_is_told(
     wait_until(lambda: len(post.order) == 3, "the messages do not go on")
     with caplog.at_level(logging.WARNING):
         post._ends(0.0)  # as the backplane does when its time is over
-    assert "ends before eavesdropper" in caplog.text
-    assert "of category 910 has heard 2 messages" in caplog.text
+    assert "ends with 2 messages not yet delivered to eavesdropper" in caplog.text
+    assert "of category 910" in caplog.text
 
 
 def test_one_that_raises_loses_what_waits_and_its_thread_ends(

@@ -140,22 +140,22 @@ def shared_by_default(message: Reading, seen: list[str] = []) -> None: ...  # no
 # -- what is no handler -----------------------------------------------------------------------------------------------
 
 
-@wrong(0, "is a coroutine or a generator: a handler is a plain function, and runs in one go")
+@wrong(0, "is a coroutine or a generator, but a handler must be a plain function")
 async def coroutine(message: Reading) -> None: ...
 
 
-@wrong(0, "is a coroutine or a generator: a handler is a plain function, and runs in one go")
+@wrong(0, "is a coroutine or a generator, but a handler must be a plain function")
 def generator(message: Reading) -> Iterator[int]:
     yield 1
 
 
-@wrong(0, "is a coroutine or a generator: a handler is a plain function, and runs in one go")
+@wrong(0, "is a coroutine or a generator, but a handler must be a plain function")
 @contextlib.contextmanager
 def context(message: Reading) -> Iterator[None]:
     yield
 
 
-@wrong(0, "returns an Awaitable[None]: a handler is a plain function, and runs in one go")
+@wrong(0, "returns an Awaitable[None], but a handler is a plain function")
 def returns_coroutine(message: Reading) -> Awaitable[None]:
     return coroutine(message)
 

@@ -313,7 +313,7 @@ async def asynchronous() -> None: ...
         (lambda: Resource(open=object, held_max=0), "held_max=0: expected a number of handles, 1 or more"),
         (lambda: Resource(open=object, held_max=True), "held_max=True: expected a number"),
         (lambda: ThreadResources({"db": sqlite3.connect}), "'db' is <.*>: expected Resource"),  # type: ignore[dict-item]
-        (lambda: ThreadResources({"": Resource(open=object)}), "'': expected a name"),
+        (lambda: ThreadResources({"": Resource(open=object)}), "'': expected a non-empty string as name"),
         (lambda: ThreadResources([Resource(open=object)]), "expected a mapping"),  # type: ignore[arg-type]
     ],
 )

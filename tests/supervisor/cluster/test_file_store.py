@@ -187,7 +187,7 @@ def test_what_is_not_this_clusters_is_refused(store: FileStore, folder: Path) ->
     store.swap("0", record(1))
     (folder / "d.lease").write_bytes((folder / "c.lease").read_bytes())
     other = FileStore(str(folder), "d")
-    with pytest.raises(StoreError, match=r"d\.lease is the lease of cluster 'c'"):
+    with pytest.raises(StoreError, match=r"d\.lease: this lease belongs to cluster 'c'"):
         other.look()
     other.close()
 

@@ -61,7 +61,9 @@ class Framing:
             raise BadFrame(f"category {frame.category}, id {frame.id}: there is no such message")
         message = self.decode(frame, spec.type)
         if type(message) is not spec.type:
-            raise BadFrame(f"{type(self).__name__}.decode made a {type(message).__name__} of {spec.type.__name__}")
+            raise BadFrame(
+                f"{type(self).__name__}.decode returned {type(message).__name__}, expected {spec.type.__name__}"
+            )
         hash(ordering_key_of(message))  # raises if its key, decoded from a peer's bytes, has no hash
         known = {name: value for name, value in facts.items() if name in spec.type.__struct_fields__}
         return msgspec.structs.replace(message, **known) if known else message

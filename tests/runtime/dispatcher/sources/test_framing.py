@@ -92,7 +92,7 @@ def test_what_is_none_of_its_messages_is_refused() -> None:
         def decode(self, frame: Frame, kind: type[Message]) -> Message:
             return "a string"  # type: ignore[return-value]
 
-    with pytest.raises(BadFrame, match="decode made a str of Measured"):
+    with pytest.raises(BadFrame, match="decode returned str, expected Measured"):
         Mistaken().message_of(Frame(964, 1, b"attic 21.5"))
 
     class Careless(Lines):
