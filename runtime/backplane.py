@@ -231,7 +231,7 @@ class Backplane:
 
     def be_virtual(self, random: Callable[[], float], stand_in: Callable[[Any, float], bool]) -> None:
         """Run in one thread (testing/): take random numbers from `random`, and let `stand_in` wait where a thread would."""
-        self.engine.outgoing.again.random = random
+        self.engine.outgoing.retries.random = random
         self._host.platform.stand_in = stand_in
 
     def stand_in_worker(self, number: int) -> Worker:
@@ -293,7 +293,7 @@ class Backplane:
                     "malformed": reports.malformed_count,
                     "undelivered": engine.sender.undelivered_count,
                     "late": calls.late_count,
-                    "retried": engine.outgoing.again.account.taken_count,
+                    "retried": engine.outgoing.retries.account.taken_count,
                     "outstanding": len(calls),
                     "abandoned": engine.callers.abandoned_count,
                     "refused_casts": engine.intake.refused_casts_count,
