@@ -41,9 +41,9 @@ COMPILED = """
     runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram recorder statistics
     runtime/execution: accepted admission board call_changes completion coroutines deferring digest digesting engine
-        engine_parts host idempotency_cache inheritance intake method_action os_priority outgoing_calls parked_actions
-        poll_leader priority_publisher publishing recorders remote_routes ring_detector routing sender sources
-        timer_dispatch user_actions withdrawal worker worker_loop
+        engine_parts host idempotency_cache inheritance intake method_action node_services os_priority outgoing_calls
+        parked_actions platform poll_leader priority_publisher publishing recorders remote_routes ring_detector routing
+        sender sources timer_dispatch user_actions withdrawal worker worker_loop
     runtime/dispatcher: delivery locking registration served
     runtime/peers: answers breaks endpoint inward outward
     runtime/requests: element lanes ledger owners posters ready_pool synchronized_ledger threads waiting

@@ -106,8 +106,7 @@ class Backplane:
             except Exception as error:
                 error.add_note(f"component '{type(component).__module__}:{type(component).__qualname__}': setup failed")
                 raise
-        self._host = host = EngineHost(engine)
-        host.run_dir = config.run_dir
+        self._host = host = EngineHost(engine, config.run_dir)
         for component in (self._own, *components):
             engine.registry.add_component(component)
             component._hosted_by = host
@@ -146,10 +145,10 @@ class Backplane:
         if self._preempts:
             with self._lead:
                 for number in range(1, RELIEFS_MAX + 1):
-                    relief = ReliefWorker(-number, self._lead, self._host)
+                    relief = ReliefWorker(-number, self._lead, self._host.platform)
                     start(self.engine, relief)
                     self._watch.stands_by(relief)
-        self._host.on_threads = self._parking.on_spares = self._match_threads
+        self._host.platform.on_threads = self._parking.on_spares = self._match_threads
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
@@ -163,13 +162,13 @@ class Backplane:
     def _match_threads(self) -> None:
         """Start or stop workers to match the number set, those kept for components, and spares for blocked actions."""
         with self._lead:
-            count = min(THREADS_MAX, self._threads + self._host.kept_count + self._parking.spares)
+            count = min(THREADS_MAX, self._threads + self._host.platform.kept_count + self._parking.spares)
             staying = [worker for worker in self._watch.workers if not worker.is_stopping]
             for worker in staying[count:]:
                 worker.is_stopping = True
             for _ in range(count - len(staying)):
                 self._numbers += 1
-                worker = Worker(self._numbers, self._lead, self._host)
+                worker = Worker(self._numbers, self._lead, self._host.platform)
                 start(
                     self.engine, worker
                 )  # it takes the lead first, which is held here: it cannot run before it has joined
@@ -232,12 +231,12 @@ class Backplane:
 
     def be_virtual(self, random: Callable[[], float], stand_in: Callable[[Any, float], bool]) -> None:
         """Run in one thread (testing/): take random numbers from `random`, and let `stand_in` wait where a thread would."""
-        self.engine.outgoing.again.random = random
-        self._host.stand_in = stand_in
+        self.engine.outgoing.retries.random = random
+        self._host.platform.stand_in = stand_in
 
     def stand_in_worker(self, number: int) -> Worker:
         """A worker without a thread of its own: the caller takes its steps."""
-        worker = Worker(number, self._lead, self._host)
+        worker = Worker(number, self._lead, self._host.platform)
         self._watch.joins(worker)
         return worker
 
@@ -294,7 +293,7 @@ class Backplane:
                     "malformed": reports.malformed_count,
                     "undelivered": engine.sender.undelivered_count,
                     "late": calls.late_count,
-                    "retried": engine.outgoing.again.account.taken_count,
+                    "retried": engine.outgoing.retries.account.taken_count,
                     "outstanding": len(calls),
                     "abandoned": engine.callers.abandoned_count,
                     "refused_casts": engine.intake.refused_casts_count,

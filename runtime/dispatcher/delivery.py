@@ -301,10 +301,10 @@ class Delivery(ParkableAction):
         gate.acquire()
         if self.take(claims, gate):
             return
-        host = self.dispatcher._host
-        host.begins_to_block(self)
+        platform = self.dispatcher._platform
+        platform.begins_to_block(self)
         gate.acquire()
-        host.blocks_no_more(self)
+        platform.blocks_no_more(self)
         self.gate = None
         self.book_wait()
 
@@ -312,9 +312,9 @@ class Delivery(ParkableAction):
         """Resume holders that have their locks, and pass priority on for those that still wait. Without the mutex."""
         for each in cast("list[Delivery]", effects.ready):
             if not each.try_open():
-                self.dispatcher._host.resume(each)
+                self.dispatcher._platform.resume(each)
         for each in cast("list[Delivery]", effects.moved):
-            self.dispatcher._host.hurry(each)
+            self.dispatcher._platform.hurry(each)
 
     def try_open(self) -> bool:
         """Unblock the thread in which it waits. False: it does not wait in a thread."""

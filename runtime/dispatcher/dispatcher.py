@@ -125,7 +125,7 @@ class Dispatcher(Registrar, DispatcherBase):
         action = self._action_of(message, priority, None)
         try:
             if priority is None:
-                host.post_own(self, action)
+                host.platform.post_own(self, action)
             else:
                 host.post(action)
         except BaseException:
@@ -299,7 +299,7 @@ class Dispatcher(Registrar, DispatcherBase):
 
     def _report(self, action: Action, error: BaseException) -> None:
         """Log the error of an action."""
-        self._host.report(action, error)
+        self._platform.report(action, error)
 
     def _inner(self, object: Inner, name: str) -> Inner:
         """Adopt an internal object of the dispatcher, which serves no route."""

@@ -236,7 +236,7 @@ class Eavesdropping:
 
     def tell(self, message: Message, *, has_blocks: bool) -> None:
         """Pass a message to the eavesdroppers of its category, which must have some. Never waits, never fails."""
-        has_threads = self._dispatcher._host.stand_in is None  # a virtual backplane has only the thread of its test
+        has_threads = self._dispatcher._platform.stand_in is None  # a virtual backplane has only the thread of its test
         try:
             blocks = blocks_in(message) if has_blocks else ()
             for each in self.of_category[message.__message__.category]:

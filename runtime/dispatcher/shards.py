@@ -136,7 +136,7 @@ class Shards:
 
     def _home(self, route: str, key: str) -> str:
         host = self._dispatcher._host
-        places = host.places(route)
+        places = host.platform.places(route)
         if not places:
             return host.backplane  # no other shard is known yet
         if places != self._places:

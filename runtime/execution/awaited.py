@@ -8,16 +8,15 @@ from __future__ import annotations
 from typing import Final
 
 from appbackplane.transport.calls import OutstandingCalls
+from appbackplane.transport.retrying import WAITING
 
 from .method_action import MethodAction
 
 #: Stands for the callee of a pause: the clock.
 CLOCK: Final = b"\x00clock"
-#: Stands for the callee of a failed call that waits for its retry.
-RETRY: Final = b"\x00again"
 
 
 def callee_of(calls: OutstandingCalls[MethodAction], id: int) -> bytes | None:
     """The peer that holds call `id`; None: it has ended, or is not sent yet, because it waits for a retry."""
     peer = calls.peer_of(id)
-    return None if peer is RETRY else peer
+    return None if peer == WAITING else peer

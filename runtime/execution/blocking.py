@@ -1,7 +1,7 @@
 """Blocking: a call made by a plain operation, which blocks its thread until the reply.
 
 For systems built on top of the scheduler whose users write plain blocking functions (seed 001). The backplane keeps one
-thread more for each of them (`Host.keep_threads`). Prefer an `async` operation: it waits without a thread.
+thread more for each of them (`Platform.keep_threads`). Prefer an `async` operation: it waits without a thread.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def blocking_call(
         gate.release()
 
     asking.on_end = has_ended
-    object._host.post_own(component, asking, is_counted=False)
+    object._platform.post_own(component, asking, is_counted=False)
     _wait_in(host, running, gate, LIMIT_S, f"a call of {route}")  # the call itself ends in time
     if asking.error is not None:
         raise asking.error

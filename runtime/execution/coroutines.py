@@ -41,7 +41,7 @@ class Pause:
 
 
 class OneShotEvent(Pause):
-    """`await signal`: wait until `Host.set` or a timeout; a one-shot event for systems built on top of the scheduler."""
+    """`await signal`: wait until `Platform.set` or a timeout; a one-shot event for systems built on top of the scheduler."""
 
     __slots__ = ("action", "is_set", "what")
 

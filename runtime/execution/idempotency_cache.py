@@ -57,6 +57,8 @@ class KeyWaiter(NamedTuple):
     """A call that waits for the work of an earlier one."""
 
     priority: int
+    #: Monotonic ns; None: never too late.
+    deadline_ns: int | None
     #: When it came; the newest call of a ring is the one that is refused (ring_detector.py).
     since_ns: int
 
@@ -120,14 +122,16 @@ class IdempotencyCache:
             raise Busy(f"{route}: {WAITERS_MAX} calls wait for the one with idempotency_key {key!r}", retry_after=0.1)
         return record
 
-    def join(self, record: IdempotencyRecord, peer: bytes, id: int, priority: int, now_ns: int) -> Action | None:
+    def join(
+        self, record: IdempotencyRecord, peer: bytes, id: int, priority: int, deadline_ns: int | None, now_ns: int
+    ) -> Action | None:
         """Give a call the recorded reply, or let it wait for the work. Returns that work, which is to inherit its priority."""
         action = record.action
         if action is None:
             self.replayed_count += 1
             self._sender.answer(peer, id, record.packed, now_ns)
             return None
-        record.waiters[peer, id] = KeyWaiter(priority, self._clock.now_ns())
+        record.waiters[peer, id] = KeyWaiter(priority, deadline_ns, self._clock.now_ns())
         self._accepted.add(peer, id, action)
         return action
 
@@ -178,7 +182,10 @@ class IdempotencyCache:
         if record.waiters.pop((peer, id), None) is None:
             if record.waiters:  # the work now belongs to the next call
                 action.peer, action.call_id = following = next(iter(record.waiters))
-                action.priority_own = lent(record.waiters.pop(following).priority, action.object)
+                waiter = record.waiters.pop(following)
+                action.priority_own = lent(waiter.priority, action.object)
+                if action.account is None:  # not begun: it may be begun as long as the next call waits
+                    action.deadline_ns = waiter.deadline_ns
             elif action.account is None:
                 return False
             else:

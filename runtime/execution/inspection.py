@@ -11,6 +11,8 @@ import sys
 from itertools import chain, islice
 from typing import Any, cast
 
+from appbackplane.transport import retrying
+
 from ..objects.action import LOCAL, Action, ParkableAction
 from ..objects.app_object import AppObject
 from ..objects.component import Component
@@ -30,7 +32,6 @@ from ..observation.waiting import (
 )
 from ..scheduling.object_queue import READY, RUNNING, WAITING
 from ..scheduling.quotas import UNLIMITED
-from .awaited import RETRY
 from .coroutines import CallRequest, OneShotEvent
 from .digest import Digest, route_of
 from .engine import Engine
@@ -308,7 +309,7 @@ class Inspection:
 
     def _one_awaited(self, id: int, peer: bytes, deadline_ns: int, action: MethodAction, now_ns: int) -> Awaited:
         left_ns = deadline_ns - now_ns
-        if not isinstance(action.request, CallRequest) or peer is RETRY:
+        if not isinstance(action.request, CallRequest) or peer == retrying.WAITING:
             what = action.request.what if isinstance(action.request, OneShotEvent) else ""
             return Awaited(action.name, left_ns, what=what)
         callee = self._routing.backplane_of(peer) or "?"

@@ -144,7 +144,7 @@ class Intake:
         if is_keyed and (key is not None or not route.has_digest):
             record = self._replays.find(envelope, now_ns)
             if record is not None:
-                work = self._replays.join(record, peer, id, priority, now_ns)
+                work = self._replays.join(record, peer, id, priority, deadline_ns, now_ns)
                 if work is not None:
                     self._inheritance.boost(work, priority, now_ns)
                     if chain:

@@ -7,6 +7,7 @@ It ends once: by an answer, by its deadline, or because the process that held it
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,17 +24,23 @@ from appbackplane.transport.errors import (
     text_of,
 )
 from appbackplane.transport.request import check_call
-from appbackplane.transport.retrying import SPREAD_NS, Again
+from appbackplane.transport.retrying import (
+    WAITING,
+    Retries,
+    RetryAccount,
+    RetryBudget,
+    StopRetrying,
+    after_attempts,
+)
 
 from ..objects.action import LOCAL
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
-from .awaited import CLOCK, RETRY
+from .awaited import CLOCK
 from .coroutines import CallRequest, OneShotEvent, Pause
 from .inheritance import Inheritance
 from .intake import Intake
 from .method_action import MethodAction
-from .object_retries import ObjectRetries
 from .poll_leader import PollLeader
 from .priority_publisher import PriorityPublisher
 from .recorders import Recorders
@@ -61,9 +68,8 @@ class OutgoingCalls:
         self._watch = watch
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
-        self.again = ObjectRetries()
-        #: Calls that found no instance, by the id of their wait.
-        self._unplaced: dict[int, MethodAction] = {}
+        #: All objects of a backplane share one budget.
+        self.retries = Retries(calls, RetryAccount(RetryBudget(), 0), random.random)
 
     def start(self, action: MethodAction, now_ns: int) -> None:
         """Begin the wait of an action; its object is in the wait queue already."""
@@ -82,7 +88,7 @@ class OutgoingCalls:
             if action.deadline_ns is not None and now_ns < action.deadline_ns < due_ns:
                 due_ns = action.deadline_ns  # it resumes then, and learns that it is too late
             action.awaiting_id = self.calls.open(CLOCK, due_ns, action)
-            self.again.others_count += 1
+            self.retries.extra_ids_count += 1
             return
         assert request is not None
         self._begin(action, request, now_ns)
@@ -133,14 +139,14 @@ class OutgoingCalls:
     def expire(self, now_ns: int) -> None:
         """End overdue calls, resume pauses, and make the retries that are due."""
         for id, peer, action in self.calls.expire(now_ns):
-            self._unplaced.pop(id, None)
             if peer is CLOCK:
                 self._go_on(action, now_ns)
                 continue
-            if peer is RETRY:
+            if peer == WAITING:
                 assert isinstance(action.request, CallRequest)
                 action.awaiting_id = 0
-                self.again.others_count += 1
+                self.retries.waited(id)
+                self.retries.extra_ids_count += 1
                 self._begin(action, action.request, now_ns)
                 continue
             if peer is not LOCAL:
@@ -160,11 +166,11 @@ class OutgoingCalls:
         if peer is None:
             return 0
         self.calls.end(id)
-        self._unplaced.pop(id, None)
+        self.retries.waited(id)
         self._go_on(action, now_ns)
         if peer is LOCAL:
             return id
-        if peer is not CLOCK and peer is not RETRY:
+        if peer is not CLOCK and peer != WAITING:
             self._remote_count -= 1
             self._take_back(peer, id, now_ns)
         return 0
@@ -226,27 +232,19 @@ class OutgoingCalls:
             return
         route = request.spec.route
         is_idempotent = type(route) is str and self._routing.is_idempotent(route)
-        ids_count = self.calls.next_id
-        verdict = self.again.decide(request, error, now_ns, ids_count, is_sent=is_sent, is_idempotent=is_idempotent)
-        if isinstance(verdict, Again):
-            self._wait(action, now_ns + verdict.wait_ns)
-            if not is_sent:
-                self._unplaced[action.awaiting_id] = action
+        count = request.attempts_count or 1
+        waiting = self.retries.wait(
+            action, request.spec, count, error, now_ns, is_sent=is_sent, is_idempotent=is_idempotent
+        )
+        if isinstance(waiting, StopRetrying):
+            self._go_on(action, now_ns, error=after_attempts(error, count, waiting.because))
         else:
-            self._go_on(action, now_ns, error=verdict)
-
-    def _wait(self, action: MethodAction, due_ns: int) -> None:
-        action.awaiting_id = self.calls.open(RETRY, due_ns, action)
-        self.again.others_count += 1
+            action.awaiting_id = waiting
 
     def look_again(self, now_ns: int) -> None:
-        """A new routing table: calls that found no instance try again soon, and not all at once."""
-        if not self._unplaced:
-            return
-        unplaced, self._unplaced = self._unplaced, {}
-        for id, action in unplaced.items():
-            if action.awaiting_id == id and self.calls.end(id, RETRY) is not None:
-                self._wait(action, now_ns + int(self.again.random() * SPREAD_NS))
+        """A new routing table: calls that found no instance try again soon, in their order."""
+        for id, action in self.retries.hurry(now_ns, _posted_ns):
+            action.awaiting_id = id
 
     def _take_back(self, peer: bytes, id: int, now_ns: int) -> None:
         self._sender.say(peer, cancel(id), now_ns)
@@ -260,3 +258,7 @@ class OutgoingCalls:
             action.inbox, action.thrown = result, error
             action.received = error
         self._scheduler.resume(action, now_ns)
+
+
+def _posted_ns(action: MethodAction) -> int:
+    return action.posted_ns

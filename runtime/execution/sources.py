@@ -13,7 +13,6 @@ tells the pid behind a connection. What a client says of its source is not looke
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Final, Literal
 
 from ..objects.action import LOCAL
@@ -80,6 +79,8 @@ class Sources:
     def rule_of(self, source: str) -> SourceRule | None:
         """The priority that the configuration gives the requests of a source, or "refuse"; None: it says nothing of it."""
         if source not in self._known_rules:
+            from fnmatch import fnmatchcase  # only where there are rules: a process starts without it
+
             if len(self._known_rules) >= _RULES_MAX:
                 self._known_rules.clear()
             fits = (rule for pattern, rule in self.rules.items() if fnmatchcase(source, pattern))

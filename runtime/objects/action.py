@@ -141,7 +141,7 @@ class Action:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ParkableAction(Action):
-    """An action that may wait for something of its own, such as a lock: `run` returns WAITING, and `Host.resume` continues it.
+    """An action that may wait for something of its own, such as a lock: `run` returns WAITING, `Platform.resume` continues it.
 
     For subsystems built on the scheduler, such as the dispatcher. To await replies and pauses, use a coroutine instead.
     """

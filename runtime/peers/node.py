@@ -54,23 +54,23 @@ class Node(Component):
 
     def on_initializing(self) -> None:
         """Listen, and dial. Raises errors of the files or the addresses."""
-        host, keyring = self._host, self._keyring
+        host, platform, keyring = self._host, self._platform, self._keyring
         keyring.refresh()
         lines = Lines(keyring, self._listen)
         own = str(keyring.own().public)
-        me = Identity(self.node_name, host.unix_ns(), self._advertise or lines.address, own)
+        me = Identity(self.node_name, platform.unix_ns(), self._advertise or lines.address, own)
         node = PeerNode(
-            me, self._seeds, host.now_ns(), random=random.random, unix_ns=host.unix_ns, is_allowed=self._is_named,
+            me, self._seeds, host.now_ns(), random=random.random, unix_ns=platform.unix_ns, is_allowed=self._is_named,
             may_offer=self._offers,
         )  # fmt: skip
         # A new client with each start, or calls of the former one would be taken for those of this one.
         link = Link(f"{host.backplane}-peers-{me.incarnation:x}")
-        session = ClientSession(link, addressing.supervisor_socket(Path(host.run_dir)))
+        session = ClientSession(link, addressing.supervisor_socket(Path(platform.run_dir)))
         self._endpoint = NodeEndpoint(
-            node, lines, link, session, self._peers, now_ns=host.now_ns, deliver=host.send, look_for=host.look_for,
-            patterns=host.client_patterns,
+            node, lines, link, session, self._peers, now_ns=host.now_ns, deliver=host.node.send, look_for=host.node.look_for,
+            patterns=host.node.client_patterns,
         )  # fmt: skip
-        host.take_foreign(self._endpoint.ask, self._endpoint.gone)
+        host.node.take_foreign(self._endpoint.ask, self._endpoint.gone)
         self._endpoint.start()
 
     @operation(priority=0)
@@ -78,14 +78,14 @@ class Node(Component):
         """This node, its peers as it sees them, and clients; with `routes`, the routes that each offers."""
         if self._endpoint is None:
             raise Unavailable(f"node {self.node_name!r} has left", retry_after=1.0)
-        now_ns, unix_ns = self._host.now_ns(), self._host.unix_ns()
+        now_ns, unix_ns = self._host.now_ns(), self._platform.unix_ns()
         return [row.in_words(now_ns, unix_ns, has_names=routes) for row in self._endpoint.roster.rows]
 
     def on_down(self) -> None:
         """Leave gracefully, within `LEAVE_LIMIT_S`."""
         if self._endpoint is not None:
             endpoint, self._endpoint = self._endpoint, None
-            self._host.take_foreign(None)
+            self._host.node.take_foreign(None)
             endpoint.stop(LEAVE_LIMIT_S)
 
     def _seeds(self) -> dict[str, str]:

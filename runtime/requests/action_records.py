@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..execution.engine import SHORT_NS
 from ..objects.action import Action
-from ..objects.app_object import Host
+from ..objects.platform import Platform
 from ..observation.recorder import RecordedPart
 from ..observation.statistics import OperationStatistics
 
@@ -63,6 +63,6 @@ class ActionRecords:
         self._parts.append(RecordedPart(account, started_ns, wait_ns, run_ns, cpu_ns, element.lane, error))
 
 
-def records_of(action: Action, host: Host, names: RequestNames) -> ActionRecords | None:
+def records_of(action: Action, platform: Platform, names: RequestNames) -> ActionRecords | None:
     """Records for the requests of an action; None: nothing is recorded."""
-    return ActionRecords(action, names, host.cpu_ns) if host.is_recording else None
+    return ActionRecords(action, names, platform.cpu_ns) if platform.is_recording else None

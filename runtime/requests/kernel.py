@@ -17,10 +17,11 @@ from typing import Any, ClassVar, Final, Self
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
 from ..objects.action import Action
-from ..objects.app_object import AppObject, WorkHandle
+from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError
+from ..objects.platform import WorkHandle
 from .action_records import RequestNames
 from .backlog_detector import BacklogDetector
 from .command_routes import CommandRoutes
@@ -130,7 +131,7 @@ class RequestKernel(KernelBase):
                 raise InvalidArgument(f"{self.name}: {error}") from error
             if policy.schedule != before.schedule:
                 self._check_schedule(policy)
-            if self._host.with_lead(partial(self._adopt, policy, before)):
+            if self._platform.with_lead(partial(self._adopt, policy, before)):
                 break
         self._mode.match_workers()
         if self._instrumentation is not None:
@@ -182,24 +183,24 @@ class RequestKernel(KernelBase):
             self._mode.drain()
 
     def _start(self) -> None:
-        host = self._host
+        host, platform = self._host, self._platform
         policy = self.policy
         for spec in self._specs.values():
             spec.make()
         self._ledger = ledger = SynchronizedLedger(self.name, policy, self._specs, host.now_ns)
         is_packed = policy.kernel != "local" or policy.kind == "processes"
-        self._kernel = LocalContext(ledger, host, None, self._resources, is_packed)
+        self._kernel = LocalContext(ledger, platform, None, self._resources, is_packed)
         executor = executor_of(policy)
         ledger.executor = executor
-        if policy.kernel != "local" and (beside := host.records_beside(policy.kernel)) is not None:
+        if policy.kernel != "local" and (beside := platform.records_beside(policy.kernel)) is not None:
             ledger.records = RemoteRecords(self, beside, self._priorities)
         executor.start(self, ledger)
         self._executor = executor
         self._instrumentation = Instrumentation(
-            self.component_name, host.backplane, Path(host.run_dir), policy, ledger.interval_figures, host.unix_ns,
-            host.publish,
+            self.component_name, host.backplane, Path(platform.run_dir), policy, ledger.interval_figures,
+            platform.unix_ns, host.publish,
         )  # fmt: skip
-        self._mode = OperatingMode(self.name, ledger, executor, host, partial(self._timer, "operating"))
+        self._mode = OperatingMode(self.name, ledger, executor, platform, partial(self._timer, "operating"))
         self._rates, self._backlog = RateSampler(), BacklogDetector()
         if self._routes is not None:
             self._scheduled = ScheduledCommands(
@@ -251,10 +252,10 @@ class RequestKernel(KernelBase):
                 self._timers[name] = interval_ns, self._timer(name, interval_ns, function)
 
     def _timer(self, name: str, interval_ns: int, make: Callable[[], Action | None]) -> WorkHandle:
-        return self._host.later(self, f"{self.component_name}.{name}", interval_ns, interval_ns, make)
+        return self._platform.later(self, f"{self.component_name}.{name}", interval_ns, interval_ns, make)
 
     def _wall_clock(self) -> datetime:
-        return datetime.fromtimestamp(self._host.unix_ns() / 1e9)
+        return datetime.fromtimestamp(self._platform.unix_ns() / 1e9)
 
     def _lines(self, policy: KernelPolicy) -> list[tuple[When, str]]:
         return [] if self._routes is None else self._routes.lines_of(policy.schedule)
@@ -319,7 +320,7 @@ class RequestKernel(KernelBase):
 
     def _shortage_now(self, workers: Collection[str]) -> str:
         """Why there are fewer worker processes than asked for, and never will be more (shortage.py); "": no shortage."""
-        if self._executor is None or not self._host.places(f"{self.component_name}.{POST}"):
+        if self._executor is None or not self._platform.places(f"{self.component_name}.{POST}"):
             return ""  # no routing table has come yet
         cls = type(self)
         return shortage_of(self._ledger.policy, f"{cls.__module__}:{cls.__qualname__}", len(workers))
@@ -342,7 +343,7 @@ class RequestKernel(KernelBase):
 
     def _serve(self, action: Action) -> None:
         """Run a worker's action. Not counted in `max_posted`: each worker has one, and if refused it would never ask again."""
-        self._host.post_own(self, action, is_counted=False)
+        self._platform.post_own(self, action, is_counted=False)
 
 
 def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:

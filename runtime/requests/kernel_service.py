@@ -100,7 +100,7 @@ class KernelService(AppObject):
         for number in over:
             if number in element.parts:
                 ledger.disown(element.parts[number])
-        return LocalContext(ledger, self._kernel._host, element, self._kernel._resources, True, is_for_worker=True)
+        return LocalContext(ledger, self._kernel._platform, element, self._kernel._resources, True, is_for_worker=True)
 
     def _owner(self, context: LocalContext, owner: str | int | list[int] | None) -> Hashable:
         """The owner that `RemoteContext._wire_owner` encoded; a part is made when it is first named."""

@@ -21,7 +21,7 @@ async def post(kernel: LocalContext, elements: list[Element], wait: bool, timeou
             kernel._pack(element)
         if wait and kernel._ledger.try_post(element):
             continue
-        waiter = SignalWaiter(kernel._host, timeout, kernel._what(ROOM)) if wait else None
+        waiter = SignalWaiter(kernel._platform, timeout, kernel._what(ROOM)) if wait else None
         if kernel._ledger.post(element, waiter):
             continue
         assert waiter is not None
@@ -43,7 +43,7 @@ async def rejoin(
     found, element = kernel._ledger.rejoin(owner, None, None)
     if found is not Rejoin.NONE_READY or not wait:
         return found, kernel._unpacked(element)
-    waiter = SignalWaiter(kernel._host, timeout, kernel._what(AN_END))
+    waiter = SignalWaiter(kernel._platform, timeout, kernel._what(AN_END))
     found, element = kernel._ledger.rejoin(owner, waiter, kernel.element)
     if found is not Rejoin.NONE_READY:
         return found, kernel._unpacked(element)

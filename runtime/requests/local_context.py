@@ -14,7 +14,7 @@ from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
 
 from ..execution.current import current
 from ..objects.action import Action
-from ..objects.app_object import Host
+from ..objects.platform import Platform
 from . import awaiting, local_awaiting
 from .context import PACKED, Context
 from .element import Element, Packed, State
@@ -30,7 +30,7 @@ class LocalContext(Context):
     def __init__(
         self,
         ledger: SynchronizedLedger,
-        host: Host,
+        platform: Platform,
         element: Element | None,
         resources: ThreadResources,
         is_packed: bool,
@@ -38,7 +38,7 @@ class LocalContext(Context):
         is_for_worker: bool = False,
     ) -> None:
         super().__init__(ledger.name, ledger.specs, element, resources)
-        self._ledger, self._host = ledger, host
+        self._ledger, self._platform = ledger, platform
         #: Whether requests travel. Then they are packed when they are posted, and an error in that is raised to their poster.
         self._is_packed = is_packed
         #: Whether rejoined requests travel on, and so stay packed.
@@ -53,7 +53,7 @@ class LocalContext(Context):
                 self._pack(element)
             if wait and ledger.try_post(element):  # no waiter is made for a post that has room
                 continue
-            waiter = ThreadWaiter(self._host, self._what(ROOM)) if wait else None
+            waiter = ThreadWaiter(self._platform, self._what(ROOM)) if wait else None
             if ledger.post(element, waiter):
                 continue
             assert waiter is not None
@@ -74,7 +74,7 @@ class LocalContext(Context):
         found, element = self._ledger.rejoin(owner, None, None)
         if found is not Rejoin.NONE_READY or not wait:
             return found, self._unpacked(element)
-        waiter = ThreadWaiter(self._host, self._what(AN_END))
+        waiter = ThreadWaiter(self._platform, self._what(AN_END))
         found, element = self._ledger.rejoin(owner, waiter, self.element, is_patient=True)
         if found is not Rejoin.NONE_READY:
             return found, self._unpacked(element)

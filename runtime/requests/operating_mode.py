@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..objects.app_object import Host, WorkHandle
+from ..objects.platform import Platform, WorkHandle
 from .executor import Executor
 from .ledger import Ledger
 from .synchronized_ledger import SynchronizedLedger
@@ -30,12 +30,12 @@ class OperatingMode:
     """How one kernel is run. Its commands come one after the other; `look` is called by its timer."""
 
     def __init__(
-        self, name: str, ledger: SynchronizedLedger, executor: Executor, host: Host,
+        self, name: str, ledger: SynchronizedLedger, executor: Executor, platform: Platform,
         set_timer: Callable[[int, Callable[[], None]], WorkHandle],
     ) -> None:  # fmt: skip
         """`set_timer`: calls a function at this interval, ns."""
         self.name = name
-        self._ledger, self._executor, self._host, self._set_timer = ledger, executor, host, set_timer
+        self._ledger, self._executor, self._platform, self._set_timer = ledger, executor, platform, set_timer
         #: Whether the operator wants the workers to end: when nothing is left, or as soon as they can.
         self._is_stopping = False
         #: Whether there are to be no workers.
@@ -98,7 +98,7 @@ class OperatingMode:
     async def ended(self) -> None:
         """Wait until nothing is posted, ready or executing; of a kernel that is to stop now, until nothing is executing."""
         while self.left_count():
-            waiter = SignalWaiter(self._host, None, f"the end of all requests of {self.name}")
+            waiter = SignalWaiter(self._platform, None, f"the end of all requests of {self.name}")
             self._waiters.append(waiter)
             self._watch()
             try:

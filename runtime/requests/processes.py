@@ -43,7 +43,7 @@ class ProcessExecutor:
         self.ledger.recall = self.recall
         self.route = f"{ledger.policy.pool}.{EXECUTE}"
         self._count = ledger.policy.workers
-        kernel._host.hear_directory(self._look)
+        kernel._platform.hear_directory(self._look)
         self._look()
 
     def kick(self, worker: str) -> None:
@@ -56,19 +56,19 @@ class ProcessExecutor:
         """Recall the worker's unbegun requests: a more urgent one is ready. Any thread."""
         connection = self._connections.get(worker)
         if connection is not None:
-            self.kernel._host.with_lead(connection.recaller.hurry)
+            self.kernel._platform.with_lead(connection.recaller.hurry)
 
     def resize(self, workers: int) -> None:
         """Give work to so many processes; starting them is up to the supervisor."""
         self._count = workers
-        self.kernel._host.with_lead(self._look)  # as with each new routing table: the lead keeps callers apart
+        self.kernel._platform.with_lead(self._look)  # as with each new routing table: the lead keeps callers apart
 
     def workers(self) -> list[dict[str, Any]]:
         """The backplanes that serve the pool: "up"; "spare", which are up and get no requests; or "down"."""
-        up = self.kernel._host.places_up(self.route)
+        up = self.kernel._platform.places_up(self.route)
         return [
             {"name": name, "state": "up" if name in self._wanted else "spare" if name in up else "down"}
-            for name in self.kernel._host.places(self.route)
+            for name in self.kernel._platform.places(self.route)
         ]
 
     def stop(self) -> None:
@@ -76,7 +76,9 @@ class ProcessExecutor:
         self._count = 0
         self._wanted = ()
         self._is_stopped = True
-        self.kernel._host.hear_directory_no_more(self._look)  # otherwise this start of the kernel would stay in memory
+        self.kernel._platform.hear_directory_no_more(
+            self._look
+        )  # otherwise this start of the kernel would stay in memory
 
     def is_wanted(self, worker: str) -> bool:
         """Whether this worker is to get more requests."""
@@ -91,7 +93,7 @@ class ProcessExecutor:
         """Match the connections to a new routing table, or to another number of workers. With the lead."""
         if self._is_stopped:
             return
-        self._wanted = wanted = tuple(self.kernel._host.places_up(self.route))[: self._count]
+        self._wanted = wanted = tuple(self.kernel._platform.places_up(self.route))[: self._count]
         for name in [*self._connections]:
             if name not in wanted:
                 self.ledger.dismiss(name)

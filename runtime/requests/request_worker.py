@@ -59,7 +59,7 @@ class BatchRunner(AppObject):
         waiting = self._waiting = deque(items)
         action = current.action
         assert action is not None
-        records = records_of(action, worker._host, worker.names(kernel))
+        records = records_of(action, worker._platform, worker.names(kernel))
         size = 0
         while waiting and size < BATCH_BYTES_MAX:
             try:

@@ -16,7 +16,7 @@ from typing import Any
 from appbackplane.transport.errors import BackplaneError
 
 from ..objects.action import Action
-from ..objects.app_object import WorkHandle
+from ..objects.platform import WorkHandle
 from .command_routes import CommandRoutes
 from .schedule import DayTimes, When
 

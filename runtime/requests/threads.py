@@ -67,15 +67,15 @@ class ThreadExecutor:
         Call when a ready request is more urgent than a worker's queued action and no worker is idle. May be called from any
         thread.
         """
-        self._kernel._host.with_lead(partial(self._raise_one, priority))
+        self._kernel._platform.with_lead(partial(self._raise_one, priority))
 
     def resize(self, workers: int) -> None:
         """Use so many workers. The objects of the others are kept: they cost nothing."""
-        self._kernel._host.with_lead(partial(self._match, workers))  # the lead keeps concurrent callers apart
+        self._kernel._platform.with_lead(partial(self._match, workers))  # the lead keeps concurrent callers apart
 
     def _match(self, workers: int) -> None:
         self._wanted = workers
-        self._kernel._host.keep_threads(self._kernel, workers)
+        self._kernel._platform.keep_threads(self._kernel, workers)
         for number in range(1, max(workers, len(self._workers)) + 1):
             name = f"worker-{number}"
             if number > workers:
@@ -121,7 +121,7 @@ class ThreadExecutor:
         queued = sorted(self._queued.values(), key=priority_of)
         wanted = max(self.priority(), backplane_priority(priority, ledger.policy, kernel._priorities))
         if queued and queued[-1].priority > wanted:
-            kernel._host.raise_to(queued[-1], wanted)
+            kernel._platform.raise_to(queued[-1], wanted)
             queued.sort(key=priority_of)
         if queued:
             ledger.hurry_at(least_urgent_above(queued[-1].priority, ledger.policy, kernel._priorities))
@@ -177,7 +177,7 @@ class Serving(ParkableAction):
         end_ns = started_ns + SLICE_NS
         held: ThreadResources = kernel._resources
         has_held = held.has_any
-        records = records_of(self, kernel._host, kernel._names)
+        records = records_of(self, kernel._platform, kernel._names)
         element: Element | None = None
         result: Any = None
         failure: Failure | None = None
@@ -196,7 +196,7 @@ class Serving(ParkableAction):
             if element is None:
                 return DONE
             spec = ledger.specs[element.runnable]
-            context = LocalContext(ledger, kernel._host, element, held, False)
+            context = LocalContext(ledger, kernel._platform, element, held, False)
             if spec.is_async:
                 self._run_async(spec, element, context)
                 return DONE

@@ -16,7 +16,7 @@ from appbackplane.transport.errors import BackplaneError, InvalidArgument
 
 from ..execution.blocking import wait_at
 from ..execution.coroutines import OneShotEvent
-from ..objects.app_object import Host
+from ..objects.platform import Platform
 
 if TYPE_CHECKING:
     from .element import Element
@@ -60,12 +60,12 @@ class AnswerWaiter:
 class ThreadWaiter(AnswerWaiter):
     """A waiter that blocks its thread."""
 
-    __slots__ = ("_gate", "_host", "_what")
+    __slots__ = ("_gate", "_platform", "_what")
 
-    def __init__(self, host: Host, what: str) -> None:
+    def __init__(self, platform: Platform, what: str) -> None:
         """`what`: the reason, shown to people who ask why it waits."""
         super().__init__()
-        self._host, self._what = host, what
+        self._platform, self._what = platform, what
         self._gate = threading.Lock()
         self._gate.acquire()
 
@@ -74,7 +74,7 @@ class ThreadWaiter(AnswerWaiter):
         return wait_at(
             self._gate,
             LIMIT_S if limit_s is None else limit_s,
-            self._host.stand_in,
+            self._platform.stand_in,
             self._what,
             PATIENCE_S,
             on_impatience,
@@ -87,16 +87,16 @@ class ThreadWaiter(AnswerWaiter):
 class SignalWaiter(AnswerWaiter):
     """A waiter for a coroutine: `await waiter.signal`."""
 
-    __slots__ = ("_host", "signal")
+    __slots__ = ("_platform", "signal")
 
-    def __init__(self, host: Host, limit_s: float | None, what: str) -> None:
+    def __init__(self, platform: Platform, limit_s: float | None, what: str) -> None:
         """`what`: the reason, shown to people who ask why it waits."""
         super().__init__()
-        self._host = host
+        self._platform = platform
         self.signal = OneShotEvent(round((LIMIT_S if limit_s is None else limit_s) * 1e9), what)
 
     def go_on(self) -> None:
-        self._host.set(self.signal)
+        self._platform.set(self.signal)
 
 
 def checked_limit(timeout: Any, wait: Any = None) -> float | None:

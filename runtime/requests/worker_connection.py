@@ -159,7 +159,7 @@ class Recaller(AppObject):
         """Recall the worker's requests after `RECALL_NS`. Returns the timer; None: at `max_posted` there is none."""
         kernel = self._connection.executor.kernel
         try:
-            return kernel._host.later(kernel, f"{kernel.component_name}.recall", RECALL_NS, 0, self._make)
+            return kernel._platform.later(kernel, f"{kernel.component_name}.recall", RECALL_NS, 0, self._make)
         except Busy:  # at `max_posted`: nothing is recalled this once
             return None
 
@@ -202,7 +202,7 @@ class Recaller(AppObject):
     def _has_ended(self, action: Action) -> None:
         ending, self.ending = self.ending, None
         if ending is not None:
-            self._connection.executor.kernel._host.set(ending)
+            self._connection.executor.kernel._platform.set(ending)
 
 
 async def drive(connection: WorkerConnection, executor: ProcessExecutor) -> None:

@@ -31,7 +31,7 @@ class StandIn:
     def wait(self, gate: threading.Lock, limit_s: float) -> bool:
         """Run other actions until `gate` opens; False: `limit_s` seconds of virtual time have passed.
 
-        The value of `Host.stand_in`; the test itself may call it outside any action. Raises AssertionError as above.
+        The value of `Platform.stand_in`; the test itself may call it outside any action. Raises AssertionError as above.
         """
         backplane, outer = self._backplane, current.worker
         clock = backplane.clock

@@ -18,6 +18,7 @@ from appbackplane.transport.events import Ended
 from appbackplane.transport.handles import PendingCall, Subscription
 from appbackplane.transport.inbox import Message
 from appbackplane.transport.session import ClientSession
+from appbackplane.transport.topics import check_pattern
 from appbackplane.transport.waitables import CallOutcome, Stream, Waitable
 
 from .memory_link import MemoryLink
@@ -88,6 +89,7 @@ class VirtualClient:
 
     def subscribe(self, topic: str, limit_ns: int) -> Subscription:
         """Subscribe, and run the backplane until it has confirmed; at most `limit_ns` of virtual time pass."""
+        check_pattern(topic)
         stream, confirmed = Subscription(self, topic), CallOutcome(self, topic)
         if self._session.subscribe(topic, stream, confirmed, self._now_ns()):
             self._turn(self._now_ns())

@@ -4,7 +4,8 @@ It starts the backplanes, moves their components in the order of their dependenc
 (restart.py), and takes everything down in reverse. All waits are bounded: a start, a hook and a stop each have a limit, after
 which the process is killed or the component left behind; a second order to go down kills at once. Until the system has
 been up once, a process that cannot even be constructed ends the whole system, with its reason. After that only that
-backplane, and those that its policy names, are restarted or given up. `run.py` carries the effects out.
+backplane, and those that its policy names, are restarted or given up. Once all have ended, and none is wanted back, the system
+goes down. `run.py` carries the effects out.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from .restart import GiveUp, Random, StartAgain, is_wanted_back
 #: How long SIGKILL may take while going down (0.9 s were measured for a throttled process: TRAPS 22). A process that
 #: survives it is stuck in the kernel, so waiting longer is of no use.
 KILL_LIMIT_NS = 10_000_000_000
+#: Why a system goes down in which no process is left, and none is wanted back (restart.py).
+ALL_ENDED = "all backplanes have ended"
 
 PRIMARY, SECONDARY = ModuleState.PRIMARY, ModuleState.SECONDARY
 
@@ -342,6 +345,9 @@ class Director:
             self._see_up(now_ns)
             if not (news := self.restarts.advance(now_ns)):
                 break
+        if self.mode == "up" and all(child.process.phase is Phase.ENDED for child in self.children.values()):
+            self._effects.append(Say(f"{ALL_ENDED}: going down"))
+            self._go_down(ALL_ENDED, now_ns)
         # Only once all that have to go are known: dependents are drained before their dependencies.
         if begun := draining.begin(self.children, now_ns, is_going_down=self.mode == "stopping"):
             self._send_directory()

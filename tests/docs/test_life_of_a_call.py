@@ -128,7 +128,7 @@ def move(backplane: Backplane, state: ModuleState) -> None:
         ended.set()
 
     with backplane.engine.lead:
-        backplane.engine.modules.move("query", state, note)
+        backplane.engine.lifecycle.move("query", state, note)
     assert ended.wait(LIMIT_S) and failures == [None]
 
 

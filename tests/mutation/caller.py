@@ -273,17 +273,22 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/object_retries.py",
+        "runtime/execution/outgoing_calls.py",
         (f"{DOERS}/test_object_retries.py",),
         (
             "objects make again what must not be done twice",
-            "is_repeatable=is_idempotent or spec.idempotency_key is not None,",
-            "is_repeatable=True,",
+            "is_idempotent = type(route) is str and self._routing.is_idempotent(route)",
+            "is_idempotent = True",
         ),
+    ),
+    *mutations(
+        AREA,
+        "transport/retrying.py",
+        (f"{DOERS}/test_object_retries.py",),
         (
             "objects never give up before the deadline",
-            "if not spec.is_retried or not request.attempts_count:",
-            "if not request.attempts_count:",
+            "        if not spec.is_retried:\n            return StopRetrying()\n",
+            "",
         ),
     ),
     *mutations(

@@ -221,7 +221,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "who asks while it runs waits for ever",
-            "        record.waiters[peer, id] = KeyWaiter(priority, self._clock.now_ns())\n",
+            "        record.waiters[peer, id] = KeyWaiter(priority, deadline_ns, self._clock.now_ns())\n",
             "",
         ),
         (
@@ -233,6 +233,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             "the work ends with its first caller although others wait",
             "            if record.waiters:  # the work now belongs to the next call",
             "            if False:  # the work now belongs to the next call",
+        ),
+        (
+            "work that passes to the next call ends at the deadline of the first",
+            "                    action.deadline_ns = waiter.deadline_ns\n",
+            "                    pass\n",
         ),
         (
             "what has begun is taken back",

@@ -91,7 +91,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "who waits for somebody else now does not hurry that one",
-            "            self.dispatcher._host.hurry(each)",
+            "            self.dispatcher._platform.hurry(each)",
             "            pass",
         ),
     ),

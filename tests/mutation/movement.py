@@ -145,6 +145,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_turnover.py",),
         (
             "a component that moves to another backplane is in two",
+            "    child.departure.begin(going)\n",
+            "    child.departure.begin(frozenset())\n",
+        ),
+        (
+            "a component that moves to a new backplane is in two",
             "        child.departure.spawn_after(going)\n        child.process.enter(Phase.WAITING, now_ns, now_ns)\n",
             "        child.process.enter(Phase.WAITING, now_ns, now_ns)\n",
         ),

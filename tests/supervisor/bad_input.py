@@ -166,7 +166,7 @@ SITUATIONS = {
             report=Said(FAILED, NOT_RECORDED.format("foreign")),
             logs=Said(FAILED, "no log of system 'foreign'"),
             up=Said(FAILED, r"run directory \S+ is not a folder of yours", ("up", "foreign.toml")),
-            check=Said(DONE, words=("check", "foreign.toml")),
+            check=Said(FAILED, r"run directory \S+ is not a folder of yours", ("check", "foreign.toml")),
             **KNOWS_NONE,
         ),
     ),

@@ -217,6 +217,17 @@ def test_a_temporary_one_is_never_started_again(begin: Start) -> None:
     assert system.wait_down() == 0
 
 
+def test_up_ends_once_everything_has_ended(begin: Start) -> None:
+    """The only backplane of a system was temporary; it was killed, and `up` went on with no process left."""
+    system = begin(system='restart = { type = "temporary" }')
+    system.wait_up()
+    for name in NAMES:
+        kill(system, name)
+        system.wait_said(f"backplane {name!r}: killed by signal 9")
+    system.wait_said("all backplanes have ended: going down")
+    assert system.wait_down() == 0
+
+
 # Escalation
 
 

@@ -168,7 +168,9 @@ def _holder(line: str) -> Holder:
     for option in options:
         kind, equals, patterns = option.partition("=")
         if kind not in ("routes", "topics", "offers") or not equals or kind in grants:
-            raise InvalidArgument(f"expected routes=..., topics=... and offers=..., each at most once, got {shown(option)}")
+            raise InvalidArgument(
+                f"expected routes=..., topics=... and offers=..., each at most once, got {shown(option)}"
+            )
         grants[kind] = (Grant.of_offers if kind == "offers" else Grant.of)(patterns.split(","))
     return Holder(name, PublicKey.parse(key), **grants, is_revoked=word == REVOKE)
 

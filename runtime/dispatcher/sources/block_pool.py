@@ -25,7 +25,7 @@ from .source import Source
 
 if TYPE_CHECKING:
     from ...objects.action import Action
-    from ...objects.app_object import WorkHandle
+    from ...objects.platform import WorkHandle
 
 #: Smaller bodies travel inside the message: below 64 to 256 KiB a copy costs less than memory of its own (TRAPS 12).
 INLINE_BYTES_MAX: Final = 64 << 10
@@ -240,7 +240,7 @@ class BlockPool(Source):
         if self._timer is not None or not self._is_running or dispatcher is None:
             return
         try:
-            timer = dispatcher._host.later(
+            timer = dispatcher._platform.later(
                 dispatcher, f"{dispatcher.component_name}.blocks", LOOK_NS, LOOK_NS, self._look
             )
         except Busy:

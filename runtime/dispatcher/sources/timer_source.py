@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.request import is_number
 
-from ...objects.app_object import WorkHandle
+from ...objects.platform import WorkHandle
 from ..handles import Handle, ReadyHandle
 from ..message import Message
 from ..protectors import shortened
@@ -151,7 +151,7 @@ class _Timer:
         seconds, message, every = self.begun
         name = f"{dispatcher.component_name}.{type(message).__message__.name}"
         every_ns = 0 if every is None else math.ceil(every * 1e9)
-        scheduled = dispatcher._host.later(dispatcher, name, round(seconds * 1e9), every_ns, self.fire)
+        scheduled = dispatcher._platform.later(dispatcher, name, round(seconds * 1e9), every_ns, self.fire)
         with self.source._mutex:
             self.scheduled = scheduled
             if self.is_handled_early:

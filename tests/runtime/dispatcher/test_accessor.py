@@ -21,7 +21,7 @@ from appbackplane.runtime.dispatcher import (
 )
 from appbackplane.runtime.dispatcher.delivery import Delivery
 from appbackplane.runtime.execution.current import current
-from appbackplane.runtime.execution.host import EngineHost
+from appbackplane.runtime.execution.platform import EnginePlatform
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import FailedPrecondition
 
@@ -133,13 +133,13 @@ def test_4_and_5_are_unlocked_3_is_added_and_4_and_5_are_locked_again(
 ) -> None:
     """Figure 6: "any thread waiting on the released objects but on none of those still held will get its chance to run"."""
     waits = threading.Event()
-    begins_to_block = EngineHost.begins_to_block
+    begins_to_block = EnginePlatform.begins_to_block
 
-    def watched(self: EngineHost, action: Any) -> None:
+    def watched(self: EnginePlatform, action: Any) -> None:
         begins_to_block(self, action)
         waits.set()
 
-    monkeypatch.setattr(EngineHost, "begins_to_block", watched)
+    monkeypatch.setattr(EnginePlatform, "begins_to_block", watched)
     numbers = Numbers()
     running(numbers, threads=4)
     numbers.dispatch(HoldThird())

@@ -311,7 +311,7 @@ def let_out(made: Made, stuck: Delivery) -> None:
         others = locking.release(stuck)
     stuck.tell(others)
     if not stuck.try_open():
-        made._host.resume(stuck)
+        made._platform.resume(stuck)
 
 
 def unordered(claims: Sequence[LockClaim]) -> list[LockClaim]:

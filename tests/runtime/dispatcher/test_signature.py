@@ -87,7 +87,10 @@ def undeclared(message: Undeclared) -> None: ...
 def derived(message: Derived) -> None: ...
 
 
-@wrong(0, "is annotated with Message itself: name the message class that it handles, or use eavesdrop(…) for a whole category")
+@wrong(
+    0,
+    "is annotated with Message itself: name the message class that it handles, or use eavesdrop(…) for a whole category",
+)
 def any_message(message: Message) -> None: ...
 
 

@@ -16,7 +16,7 @@ from appbackplane.runtime.dispatcher.locking import Lock
 from appbackplane.runtime.dispatcher.registrations import Registrations
 from appbackplane.runtime.execution.current import current
 from appbackplane.runtime.execution.draining import Draining
-from appbackplane.runtime.execution.host import EngineHost
+from appbackplane.runtime.execution.platform import EnginePlatform
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.envelope import BOOST, Envelope
@@ -528,13 +528,13 @@ def assert_nothing_is_left(house: House, backplane: VirtualBackplane) -> None:
 def blocking(monkeypatch: pytest.MonkeyPatch, replaceable: None) -> threading.Semaphore:
     """Counts up whenever a thread is about to wait for a lock, and whoever is in its way has been told."""
     count = threading.Semaphore(0)
-    begins_to_block = EngineHost.begins_to_block
+    begins_to_block = EnginePlatform.begins_to_block
 
-    def watched(self: EngineHost, action: Any) -> None:
+    def watched(self: EnginePlatform, action: Any) -> None:
         begins_to_block(self, action)
         count.release()
 
-    monkeypatch.setattr(EngineHost, "begins_to_block", watched)
+    monkeypatch.setattr(EnginePlatform, "begins_to_block", watched)
     return count
 
 

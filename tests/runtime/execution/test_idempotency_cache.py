@@ -228,6 +228,17 @@ def test_who_waits_for_what_never_began_is_told_to_ask_again(shop: VirtualBackpl
     assert isinstance(error, Unavailable) and error.is_refused
 
 
+def test_work_that_passes_to_the_next_call_has_its_deadline(shop: VirtualBackplane, till: Till) -> None:
+    """It kept that of the call that had gone, and the next one was told that its deadline had passed."""
+    first = shop.call("bench.transfer", key="till", cents=5)
+    shop.run_until_idle()
+    gone = shop.call("bench.pay", key="till", cents=5, timeout=0.5, idempotency_key="k")
+    waits = shop.call("bench.pay", key="till", cents=5, timeout=9.0, idempotency_key="k")
+    shop.advance(1.0)
+    assert isinstance(gone.error(), DeadlineExceeded)
+    assert (first.result(), waits.result()) == (1, [2, 5])
+
+
 def test_those_who_wait_for_one_end_are_bounded(shop: VirtualBackplane, till: Till) -> None:
     """Or a client in a loop would fill any memory."""
     calls = [shop.call("bench.transfer", key="till", cents=5, idempotency_key="k") for _ in range(WAITERS_MAX + 2)]

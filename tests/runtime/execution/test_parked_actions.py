@@ -33,7 +33,7 @@ class Guest(ParkableAction):
         if self.comes_at_once:
             component = self.object._component
             assert component is not None
-            component._host.resume(self)
+            component._platform.resume(self)
         return Outcome.WAITING
 
     def waits_for(self) -> Sequence[Action]:
@@ -90,7 +90,7 @@ def test_it_waits_in_the_wait_queue_and_runs_again_when_it_is_resumed(
     assert backplane.backplane.engine.scheduler.waiting_count == 1
     with pytest.raises(FailedPrecondition, match="awaits"):
         house.remove(house.things[0])
-    house._host.resume(guest)
+    house._platform.resume(guest)
     assert backplane.run_until_idle() == ["guest", "behind"]
     assert backplane.backplane.engine.scheduler.waiting_count == 0
 
@@ -109,7 +109,7 @@ def test_it_goes_before_its_equals_when_it_is_resumed(backplane: VirtualBackplan
     for number, thing in enumerate(house.things[1:]):
         house.post(Plain(thing, f"plain{number}", 4))
     house.post(Plain(house.things[1], "urgent", 0))
-    house._host.resume(guest)
+    house._platform.resume(guest)
     ran = backplane.run_until_idle()
     assert ran.index("guest") < ran.index("plain1") and set(ran) == {"guest", "plain0", "plain1", "plain2", "urgent"}
 

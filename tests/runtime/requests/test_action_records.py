@@ -140,8 +140,8 @@ def test_where_nothing_is_recorded_nothing_is_kept() -> None:
         raise AssertionError("the thread's CPU clock was read")
 
     with recorded(is_recorded=False) as running:
-        host = running.backplane.backplane._host
-        host.cpu_ns = read
+        platform = running.backplane.backplane._host.platform
+        platform.cpu_ns = read
         for _ in range(10):
             post(running, 0, Reading)
         running.backplane.run_until_idle()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.execution import beside as of_beside
+from appbackplane.runtime.execution import external_work
 from appbackplane.runtime.execution.external_work import ExternalWorkRecorder
 from appbackplane.runtime.execution.segment_files import SegmentFiles
 from appbackplane.runtime.objects.action import Action
@@ -142,7 +142,7 @@ def test_records_are_written_by_who_tends_and_by_the_end(tmp_path: Path, files: 
 
 def test_no_more_is_queued_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch, files: SegmentFiles) -> None:
     """Where the disk hangs, and a cluster goes on."""
-    monkeypatch.setattr(of_beside, "PENDING_MAX", 2)
+    monkeypatch.setattr(external_work, "PENDING_MAX", 2)
     beside = ExternalWorkRecorder(Recorder(files, 1), files, lambda: None)
     action, account = Action(Primes(), "primes.Part", 7), OperationStatistics("primes.Part")
     for _ in range(3):

@@ -12,6 +12,7 @@ import pytest
 from appbackplane.supervisor.configuration.config import RestartPolicy
 from appbackplane.supervisor.control.status import state
 from appbackplane.supervisor.direction.child.process import Phase
+from appbackplane.supervisor.direction.effects import End
 
 from ..world import SECOND_NS, World, policy, up_world
 
@@ -143,6 +144,27 @@ def test_one_that_nobody_wants_back_is_not_missing(type: str) -> None:
     world = up_world(policies={"second": policy(type=type)})
     world.die("second", 0)
     assert state(world.director) == "up"
+
+
+def test_a_system_in_which_all_have_ended_goes_down_and_has_not_failed() -> None:
+    """It went on for ever with nothing left to run."""
+    world = up_world(policies={name: policy(type="temporary") for name in ("first", "second", "third")})
+    world.die("first", -9)
+    world.die("second", 0)
+    assert world.ended is None and state(world.director) == "up"
+    world.die("third", 3)
+    assert world.ended == End(0, "all backplanes have ended")
+    assert "all backplanes have ended: going down" in world.said
+
+
+def test_a_system_in_which_one_was_given_up_stays_although_the_others_have_ended() -> None:
+    """Its operator is to find it, and may restart it."""
+    world = up_world(
+        policies={"first": policy(max=0), "second": policy(type="transient"), "third": policy(type="transient")}
+    )
+    for name, code in (("first", -9), ("second", 0), ("third", 0)):
+        world.die(name, code)
+    assert world.ended is None and state(world.director) == "degraded"
 
 
 def test_one_death_more_than_max_gives_it_up_and_restarts_nobody() -> None:

@@ -59,6 +59,21 @@ def test_a_component_that_moves_is_never_in_two_places() -> None:
     assert world.states() == dict.fromkeys(("base", "side", "middle", "top"), PRIMARY)
 
 
+def test_a_new_backplane_starts_after_the_old_home_of_its_component_has_gone() -> None:
+    """Else the component would be in both for as long as the old one drains."""
+    world = up_world()
+    world.reconfigure(second={"middle": ("base",)}, extra={"side": ()})
+    while "second" in world.processes and world.processes["second"].generation == 1:
+        assert "extra" not in world.processes
+        step = world._next_step()
+        assert step is not None
+        step()
+    world.register("extra")  # before the other, of which the component is known
+    world.do_what_is_asked()
+    assert generations(world) == {"first": 1, "second": 2, "third": 1, "extra": 1}
+    assert world.states() == dict.fromkeys(("base", "side", "middle", "top"), PRIMARY)
+
+
 def test_who_is_removed_goes_in_order_and_is_forgotten() -> None:
     """Nothing of it is left: neither in the directory nor in the status."""
     world = up_world()
