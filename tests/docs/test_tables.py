@@ -399,7 +399,7 @@ def test_times_of_membership() -> None:
     fields = [(each.name, of_policy(each.name, each.default)) for each in dataclasses.fields(policy)]
     assert [row[:2] for row in table(page("membership"), "The times")] == fields
     promised = dict(
-        table(page("membership").split("From them follows")[1].replace("\n| what |", "\n# x\n| what |"), "x")
+        table(page("membership").split("The guarantees that follow")[1].replace("\n| event |", "\n# x\n| event |"), "x")
     )
     stated = [f"{ns / 1e9:g} s" for ns in (policy.death_ns_max, policy.cut_ns_max, policy.heal_ns_max)]
     assert list(promised.values()) == [*stated, "10 s"]
