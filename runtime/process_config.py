@@ -67,7 +67,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     log_waits: bool = False
     #: Level of the root logger, as Python's number.
     log_level: int = 20
-    #: Read end of a pipe whose write end only the supervisor holds: end of file means it died.
+    #: Read end of a pipe whose write ends the supervisor and its guardian hold: end of file means that both are gone.
     lifeline_fd: int | None = None
 
     #: Whether the kernel kills this process at the supervisor's death, even amid work: another node may become primary then.

@@ -101,7 +101,7 @@ class TopicTable(Generic[Subscriber]):
 PAIRS_MAX = 10_000
 
 
-#: Largest gap that is counted. Numbers advance by the lost count (`Publishing.publish`) and travel in 64 bits: a publisher
+#: Largest gap that is counted. Numbers advance by the lost count (`Publishing._send`) and travel in 64 bits: a publisher
 #: with numbers of its own choice exhausted them with two messages, for all others, too.
 GAP_MAX = 1 << 32
 

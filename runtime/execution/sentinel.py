@@ -118,7 +118,7 @@ class Sentinel:
         self._looks_without_overrun = 0
         self._looks_idle = 0
         self._beaten_ns = 0
-        self._unseen = OverrunDetector(self._clock.cpu_ns_of)
+        self._overrun_detector = OverrunDetector(self._clock.cpu_ns_of)
         self._progress = Progress(
             lead=engine.lead, statistics=engine.statistics, scheduler=engine.scheduler, watch=watch,
             has_input=engine.has_input, now_ns=self._clock.now_ns(),
@@ -192,7 +192,7 @@ class Sentinel:
             started_ns = worker.started_ns
             if started_ns:
                 running_since_ns = min(running_since_ns or started_ns, started_ns)
-                is_overrun |= self._unseen.overruns(worker, now_ns)
+                is_overrun |= self._overrun_detector.overruns(worker, now_ns)
                 if now_ns - started_ns >= self._reports.slow_actions.threshold_ns:
                     self._notice_slow(worker, started_ns, now_ns)
         if now_ns - self._beaten_ns >= HEARTBEAT_NS:
