@@ -37,7 +37,7 @@ class CallSpec:
         idempotency_key: Any = None,
         is_retried: Any = False,
         source: str | None = None,
-        principal: str | None = None,
+        principal: Any = None,
     ) -> None:
         self.route = route
         self.body = body

@@ -40,6 +40,8 @@ def check_call(spec: CallSpec) -> None:  # hot: scripts/bench call_rtt
     check(spec.route, spec.key, spec.priority)
     if spec.idempotency_key is not None:
         check_idempotency_key(spec.route, spec.idempotency_key)
+    if spec.principal is not None and type(spec.principal) is not str:
+        raise InvalidArgument(f"{spec.route}: principal must be a string, got {text_of(repr(spec.principal), 60)}")
     spec.timeout_ns = duration_ns(spec.timeout)
     spec.is_retried = bool(spec.is_retried)
 

@@ -270,6 +270,22 @@ class Gateway(AppObject):
         await self.request("bench.pay", {}, principal=user)
 
 
+def test_a_principal_is_text() -> None:
+    """With the same error compiled and interpreted."""
+    backplane = VirtualBackplane()
+    backplane.add(Teller())
+    backplane.add(Muddle(), key="muddle")
+    error = backplane.call("bench.confuse").error()
+    assert "bench.pay: principal must be a string, got 5" in error.message
+
+
+class Muddle(AppObject):
+    @operation()
+    async def confuse(self) -> None:
+        """Name a number."""
+        await self.request("bench.pay", {}, principal=5)  # type: ignore[arg-type]
+
+
 def test_an_object_says_on_whose_behalf_it_calls() -> None:
     backplane = VirtualBackplane()
     teller, _ = backplane.add(Teller()), backplane.add(Gateway(), key="gateway")
