@@ -57,15 +57,9 @@ class Control:
         self._outbox = Outbox()
         self._encoder = codec.Encoder()
         self._leaving: deque[Envelope] = deque()
-        self._registered: bool | None = None
         self._accepted: Callable[[Any], None] | None = None
         self._calls: dict[int, Heard] = {}
         self._calls_count = 1  # the registration
-
-    @property
-    def is_registered(self) -> bool:
-        """Whether the supervisor has accepted the registration; False before its reply, and if it refused."""
-        return bool(self._registered)
 
     @property
     def has_more(self) -> bool:
@@ -123,7 +117,6 @@ class Control:
                 log.exception("%s failed", envelope.route)
                 answer(None, InternalError(f"{envelope.route}: {type(error).__name__}: {error}"))
         elif envelope.id == 1:
-            self._registered = envelope.kind != STATUS
             if envelope.kind == STATUS:
                 log.error("the supervisor refused the registration: %s", envelope.body[1])
             elif self._accepted is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.topics import check_topic
@@ -28,8 +28,6 @@ from .node_services import EngineNodeServices
 from .platform import EnginePlatform
 from .user_actions import check
 
-T = TypeVar("T")
-
 
 class EngineHost:
     """Implements `Host` on an engine."""
@@ -40,7 +38,6 @@ class EngineHost:
         self._deferring = engine.deferring
         self._lead = engine.lead
         self._lifecycle = engine.lifecycle
-        self._limits = engine.limits
         self._nudge = engine.nudge
         self._outgoing = engine.outgoing
         self._publishing = engine.publishing
@@ -108,12 +105,7 @@ class EngineHost:
         if priority is None:
             priority = action.priority if action is not None else PRIORITY_DEFAULT
         timer = Timer(object, name, method, arguments, priority, 0)
-        with self._lead:
-            account = self._limits.own_work[component.component_name]
-            account.admit(name, component.name)
-            timer.account = account
-            self._scheduler.timers.set(timer, self._clock.now_ns() + max(0, delay_ns))
-            self._nudge()  # the poller must not sleep past it
+        self.platform.set_timer(component, timer, delay_ns)
         return timer
 
     def post(self, action: Any) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
 
 from appbackplane.transport.envelope import Envelope, instead
 
 from .engine import Engine
-
-T = TypeVar("T")
 
 
 class EngineNodeServices:

@@ -64,13 +64,17 @@ class EnginePlatform:
         """
         timer = Timer(component, name, _never, (), PRIORITY_DEFAULT, interval_ns)
         timer.make = make
+        self.set_timer(component, timer, delay_ns)
+        return timer
+
+    def set_timer(self, component: Component, timer: Timer, delay_ns: int) -> None:
+        """Set a one-shot or repeated timer, counted as work that `component` gives itself. Raises `Busy`."""
         with self._lead:
             account = self._limits.own_work[component.component_name]
-            account.admit(name, component.name)
+            account.admit(timer.name, component.name)
             timer.account = account
             self._scheduler.timers.set(timer, self._clock.now_ns() + max(0, delay_ns))
             self._nudge()  # the poller must not sleep past it
-        return timer
 
     def post_own(
         self, component: Component, action: Action, *, is_counted: bool = True

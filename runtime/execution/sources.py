@@ -1,4 +1,4 @@
-"""Sources: who makes a call: a client of this host, an object of a backplane, or a key of another node.
+"""Sources: the caller of a request: a client of this host, an object of a backplane, or a key of another node.
 
 Seed 002: "Based on the source of the request you could assign the work a specific priority or drop it". A source is a string:
 
