@@ -28,6 +28,7 @@ TIER_OF = {
     "tests/network": "systems",
     "tests/chaos": "systems",
     "tests/bench/test_cases.py": "systems",
+    "tests/bench/test_charts.py": "systems",
     "tests/runtime/execution/test_os_priority.py": "systems",
     "tests/runtime/execution/test_signals.py": "systems",
     "tests/supervisor/doctor/test_checkup.py": "systems",
