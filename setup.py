@@ -33,7 +33,7 @@ ROOT = Path(__file__).parent.resolve()
 #: subclass freely stays interpreted (AppObject, Component), and so does what is declared with msgspec (Mark, Policy) and
 #: what runs once a second, a connection or a failure.
 COMPILED = """
-    transport: batching call_spec caller_core calling calls codec connections envelope events frame_reader inbox link
+    transport: batching call_spec caller_core calling calls codec connections envelope events frame_reader inbox item_stream link
         proving publishing purposes request resolver room session topics waitables waiting
     transport/peers: line lines node parts route_table view window
     transport/security: roll
@@ -43,7 +43,7 @@ COMPILED = """
     runtime/execution: accepted admission board call_changes completion coroutines deferring digest digesting engine
         engine_parts host idempotency_cache inheritance intake method_action node_services os_priority outgoing_calls
         parked_actions platform poll_leader priority_publisher publishing recorders remote_routes ring_detector routing
-        sender sources timer_dispatch user_actions withdrawal worker worker_loop
+        sender sources stream_action streaming timer_dispatch user_actions withdrawal worker worker_loop
     runtime/dispatcher: delivery locking registration served
     runtime/peers: answers breaks endpoint inward outward
     runtime/requests: element lanes ledger owners posters ready_pool synchronized_ledger threads waiting

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .async_subscription import AsyncSubscription
     from .client import Client, connect
     from .directory import Directory
-    from .handles import PendingCall, Subscription
+    from .handles import ItemStream, PendingCall, Subscription
     from .inbox import Message
     from .retrying import RetryBudget
 
@@ -53,6 +53,7 @@ __all__ = [
     "FailedPrecondition",
     "InternalError",
     "InvalidArgument",
+    "ItemStream",
     "MalformedFrame",
     "Message",
     "NotFound",
@@ -77,6 +78,7 @@ _LATER = {
     "AsyncSubscription": "async_subscription",
     "Client": "client",
     "Directory": "directory",
+    "ItemStream": "handles",
     "Message": "inbox",
     "PendingCall": "handles",
     "RetryBudget": "retrying",

@@ -16,12 +16,12 @@ class CallSpec:
     the check sets `timeout_ns`. `ends_ns` is the deadline on this host's monotonic clock, 0 until the call begins.
     `is_retried`: whether the call may be retried where that is harmless.
     `source` and `principal`: who calls, and on whose behalf; believed from backplanes of this system alone. None: whoever the
-    callee sees, and nobody.
+    callee sees, and nobody. `window`: how many items the callee of a stream may run ahead; None: the call has one result.
     """
 
     __slots__ = (
         "body", "ends_ns", "idempotency_key", "is_retried", "key", "principal", "priority", "route", "source", "timeout",
-        "timeout_ns", "trace",
+        "timeout_ns", "trace", "window",
     )  # fmt: skip
 
     def __init__(
@@ -38,6 +38,7 @@ class CallSpec:
         is_retried: Any = False,
         source: str | None = None,
         principal: Any = None,
+        window: int | None = None,
     ) -> None:
         self.route = route
         self.body = body
@@ -51,6 +52,7 @@ class CallSpec:
         self.is_retried = is_retried
         self.source = source
         self.principal = principal
+        self.window = window
 
     def routing_key(self) -> str | None:
         """The key that selects one of several replicas: that of the object, else the idempotency key."""

@@ -25,7 +25,7 @@ from .calls import OutstandingCalls
 from .codec import Encoder, renumbered
 from .connections import ANSWERS_AHEAD_MAX, Connections, LinkPort
 from .directory import Directory, Place
-from .envelope import Envelope, boost, cancel, cast
+from .envelope import Envelope, boost, cancel, cast, credit
 from .errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument, Unavailable
 from .purposes import Own
 from .resolver import Resolver
@@ -168,6 +168,32 @@ class CallerCore:
         peer = self.calls.peer_of(id)
         # If there is no room, the call keeps the priority that it has; so does one that waits for its retry.
         if peer is not None and peer != WAITING and self._outbox.add(peer, self._encoder.encode(boost(id, priority))):
+            self.gathered_count += 1
+
+    # -- streams ------------------------------------------------------------------------------------------------------
+
+    def stream(self, id: int, peer: bytes) -> object | None:
+        """Items of a stream have come from `peer`. Returns the token; None: the call has ended, or asked for no stream.
+
+        From its first item on a stream is not retried: the items that the reader has would come again.
+        """
+        found = self.calls.get(id)
+        if found is None or found[0] != peer:
+            self.calls.late_count += 1
+            return None
+        token, spec, size, packed = found[2]
+        if spec.window is None:
+            return None
+        if packed is not None:
+            self.calls.replace(id, (token, spec, size, None))
+        return token.token if isinstance(token, RetriedCall) else token
+
+    def give_credit(self, id: int, items: int) -> None:
+        """Let the callee of a stream, by the id that its caller knows, have sent this many items in all."""
+        id = self._current(id)
+        peer = self.calls.peer_of(id)
+        # If there is no room, a later credit makes up for it, or the stream ends by its deadline.
+        if peer is not None and peer != WAITING and self._outbox.add(peer, self._encoder.encode(credit(id, items))):
             self.gathered_count += 1
 
     # -- fail, wait, retry, expire ------------------------------------------------------------------------------------

@@ -16,8 +16,9 @@ from .connecting import Connecting
 from .descriptors import Descriptors
 from .directory import Directory
 from .errors import Cancelled, DeadlineExceeded, FailedPrecondition, Unavailable, UnknownRoute
-from .events import Ended, Events
+from .events import Ended, Events, Streamed
 from .inbox import Message
+from .item_stream import ArrivedItems
 from .retrying import RetryAccount, RetryBudget
 from .room import Room
 from .session import FRAMES_MAX, ClientSession
@@ -106,6 +107,39 @@ class Calling:
                 self._look(now_ns)
                 now_ns = _monotonic_ns()
             self._submitted_ns = now_ns
+
+    def stream(self, arrived: ArrivedItems, spec: CallSpec) -> None:
+        """Begin a call whose items go into `arrived`. It leaves at once."""
+        with self._lock:
+            self._begin(arrived, spec)
+            self._look(_monotonic_ns())
+
+    def next_items(self, arrived: ArrivedItems) -> list[Any] | None:  # hot: scripts/bench streams
+        """Wait for the next items of a stream; None: it has ended. Raises the error in which it ended, once."""
+        with self._lock:
+            credit = arrived.credit_due()
+            if credit:
+                self.session.give_credit(arrived._id, credit)
+            if not arrived.is_ready and not self._waiting.wait(arrived, arrived._ends_ns):
+                self._end_lost(arrived)
+            elif credit:
+                self._look(_monotonic_ns())
+            items = arrived.take()
+            if items is not None:
+                return items
+            error, arrived._error = arrived._error, None
+        if error is not None:
+            raise error
+        return None
+
+    def drop(self, arrived: ArrivedItems) -> None:
+        """End a stream: nobody reads it any more. Items that were not read are lost."""
+        with self._lock:
+            if not arrived._has_ended and not self._is_closed:
+                self.session.cancel(arrived._id)
+                self._look(_monotonic_ns())
+            arrived.abandon()
+            self._waiting.ready(arrived)
 
     def cast(self, spec: CallSpec) -> None:
         """Send a request without a reply. An unknown route is looked up once more, in a freshly fetched routing table."""
@@ -296,7 +330,11 @@ class Calling:
         """End a call that is past its deadline and lost to the session, because a signal's exception struck the thread that
         was about to end it.
         """
-        pending._error = DeadlineExceeded(f"{pending.route}: no answer before the deadline")
+        error = DeadlineExceeded(f"{pending.route}: no answer before the deadline")
+        if isinstance(pending, ArrivedItems):
+            pending.end(error)
+        else:
+            pending._error = error
         self._waiting.ready(pending)
 
     def _look(self, now_ns: int, frames_max: int = FRAMES_MAX) -> int | None:  # hot: scripts/bench call_rtt
@@ -331,11 +369,18 @@ class Calling:
             for event in events:
                 if isinstance(event, Ended):
                     pending: CallOutcome = event.token
-                    if not pending.is_ready:  # after a signal's exception, a call may end a second time
+                    if isinstance(pending, ArrivedItems):
+                        pending.end(event.error)
+                    elif not pending.is_ready:  # after a signal's exception, a call may end a second time
                         pending._result, pending._error = event.result, event.error
                     self._waiting.ready(pending)
                     if self._room.seekers_count:
                         self._room.let_in()
+                elif isinstance(event, Streamed):
+                    arrived: ArrivedItems = event.token
+                    arrived.put(event.items, event.is_blocked)
+                    if event.items or event.is_blocked:
+                        self._waiting.ready(arrived)
                 else:
                     stream: Stream = event.subscriber
                     stream._inbox.put(event.message, event.size)

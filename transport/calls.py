@@ -84,6 +84,11 @@ class OutstandingCalls(Generic[Token]):
         """The callee, deadline and token of an outstanding call; None: the call has ended."""
         return self._calls.get(id)
 
+    def replace(self, id: int, token: Token) -> None:
+        """Give an outstanding call another token."""
+        peer, deadline_ns, _ = self._calls[id]
+        self._calls[id] = (peer, deadline_ns, token)
+
     def expire(self, now_ns: int) -> list[tuple[int, bytes, Token]]:
         """End all calls whose deadline has passed: (id, peer, token) each, nearest deadline first."""
         ended: list[tuple[int, bytes, Token]] = []

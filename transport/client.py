@@ -16,7 +16,8 @@ from . import descriptors, request
 from .calling import CONNECT_TIMEOUT_S, Calling
 from .descriptors import opening
 from .directory import Directory
-from .handles import PendingCall, Subscription
+from .handles import ItemStream, PendingCall, Subscription
+from .item_stream import WINDOW_DEFAULT, ArrivedItems
 from .retrying import RetryBudget
 from .ways import Way, way_to
 
@@ -106,6 +107,27 @@ class Client:
         pending = PendingCall(self._calling, route)
         self._calling.submit(pending, spec)
         return pending
+
+    def stream(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None,
+        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        window: int = WINDOW_DEFAULT, retry: bool = True, **keywords: Any,
+    ) -> ItemStream:  # fmt: skip
+        """Call an operation that is a generator, and iterate over its items: `for row in client.stream("query.rows"): ...`.
+
+        key, priority, arguments: as in `call`. timeout: seconds until the whole stream ends in `DeadlineExceeded`.
+        window: how many items the callee may run ahead of this reader, 1 to 65,536, and 1 MiB of them. A reader that pauses
+        so holds the callee, which then waits at no cost.
+        retry: whether it is retried as `call` is, as long as no item has come.
+
+        The stream ends in its last item, or raises the `BackplaneError` in which it ended: a broken stream never looks like a
+        short one. Leaving the loop, `close()` or dropping the stream ends the generator (`GeneratorExit`).
+        """
+        spec = request.asked(route, key, priority, timeout, arguments, keywords, None, retry)
+        spec.window = request.window_of(route, window)
+        arrived = ArrivedItems(self._calling, route, spec.window)
+        self._calling.stream(arrived, spec)
+        return ItemStream(self._calling, arrived)
 
     def cast(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,

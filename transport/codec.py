@@ -15,7 +15,7 @@ import msgpack
 import msgspec
 
 from .call_spec import CallSpec
-from .envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope, Kind, call
+from .envelope import BLOCKED, BOOST, CALL, CANCEL, CAST, CREDIT, ITEMS, PUBLISH, REFUSED, REPLY, STATUS, Envelope, Kind, call
 from .errors import InvalidArgument, MalformedFrame, text_of
 
 #: Input of `decode`: bytes, or a view of memory that another object owns.
@@ -34,6 +34,13 @@ _FIELDS: Final = 9
 _FIELDS_KEYED: Final = 10
 #: The same and source and principal: a request that a backplane makes for somebody else.
 _FIELDS_SOURCED: Final = 12
+#: The same and the window: a call that asks for a stream.
+_FIELDS_STREAMED: Final = 13
+#: Largest item of a stream: an envelope less what surrounds its only item.
+ITEM_BYTES_MAX: Final = ENVELOPE_BYTES_MAX - 32
+#: What stands before and behind the items of an envelope of items.
+_ITEMS_HEAD: Final = bytes((0x90 | _FIELDS, ITEMS))
+_BLOCKED_FIELDS: Final = b"\xc0" + msgpack.packb(BLOCKED) + b"\xc0" * 3
 #: Two array headers and two integers take at most this many bytes.
 _HEAD_BYTES = 3 + 1 + 9 + 9
 #: First bytes of an envelope, by kind; an id that fits into 32 bits; the constant bytes of a reply around its result.
@@ -100,6 +107,7 @@ class Encoder:
             or spec.trace is not None
             or spec.source is not None
             or spec.principal is not None
+            or spec.window is not None
             or id > _ID_MAX
         ):
             return self.encode(call(id, spec, -spec.ends_ns))
@@ -123,6 +131,19 @@ class Encoder:
         if len(packed) > ENVELOPE_BYTES_MAX:
             _refuse_size(len(packed))
         return packed
+
+    def item(self, value: Any) -> bytes:  # hot: scripts/bench streams
+        """One packed item of a stream, for `items`. Raises as `encode`."""
+        packed = self._pack(value)
+        if len(packed) > ITEM_BYTES_MAX:
+            _refuse_size(len(packed))
+        return packed
+
+    def items(self, id: int, packed: list[bytes], *, is_blocked: bool) -> bytes:  # hot: scripts/bench streams
+        """`encode(Envelope(ITEMS, id, body=items, …))` of items packed by `item`, each when it was yielded."""
+        packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
+        before = _BLOCKED_FIELDS if is_blocked else _NILS
+        return b"".join((_ITEMS_HEAD, packed_id, before, b"\xdd", len(packed).to_bytes(4, "big"), *packed, _NIL))
 
     def rest(self, envelope: Envelope) -> bytes:  # hot: scripts/bench pubsub
         """An envelope without kind and id, for `with_id`: a message to many peers is packed once. Raises as `encode`."""
@@ -224,7 +245,7 @@ def head(frame: Frame) -> tuple[int, int] | None:
     start = msgpack.Unpacker()
     start.feed(bytes(frame[:_HEAD_BYTES]))
     try:
-        if start.read_array_header() != 1 or start.read_array_header() not in (_FIELDS, _FIELDS_KEYED, _FIELDS_SOURCED):
+        if start.read_array_header() != 1 or start.read_array_header() not in (_FIELDS, _FIELDS_KEYED, _FIELDS_SOURCED, _FIELDS_STREAMED):
             return None
         kind, id = start.unpack(), start.unpack()
     except Exception:  # the edge: as in `decode`
@@ -272,17 +293,23 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
     if type(row) is not list:
         raise MalformedFrame("not an envelope: an array of nine fields is expected")
     fields: list[Any] = row
-    idempotency_key = source = principal = None
+    idempotency_key = source = principal = window = None
     if len(fields) != _FIELDS:
         if len(fields) == _FIELDS_SOURCED and (fields[0] == CALL or fields[0] == CAST):
             idempotency_key, source, principal = fields[9], fields[10], fields[11]
             if not (_is_str_or_nil(idempotency_key) and _is_str_or_nil(source) and _is_str_or_nil(principal)):
                 raise MalformedFrame("idempotency key, source or principal of the wrong type")
+        elif len(fields) == _FIELDS_STREAMED and fields[0] == CALL:
+            idempotency_key, source, principal, window = fields[9], fields[10], fields[11], fields[12]
+            if not (_is_str_or_nil(idempotency_key) and _is_str_or_nil(source) and _is_str_or_nil(principal)):
+                raise MalformedFrame("idempotency key, source or principal of the wrong type")
+            if type(window) is not int or window < 1:
+                raise MalformedFrame("the window of a stream is a number of items above 0")
         elif len(fields) == _FIELDS_KEYED and fields[0] == CALL and type(fields[9]) is str:
             idempotency_key = fields[9]
         else:
             raise MalformedFrame(
-                "not an envelope: nine fields are expected, ten of a call with an idempotency key, or twelve"
+                "not an envelope: nine fields are expected, ten of a call with an idempotency key, twelve or thirteen"
             )
     kind, id = fields[0], fields[1]
     if type(id) is not int or type(kind) is not int:
@@ -315,6 +342,7 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             None,
             source,
             principal,
+            window,
         )
     if kind == STATUS:
         if not _is_status(fields[7]):
@@ -329,6 +357,13 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
         if not (_is_chain(chain) and chain and type(since) is int):
             raise MalformedFrame("the chain of a boost is not one, or of no time")
         return Envelope(BOOST, id, fields[2], None, None, None, None, since, chain)
+    elif kind == ITEMS:
+        if type(fields[7]) is not list:
+            raise MalformedFrame("items are a list")
+        return Envelope(ITEMS, id, body=fields[7], is_blocked=fields[3] == BLOCKED)
+    elif kind == CREDIT:
+        if type(fields[7]) is not int:
+            raise MalformedFrame("credit is a number of items")
     elif kind != CANCEL:
         raise MalformedFrame(f"unknown kind {kind}")
     return Envelope(kind, id, None, None, None, None, None, fields[7])

@@ -1,10 +1,10 @@
 """Envelope: one message between two processes. Only these constructors, one per kind, and the codec know all fields.
 
-On the wire an envelope is a msgpack array of nine, ten or twelve fields (DESIGN section 6, plus `chain`: the objects already
+On the wire an envelope is a msgpack array of nine, ten, twelve or thirteen fields (DESIGN section 6, plus `chain`: the objects already
 waiting in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth field depends on
 the kind. Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one byte each. The
 tenth, `idempotency_key` of a CALL, is left out if there is none; the eleventh and twelfth, `source` and `principal`, are there
-only if a backplane calls or casts for somebody else.
+only if a backplane calls or casts for somebody else; the thirteenth, `window`, only of a CALL that asks for a stream.
 
 | kind | id | fourth field | fifth field | body |
 |---|---|---|---|---|
@@ -14,6 +14,8 @@ only if a backplane calls or casts for somebody else.
 | STATUS | of the call | nil, or "refused" | nil | [status, message, retry_after seconds or nil, remote traceback or nil] |
 | CANCEL | of the call | nil | nil | nil |
 | BOOST | of the call | nil | nil | nil, or when the first of `chain` was queued; `priority` is the new one of the call |
+| ITEMS | of the call | nil, or "blocked" | nil | list of the next items of its stream; a REPLY of nil or a STATUS ends it |
+| CREDIT | of the call | nil | nil | how many items of its stream the callee may have sent in all |
 | PUBLISH | sequence number, from 1, of this publisher to this subscriber and topic | topic | node that published | map |
 """
 
@@ -29,6 +31,8 @@ TRACE_MAX = 65_536
 #: On the wire, the fourth field of a STATUS: the work has not begun, so any call may be retried. Peers of earlier versions
 #: ignore the word.
 REFUSED: Final = "refused"
+#: The same of ITEMS: the callee waits for credit.
+BLOCKED: Final = "blocked"
 
 
 class Kind(IntEnum):
@@ -41,6 +45,8 @@ class Kind(IntEnum):
     PUBLISH = 5
     CANCEL = 6
     BOOST = 7
+    ITEMS = 8
+    CREDIT = 9
 
 
 # The kinds as plain integers, for hot loops: comparing an IntEnum member costs three times as much.
@@ -51,6 +57,8 @@ CAST: Final = 4
 PUBLISH: Final = 5
 CANCEL: Final = 6
 BOOST: Final = 7
+ITEMS: Final = 8
+CREDIT: Final = 9
 
 
 class Envelope:
@@ -63,12 +71,14 @@ class Envelope:
     is a question, which older peers ignore: does the call wait for the first of them, which waits for it by way of all others?
     `idempotency_key`: the work of all calls with the same key is done once (runtime/execution/idempotency_cache.py).
     `source`, `principal`: of a CALL or CAST that a backplane makes for somebody else: who calls, and on whose behalf.
+    `window`: of a CALL that asks for a stream: how many items the callee may run ahead of the reader. None: for a result.
+    `is_blocked`: of ITEMS, whether the callee waits for credit (as STREAM_DATA_BLOCKED of QUIC).
     `is_refused`: of a STATUS, whether the work has certainly not begun. `node`: of a PUBLISH, the other node that published it.
     """
 
     __slots__ = (
-        "body", "chain", "deadline", "id", "idempotency_key", "is_refused", "key", "kind", "node", "principal", "priority",
-        "route", "source", "trace",
+        "body", "chain", "deadline", "id", "idempotency_key", "is_blocked", "is_refused", "key", "kind", "node", "principal", "priority",
+        "route", "source", "trace", "window",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +97,8 @@ class Envelope:
         node: str | None = None,
         source: str | None = None,
         principal: str | None = None,
+        window: int | None = None,
+        is_blocked: bool = False,
     ) -> None:
         self.kind = kind
         self.id = id
@@ -102,6 +114,8 @@ class Envelope:
         self.node = node
         self.source = source
         self.principal = principal
+        self.window = window
+        self.is_blocked = is_blocked
 
     def row(self) -> tuple[Any, ...]:
         """Its fields in the order of the wire."""
@@ -110,7 +124,11 @@ class Envelope:
             route = REFUSED if self.is_refused else None
         elif kind == PUBLISH:
             key = self.node
+        elif kind == ITEMS:
+            route = BLOCKED if self.is_blocked else None
         row = (kind, self.id, self.priority, route, key, self.deadline, self.trace, self.body, self.chain)
+        if self.window is not None:
+            return (*row, self.idempotency_key, self.source, self.principal, self.window)
         if self.source is not None or self.principal is not None:
             return (*row, self.idempotency_key, self.source, self.principal)
         return row if self.idempotency_key is None else (*row, self.idempotency_key)
@@ -133,7 +151,7 @@ def call(id: int, spec: CallSpec, deadline: int | None, chain: Sequence[Sequence
     """Call `id`. `deadline`: as in `Envelope`, minus `spec.ends_ns` or the time that remains."""
     return Envelope(
         CALL, id, spec.priority, spec.route, spec.key, deadline, spec.trace, spec.body, chain, spec.idempotency_key,
-        False, None, spec.source, spec.principal,
+        False, None, spec.source, spec.principal, spec.window,
     )  # fmt: skip
 
 
@@ -148,8 +166,9 @@ def cast(spec: CallSpec) -> Envelope:
 def forwarded(asked: Envelope, id: int, route: str, deadline: int | None) -> Envelope:
     """The CALL or CAST `asked` as sent to another node: without the chain, whose objects are unknown there."""
     return Envelope(
-        asked.kind, id, asked.priority, route, asked.key, deadline, asked.trace, asked.body, None, asked.idempotency_key
-    )
+        asked.kind, id, asked.priority, route, asked.key, deadline, asked.trace, asked.body, None, asked.idempotency_key,
+        window=asked.window,
+    )  # fmt: skip
 
 
 def answered_as(answer: Envelope, id: int) -> Envelope:
@@ -165,6 +184,11 @@ def cancel(id: int) -> Envelope:
 def boost(id: int, priority: int | None) -> Envelope:
     """Give call `id` this priority from now on."""
     return Envelope(BOOST, id, priority)
+
+
+def credit(id: int, items: int) -> Envelope:
+    """Let the callee of stream `id` have sent this many items in all."""
+    return Envelope(CREDIT, id, body=items)
 
 
 def search(id: int, priority: int | None, since: int, chain: Sequence[Sequence[str]]) -> Envelope:

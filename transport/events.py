@@ -43,4 +43,19 @@ class Heard:
         return f"Heard({self.subscriber!r}, {self.message!r}, {self.size})"
 
 
-Events = list[Ended | Heard]
+@final
+class Streamed:
+    """Items of a stream have come; `token` is the owner's. Never after its `Ended`. `is_blocked`: more only after credit."""
+
+    __slots__ = ("is_blocked", "items", "token")
+
+    def __init__(self, token: Any, items: list[Any], is_blocked: bool) -> None:
+        self.token = token
+        self.items = items
+        self.is_blocked = is_blocked
+
+    def __repr__(self) -> str:
+        return f"Streamed({self.token!r}, {self.items!r})"
+
+
+Events = list[Ended | Heard | Streamed]

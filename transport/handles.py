@@ -5,11 +5,13 @@ the link (calling.py).
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from .errors import BackplaneError, Unavailable
+from .errors import BackplaneError, FailedPrecondition, Unavailable
 from .inbox import Message
+from .item_stream import ItemIterator
 from .waitables import CallOutcome, Stream
 
 
@@ -48,6 +50,34 @@ class PendingCall(CallOutcome):
     def cancel(self) -> bool:
         """Cancel the call; it ends in `Cancelled`. Returns False if it had already ended. Work that has begun may run on."""
         return self._client.cancel(self)
+
+
+class ItemStream(ItemIterator):
+    """The items of a stream, as an iterator; it can be read once. Dropping it ends the call, as `close` does."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """End the stream: the callee's generator is closed at its next step. Closing twice is harmless."""
+        self._items = []
+        self._client.drop(self._arrived)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not self._arrived._has_ended:
+            with suppress(FailedPrecondition):  # in a fork, or while this very thread is in the client: ends by its deadline
+                self.close()
+
+    def __repr__(self) -> str:
+        state = "ended" if self._arrived._has_ended else "open"
+        return f"<ItemStream {self._arrived.route}: {state}>"
 
 
 class Subscription(Stream):

@@ -18,6 +18,8 @@ TIMEOUT_DEFAULT_NS: Final = 30_000_000_000
 #: Longest timeout, a week: longer work is started by one call and queried by others. (In milliseconds it fits the int of
 #: poll(2).)
 TIMEOUT_MAX_S: Final = 7 * 86_400.0
+#: Most items that the callee of a stream may run ahead: more would be computed in vain for a reader that loses interest.
+WINDOW_MAX: Final = 65_536
 #: Longest key, characters: a UUID has 36, and the callee keeps each key for minutes.
 IDEMPOTENCY_KEY_MAX: Final = 255
 
@@ -54,6 +56,13 @@ def check(route: object, key: object, priority: object) -> None:  # hot: scripts
         raise InvalidArgument(f"{route}: key must be a string, got {key!r}")
     if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool) or priority < 0):
         raise InvalidArgument(f"{route}: priority must be a whole number from 0 (highest) up, got {priority!r}")
+
+
+def window_of(route: str, window: object) -> int:
+    """The checked window of a stream, items. Raises `InvalidArgument`."""
+    if type(window) is not int or not 1 <= window <= WINDOW_MAX:
+        raise InvalidArgument(f"{route}: window must be a whole number of items, 1 to {WINDOW_MAX:,}, got {window!r}")
+    return window
 
 
 def check_idempotency_key(route: str, key: object) -> None:

@@ -18,9 +18,9 @@ from .call_spec import CallSpec
 from .caller_core import CallerCore, OpenCall, RetriedCall, half
 from .connections import LinkPort
 from .directory import Directory, Place
-from .envelope import PUBLISH, REPLY, STATUS, Envelope, cast
+from .envelope import ITEMS, PUBLISH, REPLY, STATUS, Envelope, cast
 from .errors import BackplaneError, Busy, CallerError, Cancelled, DeadlineExceeded, PeerDown, Unavailable, error_from
-from .events import Ended, Events, Heard
+from .events import Ended, Events, Heard, Streamed
 from .frame_reader import FrameReader, ahead_frames_max
 from .hearing import Ask, Hearing
 from .inbox import Message
@@ -119,6 +119,10 @@ class ClientSession:
     def boost(self, id: int, priority: int) -> None:
         """Change a call's priority: a more urgent one waits for it, or no longer does. An ended call is left alone."""
         self._core.boost(id, priority)
+
+    def give_credit(self, id: int, items: int) -> None:
+        """Let the callee of a stream have sent this many items in all. A stream that has ended is left alone."""
+        self._core.give_credit(id, items)
 
     def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:
         """Subscribe. True: `waiter` comes back in an `Ended` once all backplanes have confirmed. False: they have already."""
@@ -272,6 +276,10 @@ class ClientSession:
                 except BaseException:  # a signal's: the table no longer has this call, so nothing else would end it
                     self._answered(call, envelope, events)
                     raise
+        elif kind == ITEMS:
+            token = self._core.stream(envelope.id, peer)
+            if token is not None:
+                events.append(Streamed(token, envelope.body, envelope.is_blocked))
         elif kind == PUBLISH and envelope.route is not None:
             lost = self._gaps.gap_before(peer, envelope.route, envelope.id)
             if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(self._core.home):

@@ -16,7 +16,7 @@ from appbackplane.transport import addressing, codec
 from appbackplane.transport.batching import SendResult
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, cast
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, PUBLISH, Envelope, cast
 from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.salvage import Salvaged, salvage
 
@@ -33,6 +33,7 @@ from .os_priority import OsPriority
 from .poll_leader import QUANTUM_NS
 from .progress import is_long
 from .sources import SourceRule
+from .stream_action import StreamAction
 from .timer_dispatch import fire
 from .worker import Worker
 
@@ -156,6 +157,8 @@ class Engine(EngineParts):
         """Book an action that has run until `now_ns`: it ended, waits, or yielded."""
         action.run_ns += run_ns
         action.cpu_ns += cpu_ns
+        if isinstance(action, StreamAction):
+            self.streaming.send(action, now_ns)
         if outcome is not DONE:
             self.scheduler.finished(action, outcome, now_ns)
             if outcome is WAITING:
@@ -331,6 +334,8 @@ class Engine(EngineParts):
             self.changes.cancel(peer, envelope.id, now_ns)
         elif kind == BOOST:
             self.changes.boost(peer, envelope, now_ns)
+        elif kind == CREDIT:
+            self.streaming.credit(peer, envelope, now_ns)
         else:
             self.outgoing.answered(peer, envelope, now_ns)
 
@@ -389,6 +394,9 @@ class Engine(EngineParts):
     def overrun(self) -> None:
         """An action runs unexpectedly long: send the replies that waited for its end, and have another worker poll."""
         now_ns = self.now_ns()
+        for worker in self.watch.team:
+            if isinstance(worker.action, StreamAction) and worker.action.has_unsent:
+                self.streaming.send(worker.action, now_ns)
         if self.outbox:
             self.flush(now_ns)
         self.presence.show(self.watch.team[0])

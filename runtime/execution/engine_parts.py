@@ -51,6 +51,7 @@ from .routing import Routing
 from .sender import Sender
 from .shutdown_gate import ShutdownGate
 from .sources import SourceRule, Sources
+from .streaming import Streaming
 from .withdrawal import Withdrawal
 
 
@@ -149,6 +150,9 @@ class EngineParts:
             calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,
             presence=presence, recorders=recorders, watch=watch,
         )  # fmt: skip
+        self.streaming = Streaming(
+            accepted=accepted, outbox=sender.outbox, encoder=sender.encoder, outgoing=outgoing, remote=remote, receive=self.hear
+        )
         self.changes = changes = CallChanges(
             scheduler=scheduler, statistics=statistics, accepted=accepted, replays=replays, rings=rings, completion=completion,
             inheritance=inheritance, parking=parking, deferring=deferring, outgoing=outgoing, remote=remote,

@@ -26,6 +26,7 @@ from .engine import Engine
 from .method_action import MethodAction
 from .node_services import EngineNodeServices
 from .platform import EnginePlatform
+from .stream_action import StreamAction
 from .user_actions import check
 
 
@@ -56,9 +57,10 @@ class EngineHost:
     def call(self, caller: AppObject, spec: CallSpec) -> CallRequest:
         """A request for the running coroutine to await. Raises RuntimeError where no coroutine runs."""
         action = current.action
-        if not isinstance(action, MethodAction) or action.coroutine is None:
+        is_plain = isinstance(action, StreamAction) and not action.is_async
+        if not isinstance(action, MethodAction) or action.coroutine is None or is_plain:
             where = (
-                f"{action.name} is a plain operation"
+                f"{action.name} is a plain {'generator' if is_plain else 'operation'}"
                 if action is not None
                 else "no operation of this thread is running"
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
@@ -53,6 +53,7 @@ from .routing import Routing
 from .sender import Sender
 from .shutdown_gate import ShutdownGate
 from .sources import Sources, share_of
+from .stream_action import StreamAction
 from .user_actions import action_of
 
 #: Looked up once, as in objects/action.py.
@@ -163,7 +164,10 @@ class Intake:
             arguments = spec.binding.bind(body, name)
             if envelope.priority is None:
                 priority = spec.priority
-            if is_keyed:
+            window = envelope.window
+            if spec.is_stream or window is not None:
+                action = self._stream(object, name, priority, spec, arguments, deadline_ns, window, is_keyed=is_keyed)
+            elif is_keyed:
                 action = KeyedAction(object, name, priority, spec.function, arguments, deadline_ns)
             else:
                 action = MethodAction(object, name, priority, spec.function, arguments, deadline_ns)
@@ -249,6 +253,19 @@ class Intake:
         if 0 <= asked < self._scheduler.priorities:
             return asked
         raise InvalidArgument(f"{name}: priority {asked}, expected 0..{self._scheduler.priorities - 1}")
+
+    def _stream(
+        self, object: AppObject, name: str, priority: int, spec: OperationSpec, arguments: tuple[Any, ...],
+        deadline_ns: int | None, window: int | None, *, is_keyed: bool,
+    ) -> StreamAction:  # fmt: skip
+        """The action of a generator operation. Raises `InvalidArgument` if its caller does not read a stream."""
+        if not spec.is_stream:
+            raise InvalidArgument(f"{name} has one result, and no stream of items: call it")
+        if window is None:
+            raise InvalidArgument(f"{name} is a generator: read its items with stream()")
+        if is_keyed:
+            raise InvalidArgument(f"{name}: a stream takes no idempotency key, because its items are not kept")
+        return StreamAction(object, name, priority, spec.function, arguments, deadline_ns, window)
 
     def _ruled(self, name: str, source: str) -> int | None:
         """The priority that the configuration gives the source of a request; None: none. Raises `PermissionDenied`."""

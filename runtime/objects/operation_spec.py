@@ -32,6 +32,7 @@ class OperationSpec:
         "binding",
         "function",
         "is_coroutine",
+        "is_stream",
         "mark",
         "name",
         "parameters",
@@ -45,8 +46,10 @@ class OperationSpec:
         self.name = mark.name or attribute
         self.priority = mark.priority
         self.is_coroutine = inspect.iscoroutinefunction(function)
-        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-            raise DeclarationError(f"{function.__qualname__} is a generator: an operation returns one result")
+        #: Whether it is a generator: it sends its items one after the other.
+        self.is_stream = inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
+        if self.is_stream and mark.kind != "operation":
+            raise DeclarationError(f"{function.__qualname__} is a generator, but nobody reads its items: only operations may be")
         parameters, hints = _parameters(function)
         if mark.kind != "settings":
             _check_self(function)

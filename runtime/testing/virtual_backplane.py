@@ -26,7 +26,8 @@ from appbackplane.transport.envelope import (
     status,
 )
 from appbackplane.transport.errors import BackplaneError
-from appbackplane.transport.handles import Subscription
+from appbackplane.transport.handles import ItemStream, Subscription
+from appbackplane.transport.item_stream import WINDOW_DEFAULT
 from appbackplane.transport.waitables import Waitable
 
 from ..backplane import Backplane
@@ -209,6 +210,16 @@ class VirtualBackplane:
         spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         _ = self.backplane
         return self._client.submit(spec)
+
+    def stream(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None,
+        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        window: int = WINDOW_DEFAULT, retry: bool = False, **keywords: Any,
+    ) -> ItemStream:  # fmt: skip
+        """Read the items of a generator operation as `Client.stream` does; each step runs the backplane until idle."""
+        spec = request.asked(route, key, priority, timeout, arguments, keywords, None, retry)
+        _ = self.backplane
+        return self._client.stream(spec, request.window_of(route, window))
 
     def cast(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,

@@ -14,9 +14,10 @@ from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory, Registration, build
 from appbackplane.transport.envelope import CALL, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import BackplaneError, Cancelled, Unavailable, UnknownRoute, error_from
-from appbackplane.transport.events import Ended
-from appbackplane.transport.handles import PendingCall, Subscription
+from appbackplane.transport.events import Ended, Streamed
+from appbackplane.transport.handles import ItemStream, PendingCall, Subscription
 from appbackplane.transport.inbox import Message
+from appbackplane.transport.item_stream import ArrivedItems
 from appbackplane.transport.session import ClientSession
 from appbackplane.transport.topics import check_pattern
 from appbackplane.transport.waitables import CallOutcome, Stream, Waitable
@@ -76,6 +77,15 @@ class VirtualClient:
         self._turn(now_ns)
         return pending
 
+    def stream(self, spec: CallSpec, window: int) -> ItemStream:
+        """Call a generator operation. Raises the errors that are known at once."""
+        arrived = ArrivedItems(self, spec.route, window)
+        now_ns = self._now_ns()
+        spec.window, spec.ends_ns = window, now_ns + spec.timeout_ns
+        arrived._id = self._session.call(arrived, spec)
+        self._turn(now_ns)
+        return ItemStream(self, arrived)
+
     def cast(self, spec: CallSpec) -> None:
         """Send a request without a reply. Raises the errors that are known at once."""
         self._session.cast(spec)
@@ -128,6 +138,27 @@ class VirtualClient:
         self._session.cancel(pending._id)
         self._turn(self._now_ns())
         return isinstance(pending._error, Cancelled)
+
+    def next_items(self, arrived: ArrivedItems) -> list[Any] | None:
+        """Run the backplane until there are items, and take them. None: the stream has ended."""
+        if credit := arrived.credit_due():
+            self._session.give_credit(arrived._id, credit)
+            self._turn(self._now_ns())
+        if not self._wait(arrived, 0):
+            raise AssertionError("no item has come: its object awaits something, or time has to pass (advance)")
+        if (items := arrived.take()) is not None:
+            return items
+        error, arrived._error = arrived._error, None
+        if error is not None:
+            raise error
+        return None
+
+    def drop(self, arrived: ArrivedItems) -> None:
+        """End a stream that nobody reads any more."""
+        if not arrived._has_ended:
+            self._session.cancel(arrived._id)
+            self._turn(self._now_ns())
+        arrived.abandon()
 
     def next_message(self, stream: Stream, timeout: float | None) -> Message:
         """Run the backplane until there is a message, and take it."""
@@ -204,6 +235,9 @@ class VirtualClient:
             for event in events:
                 if isinstance(event, Ended):
                     _end(event.token, event.result, event.error)
+                elif isinstance(event, Streamed):
+                    event.token.put(event.items, event.is_blocked)
+                    event.token.is_ready = True
                 else:
                     event.subscriber._inbox.put(event.message, event.size)
                     event.subscriber.is_ready = True
@@ -233,4 +267,8 @@ class VirtualClient:
 
 
 def _end(call: CallOutcome, result: Any, error: BackplaneError | None) -> None:
-    call._result, call._error, call.is_ready = result, error, True
+    if isinstance(call, ArrivedItems):
+        call.end(error)
+        call.is_ready = True
+    else:
+        call._result, call._error, call.is_ready = result, error, True

@@ -1,0 +1,121 @@
+"""Item streams: the caller's side of a call whose callee sends many items, one after the other.
+
+The callee may run ahead of the reader by the window; then it waits, at no cost of memory or worker. The reader returns credit
+whenever it has read half of the window. Credit is a total, not an increase, so an envelope that is lost or comes twice does
+no harm (as MAX_STREAM_DATA of QUIC, RFC 9000 section 4.1). All fields are changed with the client's lock held, except the items
+that the reading thread has taken already.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
+
+from mypy_extensions import mypyc_attr
+
+from .errors import BackplaneError, FailedPrecondition
+from .waitables import CallOutcome, WaitableOwner
+
+#: Items that a callee may run ahead of the reader, unless the caller chooses. One credit in 512 items keeps both sides busy
+#: (scripts/bench streams: with 64 half the items/s). The callee bounds the bytes as well (runtime/execution/stream_action.py).
+WINDOW_DEFAULT: Final = 1024
+
+
+class StreamOwner(WaitableOwner, Protocol):
+    """The client, as its streams use it for the user."""
+
+    def next_items(self, arrived: "ArrivedItems") -> list[Any] | None: ...
+    def drop(self, arrived: "ArrivedItems") -> None: ...
+
+
+class ArrivedItems(CallOutcome):
+    """The items of one stream that have arrived and were not read yet, and its end. Ready while there is either.
+
+    The client keeps it until the stream has ended; the user's iterator is another object, so that dropping it is noticed.
+    """
+
+    __slots__ = ("_arrived", "_credit", "_has_ended", "_is_blocked", "_taken_count", "_window")
+
+    def __init__(self, client: WaitableOwner, route: Any, window: int) -> None:
+        super().__init__(client, route)
+        self._arrived: deque[list[Any]] = deque()
+        self._window = window
+        #: How many items the callee may have sent in all, as it was last told; and how many the reader has taken.
+        self._credit = window
+        self._taken_count = 0
+        self._has_ended = False
+        #: Whether the callee waits for credit.
+        self._is_blocked = False
+
+    def put(self, items: list[Any], is_blocked: bool) -> None:
+        """Items have arrived. `is_blocked`: the callee waits for credit."""
+        if items:
+            self._arrived.append(items)
+        self._is_blocked = is_blocked
+
+    def end(self, error: BackplaneError | None) -> None:
+        """The stream has ended; what has arrived can still be read. Only the first end counts."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._error = error
+
+    def take(self) -> list[Any] | None:
+        """The oldest unread items; None: none are there now."""
+        items = self._arrived.popleft() if self._arrived else None
+        if items is not None:
+            self._taken_count += len(items)
+        self.is_ready = self._has_ended or len(self._arrived) > 0
+        return items
+
+    def abandon(self) -> None:
+        """Nobody reads it any more."""
+        self._arrived.clear()
+        self.end(None)
+        self._error = None
+
+    def credit_due(self) -> int:
+        """The credit to return now; 0: none is due yet. It is due once half of the window is read, and once all is read
+        that a callee without credit has sent: that may be far less, as the callee bounds the bytes, too.
+        """
+        credit = self._taken_count + self._window
+        gained = credit - self._credit
+        if self._has_ended or not gained or (2 * gained < self._window and (self._arrived or not self._is_blocked)):
+            return 0
+        self._credit, self._is_blocked = credit, False
+        return credit
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ItemIterator:
+    """Iterates over the items of a stream. Base of `ItemStream` (handles.py), compiled because each item passes here."""
+
+    __slots__ = ("_arrived", "_at", "_client", "_is_iterated", "_items")
+
+    def __init__(self, client: StreamOwner, arrived: ArrivedItems) -> None:
+        self._client = client
+        self._arrived = arrived
+        self._items: list[Any] = []
+        self._at = 0
+        self._is_iterated = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._is_iterated:
+            raise FailedPrecondition(
+                f"{self._arrived.route}: a stream can be read once, and this one is being read; ask for a new one"
+            )
+        self._is_iterated = True
+        return self
+
+    def __next__(self) -> Any:  # hot: scripts/bench streams
+        at = self._at
+        items = self._items
+        if at < len(items):
+            self._at = at + 1
+            item = items[at]
+            items[at] = None
+            return item
+        found = self._client.next_items(self._arrived)
+        if found is None:
+            raise StopIteration
+        self._items = found
+        self._at = 0
+        return self.__next__()
