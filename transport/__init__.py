@@ -33,6 +33,7 @@ from .status import Status
 
 if TYPE_CHECKING:
     from .async_client import AsyncClient, connect_async
+    from .async_stream import AsyncItemStream
     from .async_subscription import AsyncSubscription
     from .client import Client, connect
     from .directory import Directory
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncClient",
+    "AsyncItemStream",
     "AsyncSubscription",
     "BackplaneError",
     "Busy",
@@ -75,6 +77,7 @@ __all__ = [
 #: asks the supervisor needs none, and msgspec would cost it 5 ms.
 _LATER = {
     "AsyncClient": "async_client",
+    "AsyncItemStream": "async_stream",
     "AsyncSubscription": "async_subscription",
     "Client": "client",
     "Directory": "directory",

@@ -16,13 +16,14 @@ from typing import Any, Self
 from . import descriptors, request
 from .async_connecting import AsyncConnecting
 from .async_room import AsyncRoom
+from .async_stream import AsyncArrivedItems, AsyncItemStream
 from .async_subscription import AsyncSubscription
 from .call_spec import CallSpec
 from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
 from .descriptors import Descriptors, opening
 from .directory import Directory
 from .errors import Cancelled, FailedPrecondition, Unavailable, UnknownRoute
-from .events import Ended, Events
+from .events import Ended, Events, Streamed
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
@@ -94,21 +95,26 @@ class AsyncClient:
         """
         self._expect_not_forked()
         spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
-        spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
-        if self._session.directory is None:
-            await self._connecting.start_for_call(spec.ends_ns, is_patient=spec.is_retried)
-        if self._session.is_full:
-            await self._room.wait(spec)
-        try:
-            id, future = self._begin(spec)
-        except UnknownRoute:
-            await self._connecting.fetch(spec.ends_ns)
-            id, future = self._begin(spec)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        id = await self._begin_patiently(spec, future)
         try:
             return await future
         except asyncio.CancelledError:
             self._take_back(id)
             raise
+
+    def stream(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None,
+        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        window: int = request.WINDOW_DEFAULT, retry: bool = True, **keywords: Any,
+    ) -> AsyncItemStream:  # fmt: skip
+        """Call an operation that is a generator, and iterate over its items: `async for row in client.stream("query.rows")`.
+
+        Parameters and errors are those of `Client.stream`. The call begins with the first item that is asked for.
+        """
+        spec = request.asked(route, key, priority, timeout, arguments, keywords, None, retry)
+        spec.window = request.window_of(route, window)
+        return AsyncItemStream(self, spec)
 
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
@@ -125,7 +131,8 @@ class AsyncClient:
         spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
         if self._session.is_full:
             raise self._session.no_room(route)
-        id, future = self._begin(spec)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        id = self._begin(spec, future)
         future.add_done_callback(lambda ended: self._take_back(id) if ended.cancelled() else None)
         return future
 
@@ -243,17 +250,43 @@ class AsyncClient:
         if self._pid != os.getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
 
-    def _begin(self, spec: CallSpec) -> tuple[int, asyncio.Future[Any]]:  # hot: scripts/bench call_rtt
-        self._expect_open()
-        future: asyncio.Future[Any] = self._loop.create_future()
+    async def _begin_patiently(self, spec: CallSpec, token: object) -> int:  # hot: scripts/bench call_rtt
+        """Begin a call; wait for the system, and for room, if necessary. Returns its id."""
+        spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
+        if self._session.directory is None:
+            await self._connecting.start_for_call(spec.ends_ns, is_patient=spec.is_retried)
+        if self._session.is_full:
+            await self._room.wait(spec)
         try:
-            id = self._session.call(future, spec)
+            return self._begin(spec, token)
+        except UnknownRoute:
+            await self._connecting.fetch(spec.ends_ns)
+            return self._begin(spec, token)
+
+    def _begin(self, spec: CallSpec, token: object) -> int:  # hot: scripts/bench call_rtt
+        self._expect_open()
+        try:
+            id = self._session.call(token, spec)
         except Unavailable as error:
-            id = self._session.call_later(error, future, time.monotonic_ns(), spec)
+            id = self._session.call_later(error, token, time.monotonic_ns(), spec)
         if not self._is_turn_due:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
-        return id, future
+        return id
+
+    async def _begin_stream(self, of: AsyncArrivedItems, spec: CallSpec) -> None:
+        of.id = await self._begin_patiently(spec, of)
+
+    def _give_credit(self, id: int, credit: int) -> None:
+        if not self._is_closed:
+            self._session.give_credit(id, credit)
+            self._soon()
+
+    def _drop_stream(self, of: AsyncArrivedItems) -> None:
+        if not of.buffer.has_ended:
+            self._take_back(of.id)
+        of.buffer.abandon()
+        of.arrived.set()
 
     def _take_back(self, id: int) -> None:
         if not self._is_closed:
@@ -297,6 +330,10 @@ class AsyncClient:
                 done += 1
                 if isinstance(event, Ended):
                     self._room.let_in()
+                    if isinstance(event.token, AsyncArrivedItems):
+                        event.token.buffer.end(event.error)
+                        event.token.arrived.set()
+                        continue
                     future: asyncio.Future[Any] = event.token
                     if future.done():
                         continue  # its task was cancelled
@@ -304,6 +341,9 @@ class AsyncClient:
                         future.set_result(event.result)
                     else:
                         future.set_exception(event.error)
+                elif isinstance(event, Streamed):
+                    event.token.buffer.put(event.items, event.is_blocked)
+                    event.token.arrived.set()
                 else:
                     event.subscriber._inbox.put(event.message, event.size)
                     event.subscriber._arrived.set()

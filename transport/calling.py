@@ -116,29 +116,28 @@ class Calling:
 
     def next_items(self, arrived: ArrivedItems) -> list[Any] | None:  # hot: scripts/bench streams
         """Wait for the next items of a stream; None: it has ended. Raises the error in which it ended, once."""
+        buffer = arrived._buffer
         with self._lock:
-            credit = arrived.credit_due()
-            if credit:
-                self.session.give_credit(arrived._id, credit)
-            if not arrived.is_ready and not self._waiting.wait(arrived, arrived._ends_ns):
-                self._end_lost(arrived)
-            elif credit:
-                self._look(_monotonic_ns())
-            items = arrived.take()
-            if items is not None:
-                return items
-            error, arrived._error = arrived._error, None
-        if error is not None:
-            raise error
-        return None
+            while True:
+                credit = buffer.credit_due()
+                if credit and not self._is_closed:
+                    self.session.give_credit(arrived._id, credit)
+                if not arrived.is_ready:
+                    if not self._waiting.wait(arrived, arrived._ends_ns):
+                        self._end_lost(arrived)
+                elif credit:
+                    self._look(_monotonic_ns())
+                items = arrived.take()
+                if items is not None or buffer.has_ended:
+                    return items
 
     def drop(self, arrived: ArrivedItems) -> None:
         """End a stream: nobody reads it any more. Items that were not read are lost."""
         with self._lock:
-            if not arrived._has_ended and not self._is_closed:
+            if not arrived._buffer.has_ended and not self._is_closed:
                 self.session.cancel(arrived._id)
                 self._look(_monotonic_ns())
-            arrived.abandon()
+            arrived._buffer.abandon()
             self._waiting.ready(arrived)
 
     def cast(self, spec: CallSpec) -> None:
@@ -332,7 +331,7 @@ class Calling:
         """
         error = DeadlineExceeded(f"{pending.route}: no answer before the deadline")
         if isinstance(pending, ArrivedItems):
-            pending.end(error)
+            pending._buffer.end(error)
         else:
             pending._error = error
         self._waiting.ready(pending)
@@ -370,7 +369,7 @@ class Calling:
                 if isinstance(event, Ended):
                     pending: CallOutcome = event.token
                     if isinstance(pending, ArrivedItems):
-                        pending.end(event.error)
+                        pending._buffer.end(event.error)
                     elif not pending.is_ready:  # after a signal's exception, a call may end a second time
                         pending._result, pending._error = event.result, event.error
                     self._waiting.ready(pending)
@@ -378,9 +377,8 @@ class Calling:
                         self._room.let_in()
                 elif isinstance(event, Streamed):
                     arrived: ArrivedItems = event.token
-                    arrived.put(event.items, event.is_blocked)
-                    if event.items or event.is_blocked:
-                        self._waiting.ready(arrived)
+                    arrived._buffer.put(event.items, event.is_blocked)
+                    self._waiting.ready(arrived)
                 else:
                     stream: Stream = event.subscriber
                     stream._inbox.put(event.message, event.size)

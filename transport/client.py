@@ -17,7 +17,7 @@ from .calling import CONNECT_TIMEOUT_S, Calling
 from .descriptors import opening
 from .directory import Directory
 from .handles import ItemStream, PendingCall, Subscription
-from .item_stream import WINDOW_DEFAULT, ArrivedItems
+from .item_stream import ArrivedItems
 from .retrying import RetryBudget
 from .ways import Way, way_to
 
@@ -111,7 +111,7 @@ class Client:
     def stream(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
         timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
-        window: int = WINDOW_DEFAULT, retry: bool = True, **keywords: Any,
+        window: int = request.WINDOW_DEFAULT, retry: bool = True, **keywords: Any,
     ) -> ItemStream:  # fmt: skip
         """Call an operation that is a generator, and iterate over its items: `for row in client.stream("query.rows"): ...`.
 

@@ -71,12 +71,12 @@ class ItemStream(ItemIterator):
         self.close()
 
     def __del__(self) -> None:
-        if not self._arrived._has_ended:
+        if not self._arrived._buffer.has_ended:
             with suppress(FailedPrecondition):  # in a fork, or while this very thread is in the client: ends by its deadline
                 self.close()
 
     def __repr__(self) -> str:
-        state = "ended" if self._arrived._has_ended else "open"
+        state = "ended" if self._arrived._buffer.has_ended else "open"
         return f"<ItemStream {self._arrived.route}: {state}>"
 
 

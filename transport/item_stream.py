@@ -8,16 +8,12 @@ that the reading thread has taken already.
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from mypy_extensions import mypyc_attr
 
 from .errors import BackplaneError, FailedPrecondition
 from .waitables import CallOutcome, WaitableOwner
-
-#: Items that a callee may run ahead of the reader, unless the caller chooses. One credit in 512 items keeps both sides busy
-#: (scripts/bench streams: with 64 half the items/s). The callee bounds the bytes as well (runtime/execution/stream_action.py).
-WINDOW_DEFAULT: Final = 1024
 
 
 class StreamOwner(WaitableOwner, Protocol):
@@ -27,24 +23,32 @@ class StreamOwner(WaitableOwner, Protocol):
     def drop(self, arrived: "ArrivedItems") -> None: ...
 
 
-class ArrivedItems(CallOutcome):
-    """The items of one stream that have arrived and were not read yet, and its end. Ready while there is either.
+class ItemBuffer:
+    """The items of one stream that have arrived and were not read yet, its credit, and its end."""
 
-    The client keeps it until the stream has ended; the user's iterator is another object, so that dropping it is noticed.
-    """
+    __slots__ = ("_arrived", "_credit", "_is_blocked", "_taken_count", "_window", "error", "has_ended")
 
-    __slots__ = ("_arrived", "_credit", "_has_ended", "_is_blocked", "_taken_count", "_window")
-
-    def __init__(self, client: WaitableOwner, route: Any, window: int) -> None:
-        super().__init__(client, route)
+    def __init__(self, window: int) -> None:
         self._arrived: deque[list[Any]] = deque()
         self._window = window
         #: How many items the callee may have sent in all, as it was last told; and how many the reader has taken.
         self._credit = window
         self._taken_count = 0
-        self._has_ended = False
         #: Whether the callee waits for credit.
         self._is_blocked = False
+        self.has_ended = False
+        #: The error in which it ended; given to the reader once, after the last item.
+        self.error: BackplaneError | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `take` or `ending` has something for the reader."""
+        return self.has_ended or len(self._arrived) > 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any item has arrived so far: from then on the call is not retried."""
+        return self._taken_count > 0 or len(self._arrived) > 0
 
     def put(self, items: list[Any], is_blocked: bool) -> None:
         """Items have arrived. `is_blocked`: the callee waits for credit."""
@@ -54,23 +58,29 @@ class ArrivedItems(CallOutcome):
 
     def end(self, error: BackplaneError | None) -> None:
         """The stream has ended; what has arrived can still be read. Only the first end counts."""
-        if not self._has_ended:
-            self._has_ended = True
-            self._error = error
-
-    def take(self) -> list[Any] | None:
-        """The oldest unread items; None: none are there now."""
-        items = self._arrived.popleft() if self._arrived else None
-        if items is not None:
-            self._taken_count += len(items)
-        self.is_ready = self._has_ended or len(self._arrived) > 0
-        return items
+        if not self.has_ended:
+            self.has_ended = True
+            self.error = error
 
     def abandon(self) -> None:
         """Nobody reads it any more."""
         self._arrived.clear()
-        self.end(None)
-        self._error = None
+        self.has_ended = True
+        self.error = None
+
+    def take(self) -> list[Any] | None:
+        """The oldest unread items; None: none are there now."""
+        if not self._arrived:
+            return None
+        items = self._arrived.popleft()
+        self._taken_count += len(items)
+        return items
+
+    def check_end(self) -> None:
+        """Raises the error in which the stream ended, once."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
 
     def credit_due(self) -> int:
         """The credit to return now; 0: none is due yet. It is due once half of the window is read, and once all is read
@@ -78,10 +88,31 @@ class ArrivedItems(CallOutcome):
         """
         credit = self._taken_count + self._window
         gained = credit - self._credit
-        if self._has_ended or not gained or (2 * gained < self._window and (self._arrived or not self._is_blocked)):
+        if self.has_ended or not gained or (2 * gained < self._window and (self._arrived or not self._is_blocked)):
             return 0
         self._credit, self._is_blocked = credit, False
         return credit
+
+
+class ArrivedItems(CallOutcome):
+    """The stream of a blocking client, ready while there are items, or its end, to read.
+
+    The client keeps it until the stream has ended; the user's iterator is another object, so that dropping it is noticed.
+    """
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self, client: WaitableOwner, route: Any, window: int) -> None:
+        super().__init__(client, route)
+        self._buffer = ItemBuffer(window)
+
+    def take(self) -> list[Any] | None:
+        """The oldest unread items; None: none are there now, or the stream has ended. Raises the error of that, once."""
+        items = self._buffer.take()
+        self.is_ready = self._buffer.is_ready
+        if items is None:
+            self._buffer.check_end()
+        return items
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -20,6 +20,8 @@ TIMEOUT_DEFAULT_NS: Final = 30_000_000_000
 TIMEOUT_MAX_S: Final = 7 * 86_400.0
 #: Most items that the callee of a stream may run ahead: more would be computed in vain for a reader that loses interest.
 WINDOW_MAX: Final = 65_536
+#: The same unless the caller chooses (scripts/bench streams). The callee bounds the bytes as well (stream_action.py).
+WINDOW_DEFAULT: Final = 1_024
 #: Longest key, characters: a UUID has 36, and the callee keeps each key for minutes.
 IDEMPOTENCY_KEY_MAX: Final = 255
 

@@ -8,11 +8,15 @@ work runs first). Any other awaitable raises an explaining TypeError inside the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.item_stream import ItemBuffer
 
 from .current import current
+
+if TYPE_CHECKING:
+    from .method_action import MethodAction
 
 
 class CallRequest:
@@ -26,6 +30,21 @@ class CallRequest:
 
     def __await__(self) -> Generator[CallRequest, Any, Any]:
         return (yield self)
+
+
+class StreamRequest(CallRequest):
+    """The call behind `self.stream(...)`. Awaiting it begins the call, or waits for its next items (call_stream.py)."""
+
+    __slots__ = ("buffer", "id", "reader")
+
+    def __init__(self, spec: CallSpec) -> None:
+        super().__init__(spec)
+        assert spec.window is not None
+        self.buffer = ItemBuffer(spec.window)
+        #: Its id in the call table; 0: it has not begun, has ended, or waits for a retry. Written under the lead.
+        self.id = 0
+        #: The action that reads it, once it has begun.
+        self.reader: MethodAction | None = None
 
 
 class Pause:

@@ -16,7 +16,7 @@ from appbackplane.transport import addressing, codec
 from appbackplane.transport.batching import SendResult
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, PUBLISH, Envelope, cast
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, ITEMS, PUBLISH, Envelope, cast
 from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.salvage import Salvaged, salvage
 
@@ -336,6 +336,8 @@ class Engine(EngineParts):
             self.changes.boost(peer, envelope, now_ns)
         elif kind == CREDIT:
             self.streaming.credit(peer, envelope, now_ns)
+        elif kind == ITEMS:
+            self.outgoing.items(peer, envelope, now_ns)
         else:
             self.outgoing.answered(peer, envelope, now_ns)
 

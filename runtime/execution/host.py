@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.request import window_of
 from appbackplane.transport.topics import check_topic
 
 from ..objects.action import Action
@@ -20,7 +21,8 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.operation import PRIORITY_DEFAULT
 from ..scheduling.timers import Timer
-from .coroutines import CallRequest
+from .call_stream import CallStream
+from .coroutines import CallRequest, StreamRequest
 from .current import current
 from .engine import Engine
 from .method_action import MethodAction
@@ -56,6 +58,16 @@ class EngineHost:
 
     def call(self, caller: AppObject, spec: CallSpec) -> CallRequest:
         """A request for the running coroutine to await. Raises RuntimeError where no coroutine runs."""
+        self._expect_coroutine(caller, spec)
+        return CallRequest(spec)
+
+    def stream(self, caller: AppObject, spec: CallSpec) -> CallStream:
+        """The items of a stream, for the running coroutine to iterate over. Raises as `call`, and `InvalidArgument`."""
+        self._expect_coroutine(caller, spec)
+        spec.window = window_of(spec.route, spec.window)
+        return CallStream(StreamRequest(spec), self._outgoing.leave)
+
+    def _expect_coroutine(self, caller: AppObject, spec: CallSpec) -> None:
         action = current.action
         is_plain = isinstance(action, StreamAction) and not action.is_async
         if not isinstance(action, MethodAction) or action.coroutine is None or is_plain:
@@ -67,7 +79,6 @@ class EngineHost:
             raise RuntimeError(
                 f"{caller.name} cannot await a call to {spec.route!r}: {where}; declare it `async def` and await the call"
             )
-        return CallRequest(spec)
 
     def cast(self, caller: AppObject, spec: CallSpec) -> None:
         """Send a cast. No caller waits for it, so it runs at its operation's priority, not at its sender's."""

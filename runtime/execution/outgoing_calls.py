@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.calls import OutstandingCalls
-from appbackplane.transport.envelope import STATUS, Envelope, call, cancel, cast
+from appbackplane.transport.envelope import STATUS, Envelope, call, cancel, cast, credit
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -37,7 +38,7 @@ from ..objects.action import LOCAL
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
 from .awaited import CLOCK
-from .coroutines import CallRequest, OneShotEvent, Pause
+from .coroutines import CallRequest, OneShotEvent, Pause, StreamRequest
 from .inheritance import Inheritance
 from .intake import Intake
 from .method_action import MethodAction
@@ -68,6 +69,9 @@ class OutgoingCalls:
         self._watch = watch
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
+        #: The streams that are being read, by their ids in `calls`; and those that their readers have left, from any thread.
+        self._streams: dict[int, StreamRequest] = {}
+        self._left: deque[StreamRequest] = deque()
         #: All objects of a backplane share one budget.
         self.retries = Retries(calls, RetryAccount(RetryBudget(), 0), random.random)
 
@@ -82,6 +86,8 @@ class OutgoingCalls:
                 self._go_on(action, now_ns)
                 return
             request.action = action
+        if isinstance(request, StreamRequest) and request.id and self._reads_on(action, request, now_ns):
+            return
         self._inheritance.awaits(action)
         if isinstance(request, Pause):
             due_ns = now_ns + request.delay_ns
@@ -91,7 +97,10 @@ class OutgoingCalls:
             self.retries.extra_ids_count += 1
             return
         assert request is not None
-        self._begin(action, request, now_ns)
+        if isinstance(request, StreamRequest) and request.id:
+            action.awaiting_id = request.id
+        else:
+            self._begin(action, request, now_ns)
 
     def _begin(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         try:
@@ -109,6 +118,9 @@ class OutgoingCalls:
                 if peer:  # neither LOCAL, which is empty, nor None
                     self._remote_count -= 1
                 self.calls.end(action.awaiting_id)
+                if isinstance(request, StreamRequest):
+                    self._streams.pop(action.awaiting_id, None)
+                    request.id = 0
                 action.awaiting_id = 0
             self._failed(action, error, now_ns, is_sent=is_placed)
 
@@ -129,15 +141,43 @@ class OutgoingCalls:
             return
         if peer is not LOCAL:
             self._remote_count -= 1
+        stream = self._streams.pop(envelope.id, None) if self._streams else None
         if envelope.kind == STATUS:
             code, message, retry_after, trace = envelope.body
             error = error_from(code, message, retry_after, trace, is_refused=envelope.is_refused)
-            self._failed(action, error, now_ns)
+            if stream is None:
+                self._failed(action, error, now_ns)
+            else:
+                self._stream_ended(stream, error, now_ns)
+        elif stream is not None:
+            self._stream_ended(stream, None, now_ns)
         else:
             self._go_on(action, now_ns, result=envelope.body)
 
+    def items(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        """Items of a stream have come, or its callee waits for credit."""
+        stream = self._streams.get(envelope.id)
+        if stream is None or self.calls.peer_of(envelope.id) != peer:
+            self.calls.late_count += 1
+            return
+        stream.buffer.put(envelope.body, envelope.is_blocked)
+        action = stream.reader
+        assert action is not None
+        if action.request is stream and action.awaiting_id == envelope.id:
+            if stream.buffer.is_ready:
+                self._go_on(action, now_ns)
+            else:
+                self._give_credit(stream, peer, now_ns)
+
+    def leave(self, stream: StreamRequest) -> None:
+        """The reader of a stream has left it. From any thread, with or without the lead."""
+        self._left.append(stream)
+        self._watch.notify()
+
     def expire(self, now_ns: int) -> None:
         """End overdue calls, resume pauses, and make the retries that are due."""
+        while self._left:
+            self._leave(self._left.popleft(), now_ns)
         for id, peer, action in self.calls.expire(now_ns):
             if peer is CLOCK:
                 self._go_on(action, now_ns)
@@ -152,6 +192,10 @@ class OutgoingCalls:
             if peer is not LOCAL:
                 self._remote_count -= 1
             self._take_back(peer, id, now_ns)
+            if (stream := self._streams.pop(id, None)) is not None:
+                late = DeadlineExceeded(f"{stream.spec.route}: no end of the stream before the deadline")
+                self._stream_ended(stream, late, now_ns)
+                continue
             assert isinstance(action.request, CallRequest)
             late = DeadlineExceeded(f"{action.request.spec.route}: no answer before the deadline")
             self._failed(action, late, now_ns)
@@ -166,6 +210,8 @@ class OutgoingCalls:
         if peer is None:
             return 0
         self.calls.end(id)
+        if (stream := self._streams.pop(id, None)) is not None:
+            stream.id = 0
         self.retries.waited(id)
         self._go_on(action, now_ns)
         if peer is LOCAL:
@@ -189,11 +235,51 @@ class OutgoingCalls:
         because = "the process that held the call died" if error is None else error.message
         failed = self.calls.fail_peer(peer)
         self._remote_count -= len(failed)
-        for _, action in failed:
+        for id, action in failed:
+            if (stream := self._streams.pop(id, None)) is not None:
+                self._stream_ended(stream, PeerDown(f"{stream.spec.route}: {because}"), now_ns)
+                continue
             assert isinstance(action.request, CallRequest)
             self._failed(action, PeerDown(f"{action.request.spec.route}: {because}"), now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _reads_on(self, action: MethodAction, stream: StreamRequest, now_ns: int) -> bool:
+        """The reader of a stream that has begun awaits more. False: it has to wait."""
+        peer = self.calls.peer_of(stream.id)
+        if peer is not None:
+            self._give_credit(stream, peer, now_ns)
+        if not stream.buffer.is_ready:
+            return False
+        self._go_on(action, now_ns)
+        return True
+
+    def _give_credit(self, stream: StreamRequest, peer: bytes, now_ns: int) -> None:
+        if items := stream.buffer.credit_due():
+            # If there is no room, a later credit makes up for it, or the stream ends by its deadline.
+            self._sender.say(peer, credit(stream.id, items), now_ns)
+
+    def _stream_ended(self, stream: StreamRequest, error: BackplaneError | None, now_ns: int) -> None:
+        """A stream has left the call table. Its reader learns of it after the last item."""
+        action, id, stream.id = stream.reader, stream.id, 0
+        assert action is not None
+        is_awaited = action.request is stream and action.awaiting_id == id
+        if error is not None and is_awaited and not stream.buffer.has_begun:
+            self._failed(action, error, now_ns)
+            return
+        stream.buffer.end(error)
+        if is_awaited:
+            self._go_on(action, now_ns)
+
+    def _leave(self, stream: StreamRequest, now_ns: int) -> None:
+        id, stream.id = stream.id, 0
+        peer = self.calls.peer_of(id)
+        if self._streams.pop(id, None) is None or peer is None:
+            return
+        self.calls.end(id)
+        if peer is not LOCAL:
+            self._remote_count -= 1
+        self._take_back(peer, id, now_ns)
 
     def _call(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         spec = request.spec
@@ -206,6 +292,8 @@ class OutgoingCalls:
         place = self._routing.resolve(spec, action.chain)
         peer = LOCAL if place is None else self._routing.peer_up(place)
         action.awaiting_id = id = self.calls.open(peer, spec.ends_ns, action)
+        if isinstance(request, StreamRequest):
+            request.id, request.reader, self._streams[id] = id, action, request
         if peer is not LOCAL:
             self._remote_count += 1
             if self._remote_count > self._routing.connections.answers_ahead:

@@ -6,10 +6,11 @@ Users subclass it and mark methods with `@operation`, `@subscribe` and `@every`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.request import WINDOW_DEFAULT
 
 from .operation_spec import OperationSpec, specs_of
 from .own import check_operations, owned
@@ -32,6 +33,7 @@ class Host(Protocol):
     @property
     def backplane(self) -> str: ...
     def call(self, caller: AppObject, spec: CallSpec) -> Awaitable[Any]: ...
+    def stream(self, caller: AppObject, spec: CallSpec) -> AsyncIterator[Any]: ...
     def cast(self, caller: AppObject, spec: CallSpec) -> None: ...
     def publish(self, topic: str, body: Mapping[str, Any]) -> None: ...
     def after(
@@ -161,6 +163,29 @@ class AppObject(Schedulable):
             principal=principal,
         )
         return self._host.call(self, spec)
+
+    def stream(
+        self,
+        route: str,
+        /,
+        *,
+        key: str | None = None,
+        priority: int | None = None,
+        timeout: float | None = None,
+        window: int = WINDOW_DEFAULT,
+        retry: bool = True,
+        **arguments: Any,
+    ) -> AsyncIterator[Any]:
+        """Read the items of an operation that is a generator: `async for row in self.stream("query.rows"): ...`.
+
+        Parameters as in `call` and `Client.stream`; the first item awaited begins the call. While it waits for the next item,
+        the object is in the wait queue, as for a reply. A broken stream raises the `BackplaneError` in which it ended, after
+        the items that came before. Leaving the loop ends the callee's generator.
+        """
+        spec = CallSpec(
+            route, arguments, key=key, priority=priority, timeout=timeout, is_retried=retry, window=window
+        )
+        return self._host.stream(self, spec)
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Send a request without a reply. Raises `UnknownRoute`, `Unavailable`, `Busy` or `InvalidArgument`, at once."""

@@ -27,7 +27,6 @@ from appbackplane.transport.envelope import (
 )
 from appbackplane.transport.errors import BackplaneError
 from appbackplane.transport.handles import ItemStream, Subscription
-from appbackplane.transport.item_stream import WINDOW_DEFAULT
 from appbackplane.transport.waitables import Waitable
 
 from ..backplane import Backplane
@@ -214,7 +213,7 @@ class VirtualBackplane:
     def stream(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
         timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
-        window: int = WINDOW_DEFAULT, retry: bool = False, **keywords: Any,
+        window: int = request.WINDOW_DEFAULT, retry: bool = False, **keywords: Any,
     ) -> ItemStream:  # fmt: skip
         """Read the items of a generator operation as `Client.stream` does; each step runs the backplane until idle."""
         spec = request.asked(route, key, priority, timeout, arguments, keywords, None, retry)

@@ -141,24 +141,22 @@ class VirtualClient:
 
     def next_items(self, arrived: ArrivedItems) -> list[Any] | None:
         """Run the backplane until there are items, and take them. None: the stream has ended."""
-        if credit := arrived.credit_due():
+        self._backplane.collect()
+        while credit := arrived._buffer.credit_due():
             self._session.give_credit(arrived._id, credit)
             self._turn(self._now_ns())
+            self._wait(arrived, 0)
         if not self._wait(arrived, 0):
             raise AssertionError("no item has come: its object awaits something, or time has to pass (advance)")
-        if (items := arrived.take()) is not None:
-            return items
-        error, arrived._error = arrived._error, None
-        if error is not None:
-            raise error
-        return None
+        return arrived.take()
 
     def drop(self, arrived: ArrivedItems) -> None:
         """End a stream that nobody reads any more."""
-        if not arrived._has_ended:
+        if not arrived._buffer.has_ended:
             self._session.cancel(arrived._id)
             self._turn(self._now_ns())
-        arrived.abandon()
+        arrived._buffer.abandon()
+        arrived.is_ready = True
 
     def next_message(self, stream: Stream, timeout: float | None) -> Message:
         """Run the backplane until there is a message, and take it."""
@@ -236,8 +234,8 @@ class VirtualClient:
                 if isinstance(event, Ended):
                     _end(event.token, event.result, event.error)
                 elif isinstance(event, Streamed):
-                    event.token.put(event.items, event.is_blocked)
-                    event.token.is_ready = True
+                    event.token._buffer.put(event.items, event.is_blocked)
+                    event.token.is_ready = event.token._buffer.is_ready
                 else:
                     event.subscriber._inbox.put(event.message, event.size)
                     event.subscriber.is_ready = True
@@ -268,7 +266,7 @@ class VirtualClient:
 
 def _end(call: CallOutcome, result: Any, error: BackplaneError | None) -> None:
     if isinstance(call, ArrivedItems):
-        call.end(error)
+        call._buffer.end(error)
         call.is_ready = True
     else:
         call._result, call._error, call.is_ready = result, error, True

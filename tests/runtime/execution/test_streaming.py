@@ -270,3 +270,88 @@ def test_a_caller_that_dies_ends_the_generator(backplane: VirtualBackplane, numb
     with pytest.raises(Cancelled):
         list(stream)
     assert numbers.ended_by == ["GeneratorExit"]
+
+
+class Reader(AppObject):
+    """Reads streams of other objects."""
+
+    def __init__(self) -> None:
+        self.read: list[int] = []
+
+    @operation()
+    async def total(self, count: int, window: int = 8) -> int:
+        async for number in self.stream("bench.upto", count=count, window=window):
+            self.read.append(number)
+        return sum(self.read)
+
+    @operation()
+    async def first(self, count: int, route: str = "bench.upto") -> int:
+        async for number in self.stream(route, count=count, window=2):
+            return int(number)
+        return -1
+
+    @operation()
+    async def relayed(self, count: int) -> AsyncIterator[int]:
+        async for number in self.stream("bench.upto", count=count, window=3):
+            yield 10 * number
+
+    @operation()
+    async def broken(self) -> list[Any]:
+        found: list[Any] = []
+        try:
+            async for number in self.stream("bench.fails"):
+                found.append(number)
+        except InvalidArgument as error:
+            found.append(error.message)
+        return found
+
+
+@pytest.fixture
+def reader(backplane: VirtualBackplane) -> Reader:
+    reader = Reader()
+    backplane.add(reader)
+    return reader
+
+
+@pytest.mark.parametrize("window", [1, 2, 8, 1024])
+def test_an_operation_reads_a_stream(backplane: VirtualBackplane, reader: Reader, window: int) -> None:
+    """Within its own backplane as from a client."""
+    assert backplane.call("bench.total", count=100, window=window).result() == 4950
+    assert reader.read == [*range(100)]
+
+
+def test_an_operation_that_leaves_the_loop_ends_the_stream(
+    backplane: VirtualBackplane, reader: Reader, numbers: Numbers
+) -> None:
+    """The callee's object would else be kept until the deadline."""
+    assert backplane.call("bench.first", count=100).result() == 0
+    backplane.run_until_idle()
+    assert numbers.ended_by == ["GeneratorExit"]
+    assert not backplane.backplane.engine.calls
+
+
+def test_a_stream_may_be_made_of_another(backplane: VirtualBackplane, reader: Reader, numbers: Numbers) -> None:
+    """Each waits for the next: a slow reader at the end holds them all."""
+    stream = backplane.stream("bench.relayed", count=100, window=2)
+    backplane.run_until_idle()
+    assert numbers.yielded <= 2 + 3 + 3
+    assert list(stream) == [10 * number for number in range(100)]
+
+
+def test_an_operation_learns_how_a_stream_broke(backplane: VirtualBackplane, reader: Reader) -> None:
+    """After the items that came before it."""
+    assert backplane.call("bench.broken").result() == [1, "no second one"]
+
+
+def test_a_cancelled_reader_ends_its_stream(backplane: VirtualBackplane, reader: Reader, numbers: Numbers) -> None:
+    """Down the whole chain."""
+    stream = backplane.stream("bench.relayed", count=100, window=2)
+    assert next(stream) == 0
+    stream.close()
+    backplane.run_until_idle()
+    assert numbers.ended_by == ["GeneratorExit"]
+    assert not backplane.backplane.engine.calls
+
+
+def test_a_stream_of_another_backplane_ends_with_it(reader: Reader) -> None:
+    """In PEER_DOWN, after the items that came."""

@@ -1,0 +1,100 @@
+"""Async stream: an async client's stream of items; the twin of `handles.ItemStream`."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from .call_spec import CallSpec
+from .errors import FailedPrecondition
+from .item_stream import ItemBuffer
+
+if TYPE_CHECKING:
+    from .async_client import AsyncClient
+
+
+class AsyncArrivedItems:
+    """What the client keeps of a stream until it has ended. The user's iterator is another object: dropping it is noticed."""
+
+    def __init__(self, window: int) -> None:
+        self.buffer = ItemBuffer(window)
+        self.arrived = asyncio.Event()
+        #: The id of the call; 0 until it has begun.
+        self.id = 0
+
+
+class AsyncItemStream:
+    """The items of a stream: `async for row in client.stream("query.rows")`. It begins with the first item asked for.
+
+    It can be read once. Dropping it, or leaving the loop, ends the call as `aclose` does.
+    """
+
+    def __init__(self, client: "AsyncClient", spec: CallSpec) -> None:
+        assert spec.window is not None
+        self._client = client
+        self._spec = spec
+        self._route: str = spec.route
+        self._of = AsyncArrivedItems(spec.window)
+        self._items: list[Any] = []
+        self._at = 0
+        self._is_iterated = False
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        if self._is_iterated:
+            raise FailedPrecondition(
+                f"{self._route}: a stream can be read once, and this one is being read; ask for a new one"
+            )
+        self._is_iterated = True
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._at == len(self._items):
+            self._items, self._at = await self._next_items(), 0
+        item, self._items[self._at] = self._items[self._at], None
+        self._at += 1
+        return item
+
+    async def aclose(self) -> None:
+        """End the stream: the callee's generator is closed at its next step. Closing twice is harmless."""
+        self._items, self._at = [], 0
+        self._drop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        if self._of.id and not self._of.buffer.has_ended:
+            with suppress(RuntimeError):  # the loop is closed, and with it the client
+                self._client._loop.call_soon_threadsafe(self._client._drop_stream, self._of)
+
+    def __repr__(self) -> str:
+        state = "ended" if self._of.buffer.has_ended else "open" if self._of.id else "not begun"
+        return f"<AsyncItemStream {self._route}: {state}>"
+
+    async def _next_items(self) -> list[Any]:
+        of, buffer = self._of, self._of.buffer
+        if not of.id and not buffer.has_ended:
+            await self._client._begin_stream(of, self._spec)
+        while True:
+            self._client._expect_not_forked()
+            if credit := buffer.credit_due():
+                self._client._give_credit(of.id, credit)
+            if (items := buffer.take()) is not None:
+                return items
+            buffer.check_end()
+            if buffer.has_ended:
+                raise StopAsyncIteration
+            of.arrived.clear()
+            await of.arrived.wait()
+
+    def _drop(self) -> None:
+        if self._of.id:
+            self._client._drop_stream(self._of)
+        else:
+            self._of.buffer.abandon()
