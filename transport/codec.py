@@ -15,7 +15,22 @@ import msgpack
 import msgspec
 
 from .call_spec import CallSpec
-from .envelope import BLOCKED, BOOST, CALL, CANCEL, CAST, CREDIT, ITEMS, PUBLISH, REFUSED, REPLY, STATUS, Envelope, Kind, call
+from .envelope import (
+    BLOCKED,
+    BOOST,
+    CALL,
+    CANCEL,
+    CAST,
+    CREDIT,
+    ITEMS,
+    PUBLISH,
+    REFUSED,
+    REPLY,
+    STATUS,
+    Envelope,
+    Kind,
+    call,
+)
 from .errors import InvalidArgument, MalformedFrame, text_of
 
 #: Input of `decode`: bytes, or a view of memory that another object owns.
@@ -36,6 +51,7 @@ _FIELDS_KEYED: Final = 10
 _FIELDS_SOURCED: Final = 12
 #: The same and the window: a call that asks for a stream.
 _FIELDS_STREAMED: Final = 13
+_FIELD_COUNTS: Final = (_FIELDS, _FIELDS_KEYED, _FIELDS_SOURCED, _FIELDS_STREAMED)
 #: Largest item of a stream: an envelope less what surrounds its only item.
 ITEM_BYTES_MAX: Final = ENVELOPE_BYTES_MAX - 32
 #: What stands before and behind the items of an envelope of items.
@@ -245,7 +261,7 @@ def head(frame: Frame) -> tuple[int, int] | None:
     start = msgpack.Unpacker()
     start.feed(bytes(frame[:_HEAD_BYTES]))
     try:
-        if start.read_array_header() != 1 or start.read_array_header() not in (_FIELDS, _FIELDS_KEYED, _FIELDS_SOURCED, _FIELDS_STREAMED):
+        if start.read_array_header() != 1 or start.read_array_header() not in _FIELD_COUNTS:
             return None
         kind, id = start.unpack(), start.unpack()
     except Exception:  # the edge: as in `decode`

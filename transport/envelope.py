@@ -176,6 +176,11 @@ def answered_as(answer: Envelope, id: int) -> Envelope:
     return Envelope(answer.kind, id, body=answer.body, is_refused=answer.is_refused)
 
 
+def items(id: int, body: list[Any], *, is_blocked: bool) -> Envelope:
+    """The next items of stream `id`. `is_blocked`: its callee waits for credit."""
+    return Envelope(ITEMS, id, body=body, is_blocked=is_blocked)
+
+
 def cancel(id: int) -> Envelope:
     """Cancel call `id` at its callee."""
     return Envelope(CANCEL, id)

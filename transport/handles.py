@@ -72,7 +72,8 @@ class ItemStream(ItemIterator):
 
     def __del__(self) -> None:
         if not self._arrived._buffer.has_ended:
-            with suppress(FailedPrecondition):  # in a fork, or while this very thread is in the client: ends by its deadline
+            # In a fork, or while this very thread is in the client: the stream ends by its deadline.
+            with suppress(FailedPrecondition):
                 self.close()
 
     def __repr__(self) -> str:

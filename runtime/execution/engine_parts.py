@@ -151,7 +151,12 @@ class EngineParts:
             presence=presence, recorders=recorders, watch=watch,
         )  # fmt: skip
         self.streaming = Streaming(
-            accepted=accepted, outbox=sender.outbox, encoder=sender.encoder, outgoing=outgoing, remote=remote, receive=self.hear
+            accepted=accepted,
+            outbox=sender.outbox,
+            encoder=sender.encoder,
+            outgoing=outgoing,
+            remote=remote,
+            receive=self.hear,
         )
         self.changes = changes = CallChanges(
             scheduler=scheduler, statistics=statistics, accepted=accepted, replays=replays, rings=rings, completion=completion,

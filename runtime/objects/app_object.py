@@ -182,9 +182,7 @@ class AppObject(Schedulable):
         the object is in the wait queue, as for a reply. A broken stream raises the `BackplaneError` in which it ended, after
         the items that came before. Leaving the loop ends the callee's generator.
         """
-        spec = CallSpec(
-            route, arguments, key=key, priority=priority, timeout=timeout, is_retried=retry, window=window
-        )
+        spec = CallSpec(route, arguments, key=key, priority=priority, timeout=timeout, is_retried=retry, window=window)
         return self._host.stream(self, spec)
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:

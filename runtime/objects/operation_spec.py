@@ -49,7 +49,9 @@ class OperationSpec:
         #: Whether it is a generator: it sends its items one after the other.
         self.is_stream = inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
         if self.is_stream and mark.kind != "operation":
-            raise DeclarationError(f"{function.__qualname__} is a generator, but nobody reads its items: only operations may be")
+            raise DeclarationError(
+                f"{function.__qualname__} is a generator, but nobody reads its items: only operations may be"
+            )
         parameters, hints = _parameters(function)
         if mark.kind != "settings":
             _check_self(function)

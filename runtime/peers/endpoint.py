@@ -20,9 +20,9 @@ from typing import Final
 
 from appbackplane.transport import codec
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, Envelope, cast, status
+from appbackplane.transport.envelope import CALL, CAST, ITEMS, PUBLISH, REPLY, STATUS, Envelope, cast, status
 from appbackplane.transport.errors import BackplaneError, Busy, MalformedFrame, Unavailable
-from appbackplane.transport.events import Ended
+from appbackplane.transport.events import Ended, Streamed
 from appbackplane.transport.foreign_frames import decode
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
@@ -214,7 +214,9 @@ class NodeEndpoint:
             self._look_for(self._outward.callers())
         events = self._session.turn(now_ns, FRAMES_MAX)
         for ended in events:
-            if isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
+            if isinstance(ended, Streamed):
+                self._inward.streamed(ended)
+            elif isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
                 self._inward.ended(ended)
             elif isinstance(ended, Ended) and ended.token is _DIRECTORY and ended.error is not None:
                 self._log.warn(f"the directory of this system was not received: {ended.error}")
@@ -313,6 +315,8 @@ class NodeEndpoint:
                 self._outward.down(peer.name, HOW_BROKEN)
         elif kind == REPLY or kind == STATUS:
             self._outward.answered(peer.name, envelope)
+        elif kind == ITEMS:
+            self._outward.came(peer.name, envelope)
         elif kind == PUBLISH:
             self._topics.came(peer.name, peer.incarnation, holder, envelope)
         else:

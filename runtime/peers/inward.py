@@ -15,11 +15,11 @@ from typing import Final, NamedTuple, Protocol
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope, reply, status
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, Envelope, items, reply, status
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
-from appbackplane.transport.events import Ended
+from appbackplane.transport.events import Ended, Streamed
 from appbackplane.transport.peers.likeness import Likeness
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
+from appbackplane.transport.request import TIMEOUT_DEFAULT_NS, WINDOW_MAX
 from appbackplane.transport.security.grants import EXPORTED, RESERVED
 from appbackplane.transport.security.ring import Holder
 
@@ -95,6 +95,9 @@ class System(Protocol):
     def boost(self, id: int, priority: int) -> None:
         """Change the priority of a call."""
 
+    def give_credit(self, id: int, items: int) -> None:
+        """Let the callee of a stream have sent this many items in all."""
+
 
 class Inward:
     """Calls of other nodes outstanding here."""
@@ -153,12 +156,14 @@ class Inward:
                 self._session.cast(_spec_of(envelope, 0, holder))
             except BackplaneError:
                 self.refused_casts_count += 1
-        elif kind == CANCEL or kind == BOOST:
+        elif kind == CANCEL or kind == BOOST or kind == CREDIT:
             held = self._held.get(asked)
             if held is None:
                 return
             if kind == CANCEL:
                 self._session.cancel(held.id)
+            elif kind == CREDIT:
+                self._session.give_credit(held.id, envelope.body)
             elif envelope.priority is not None and envelope.priority >= 0:  # from there on as on one host (law 10)
                 self._session.boost(held.id, envelope.priority)
 
@@ -176,6 +181,13 @@ class Inward:
         else:  # set by the callee or by the session itself, never taken from an error that the work has met
             said = status(asked.id, error, is_refused=error.is_refused)
         self._say(asked.name, said, held.is_bulk)
+
+    def streamed(self, streamed: Streamed) -> None:
+        """Items of a stream have come: pass them on to the node that reads it."""
+        asked: AskedHere = streamed.token
+        held = self._held.get(asked)
+        if held is not None:
+            self._say(asked.name, items(asked.id, streamed.items, is_blocked=streamed.is_blocked), held.is_bulk)
 
     def leave(self) -> None:
         """This node leaves: cancel all calls. The nodes that know of it have ended these calls themselves."""
@@ -274,4 +286,5 @@ def _spec_of(envelope: Envelope, ends_ns: int, holder: Holder) -> CallSpec:
         trace=trace if trace is not None and TRACE.fullmatch(trace) else None,
         idempotency_key=envelope.idempotency_key,
         source=f"node:{holder.user_id}",
+        window=None if envelope.window is None else min(envelope.window, WINDOW_MAX),
     )

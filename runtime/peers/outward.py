@@ -21,12 +21,15 @@ from appbackplane.transport.envelope import (
     CALL,
     CANCEL,
     CAST,
+    CREDIT,
     Envelope,
     answered_as,
     boost,
     cancel,
+    credit,
     due_ns,
     forwarded,
+    items,
     status,
 )
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
@@ -102,7 +105,7 @@ class Outward:
         return self._counts[name.encode()]
 
     def take(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
-        """Handle an envelope of a local process: a call, a cast, a cancellation or a boost."""
+        """Handle an envelope of a local process: a call, a cast, a cancellation, a boost, or credit of a stream."""
         kind = envelope.kind
         if kind == CALL or kind == CAST:
             try:
@@ -112,7 +115,7 @@ class Outward:
                     self._answer(peer, status(envelope.id, error, is_refused=True))
                 else:
                     self.lost_casts_count += 1
-        elif kind == CANCEL or kind == BOOST:
+        elif kind == CANCEL or kind == BOOST or kind == CREDIT:
             self._follow(peer, envelope)
 
     def answered(self, name: str, envelope: Envelope) -> None:
@@ -120,6 +123,14 @@ class Outward:
         asked = self._end(envelope.id, name.encode())
         if asked is not None:
             self._answer(asked.peer, answered_as(envelope, asked.id))
+
+    def came(self, name: str, envelope: Envelope) -> None:
+        """Hand items of a stream to their reader. If the call has ended, its callee has not heard of that: tell it again."""
+        call = self._calls.get(envelope.id)
+        if call is None or call[0] != name.encode():
+            self._say(name, cancel(envelope.id), False)
+            return
+        self._answer(call[2].peer, items(call[2].id, envelope.body, is_blocked=envelope.is_blocked))
 
     def down(self, name: str, because: str) -> None:
         """A node is gone: the calls that it held end in PEER_DOWN, because their outcome is unknown."""
@@ -214,13 +225,16 @@ class Outward:
             self._counts[name.encode()] += 1
 
     def _follow(self, peer: bytes, envelope: Envelope) -> None:
-        """Forward a cancellation or a boost to the node of the call, on the line that the call took."""
+        """Forward a cancellation, a boost or credit to the node of the call, on the line that the call took."""
         id = self._ids.get((peer, envelope.id))
         call = None if id is None else self._calls.get(id)
         if id is None or call is None:
             return
         node, _, asked = call
-        said = cancel(id) if envelope.kind == CANCEL else boost(id, envelope.priority)
+        if envelope.kind == CREDIT:
+            said = credit(id, envelope.body)
+        else:
+            said = cancel(id) if envelope.kind == CANCEL else boost(id, envelope.priority)
         self._say(node.decode(), said, asked.is_bulk)
         if envelope.kind == CANCEL:
             self._end(id)

@@ -34,6 +34,7 @@ TIMEOUT_S_MAX = 7 * 86_400
     help="Deadline of the call, in seconds from now.",
 )
 @click.option("--idempotency-key", metavar="TEXT", help="Calls with the same key are done once.")
+@click.option("--stream", "is_stream", is_flag=True, help="ROUTE is a generator: print each item as a line of JSON.")
 @keys_option
 @json_option
 @debug_option
@@ -45,13 +46,20 @@ def command(
     priority: int | None,
     timeout: float,
     idempotency_key: str | None,
+    is_stream: bool,
     keys: str | None,
     as_json: bool,
 ) -> None:
     """Call ROUTE and print what it returns. A VALUE that is JSON is taken as JSON, all else as text."""
     body = arguments(words)
+    if is_stream and idempotency_key is not None:
+        raise click.UsageError("--idempotency-key is for a call with one result: the items of a stream are not kept")
     client = client_of(system, keys)
     try:
+        if is_stream:
+            for item in client.stream(route, key=key, priority=priority, timeout=timeout, arguments=body, retry=False):
+                show.as_json(item)
+            return
         # Errors are shown at once, but a call with an idempotency key is retried: its user wants the work done.
         answer = client.call(
             route, key=key, priority=priority, timeout=timeout, arguments=body,

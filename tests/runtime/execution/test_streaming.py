@@ -141,9 +141,7 @@ def test_a_reader_that_leaves_ends_the_generator(backplane: VirtualBackplane, nu
 
 
 @pytest.mark.parametrize("read", [0, 1, 2])
-def test_closing_ends_an_async_generator_at_its_await(
-    backplane: VirtualBackplane, numbers: Numbers, read: int
-) -> None:
+def test_closing_ends_an_async_generator_at_its_await(backplane: VirtualBackplane, numbers: Numbers, read: int) -> None:
     """Where it awaits it is cancelled as any operation; where it has yielded it is closed."""
     stream = backplane.stream("bench.slowly", count=5, window=2)
     for number in range(read):
