@@ -1,10 +1,10 @@
 """Envelope: one message between two processes. Only these constructors, one per kind, and the codec know all fields.
 
-On the wire an envelope is a msgpack array of nine, ten, twelve or thirteen fields (DESIGN section 6, plus `chain`: the objects already
-waiting in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth field depends on
-the kind. Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one byte each. The
-tenth, `idempotency_key` of a CALL, is left out if there is none; the eleventh and twelfth, `source` and `principal`, are there
-only if a backplane calls or casts for somebody else; the thirteenth, `window`, only of a CALL that asks for a stream.
+On the wire an envelope is a msgpack array of nine, ten, twelve or thirteen fields (DESIGN section 6, plus `chain`: the objects
+already waiting in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth field
+depends on the kind. Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one byte
+each. The tenth, `idempotency_key` of a CALL, is left out if there is none; the eleventh and twelfth, `source` and `principal`,
+are there only if a backplane calls or casts for somebody else; the thirteenth, `window`, only of a CALL that asks for a stream.
 
 | kind | id | fourth field | fifth field | body |
 |---|---|---|---|---|
@@ -77,8 +77,8 @@ class Envelope:
     """
 
     __slots__ = (
-        "body", "chain", "deadline", "id", "idempotency_key", "is_blocked", "is_refused", "key", "kind", "node", "principal", "priority",
-        "route", "source", "trace", "window",
+        "body", "chain", "deadline", "id", "idempotency_key", "is_blocked", "is_refused", "key", "kind", "node", "principal",
+        "priority", "route", "source", "trace", "window",
     )  # fmt: skip
 
     def __init__(

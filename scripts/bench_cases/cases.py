@@ -31,6 +31,7 @@ from . import (
     spark_read,
     spark_stats,
     startup,
+    streams,
     urgent_long,
     urgent_same_client,
     urgent_short,
@@ -39,7 +40,7 @@ from . import (
 _MODULES = (
     call_rtt, call_pipelined, urgent_short, urgent_long, urgent_same_client, blocking, inversion, inversion_limited,
     inversion_chain, cpu_limit, inproc, node_to_node, dispatcher_overhead, dispatcher_scaling, dispatcher_accessor, requests,
-    requests_indexing, requests_optimiser, pubsub, large, log_call, many_objects, startup, restart, idle, executor,
+    requests_indexing, requests_optimiser, pubsub, streams, large, log_call, many_objects, startup, restart, idle, executor,
     operator_view, replay, spark_read, spark_stats, spark_latency,
 )  # fmt: skip
 CASES = [module.CASE for module in _MODULES]

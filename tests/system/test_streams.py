@@ -60,7 +60,7 @@ def read(client: Client, route: str, **options: Any) -> tuple[list[Any], Backpla
     found: list[Any] = []
     try:
         for item in client.stream(route, timeout=LIMIT_S, **options):
-            found.append(item)  # noqa: PERF402 - what came before an error counts
+            found.append(item)
     except BackplaneError as error:
         return found, error
     return found, None
