@@ -25,7 +25,7 @@ from appbackplane.transport.errors import (
     UnknownRoute,
     text_of,
 )
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
+from appbackplane.transport.request import TIMEOUT_DEFAULT_NS, WINDOW_MAX
 
 from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject
@@ -265,7 +265,7 @@ class Intake:
             raise InvalidArgument(f"{name} is a generator: read its items with stream()")
         if is_keyed:
             raise InvalidArgument(f"{name}: a stream takes no idempotency key, because its items are not kept")
-        return StreamAction(object, name, priority, spec.function, arguments, deadline_ns, window)
+        return StreamAction(object, name, priority, spec.function, arguments, deadline_ns, min(window, WINDOW_MAX))
 
     def _ruled(self, name: str, source: str) -> int | None:
         """The priority that the configuration gives the source of a request; None: none. Raises `PermissionDenied`."""

@@ -170,9 +170,11 @@ class OutgoingCalls:
                 self._give_credit(stream, peer, now_ns)
 
     def leave(self, stream: StreamRequest) -> None:
-        """The reader of a stream has left it. From any thread, with or without the lead."""
+        """The reader of a stream has left it; it is cancelled when the link is drained next, before this worker sleeps.
+
+        From any thread, and where the garbage collector runs: so it takes no lock, and wakes nobody.
+        """
         self._left.append(stream)
-        self._watch.notify()
 
     def expire(self, now_ns: int) -> None:
         """End overdue calls, resume pauses, and make the retries that are due."""

@@ -135,7 +135,8 @@ class StreamAction(MethodAction):
         return taken
 
     def receive_credit(self, credit: int) -> None:
-        """The reader lets it have yielded this many items in all. Needs the lead."""
+        """The reader lets it have yielded this many items in all; nobody can have read more than was yielded. Needs the lead."""
+        credit = min(credit, self._count + self._window)
         if credit > self._credit:
             self._credit = credit
             read = credit - self._window

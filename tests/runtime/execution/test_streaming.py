@@ -353,3 +353,15 @@ def test_a_cancelled_reader_ends_its_stream(backplane: VirtualBackplane, reader:
 
 def test_a_stream_of_another_backplane_ends_with_it(reader: Reader) -> None:
     """In PEER_DOWN, after the items that came."""
+
+
+def test_credit_beyond_what_was_sent_counts_as_the_window(backplane: VirtualBackplane, numbers: Numbers) -> None:
+    """A forged one would let the generator run ahead without any bound, and fill this process's memory."""
+    stream = backplane.stream("bench.upto", count=5000, window=4)
+    backplane.run_until_idle()
+    backplane.hear(envelope.credit(stream._arrived._id, 10**9))
+    backplane.hear(envelope.credit(stream._arrived._id + 1, 10**9))
+    backplane.hear(envelope.credit(stream._arrived._id, -5))
+    backplane.run_until_idle()
+    assert numbers.yielded == 8
+    assert list(stream) == [*range(5000)]
