@@ -14,7 +14,7 @@ from .errors import InvalidArgument, text_of
 #: there to notice a lost callee.
 TIMEOUT_DEFAULT_S: Final = 30.0
 #: The same in ns: the deadline, from its arrival, of a call that names none.
-TIMEOUT_DEFAULT_NS: Final = 30_000_000_000
+TIMEOUT_DEFAULT_NS: Final = int(TIMEOUT_DEFAULT_S * 1e9)
 #: Longest timeout, a week: longer work is started by one call and queried by others. (In milliseconds it fits the int of
 #: poll(2).)
 TIMEOUT_MAX_S: Final = 7 * 86_400.0

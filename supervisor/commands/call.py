@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from appbackplane.transport.errors import DeadlineExceeded
+from appbackplane.transport.request import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 
 from . import show
 from .cli import debug_option, json_option
@@ -13,11 +14,6 @@ from .connecting import client_of, keys_option
 from .quantities import Seconds
 from .systems import system_option
 from .words import arguments
-
-#: The default deadline of every call (DESIGN 12.5).
-TIMEOUT_S = 30.0
-#: A week, as everywhere (transport/request.py, which is not imported here, so that a mistyped command fails at once).
-TIMEOUT_S_MAX = 7 * 86_400
 
 
 @click.command("call")
@@ -28,8 +24,8 @@ TIMEOUT_S_MAX = 7 * 86_400
 @click.option("--priority", type=click.IntRange(0, 255), help="0 is the highest. Default: the operation's own.")
 @click.option(
     "--timeout",
-    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
-    default=TIMEOUT_S,
+    type=Seconds(0, TIMEOUT_MAX_S, min_open=True),
+    default=TIMEOUT_DEFAULT_S,
     show_default=True,
     help="Deadline of the call, in seconds from now.",
 )

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from appbackplane.transport.errors import BackplaneError, NotFound
+from appbackplane.transport.request import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 
 from . import show
 from .asking import ask
-from .call import TIMEOUT_S, TIMEOUT_S_MAX
 from .cli import debug_option, json_option
 from .completing import command_words, kernels
 from .kernels import LINE, kernels_of
@@ -43,8 +43,8 @@ Place = tuple[str, str]
 @system_option
 @click.option(
     "--timeout",
-    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
-    default=TIMEOUT_S,
+    type=Seconds(0, TIMEOUT_MAX_S, min_open=True),
+    default=TIMEOUT_DEFAULT_S,
     show_default=True,
     help="Seconds to wait for the kernel's answer.",
 )
