@@ -8,7 +8,7 @@ from collections.abc import Callable
 from .call_spec import CallSpec
 from .session import ClientSession
 
-#: Stands for an unknown priority, that of the operation, while a call waits for room: behind all calls that name theirs.
+#: Sort key of a call without a priority of its own, while it waits for room: behind all calls that have one.
 PRIORITY_UNKNOWN = 256
 
 

@@ -216,7 +216,7 @@ def checked(rows: Any) -> list[Envelope]:
 
 
 def head(frame: Frame) -> tuple[int, int] | None:
-    """Kind and id of the only envelope of a frame that cannot be decoded; None if it holds several, or has no such start.
+    """Kind and id of the only envelope of a frame that cannot be decoded; None if it holds several, or begins otherwise.
 
     A batch is cut long before it is large (batching.py), so a large frame that we made holds one envelope. Only the first
     bytes are read, so nothing that the frame claims to hold is allocated.

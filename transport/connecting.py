@@ -54,7 +54,7 @@ class Connecting:
                 raise not_in_time(self._way, error)
 
     def await_system(self, limit_ns: int) -> None:
-        """Connect, and wait for a system that is not up yet. Raises the last obstacle when the time is over."""
+        """Connect, and wait for a system that is not up yet. When the time is over, raises the last error."""
         until_ns = self._now_ns() + limit_ns
         while True:
             try:

@@ -52,7 +52,7 @@ class RetryBudget:
 class RetryAccount:
     """The retries that are left of a budget.
 
-    Calls cost nothing here: they are numbered anyway, so their number is passed when a retry is requested. Retries earned by
+    A call without a retry costs nothing here: calls are counted anyway, and a retry passes their count. Retries earned by
     calls decay with `WINDOW_NS`; retries earned by time are capped at one window's.
     """
 

@@ -20,7 +20,7 @@ from .current import current
 from .method_action import MethodAction
 from .worker import WorkerHost
 
-#: Waits for a gate, for at most so many seconds, on behalf of a thread that runs no action.
+#: Waits for a gate, at most that many seconds, instead of blocking the thread; returns whether the gate opened (testing).
 StandIn: TypeAlias = Callable[[threading.Lock, float], bool]
 #: Longer than any call.
 LIMIT_S: Final = 2 * TIMEOUT_MAX_S

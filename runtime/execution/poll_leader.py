@@ -128,9 +128,9 @@ class PollLeader:
             self._parked.pop().gate.release()
 
     def before_long(self, worker: Worker, *, is_overrun_sure: bool) -> None:
-        """`worker` begins an action that is known to take long: another worker, if there is one, takes over the poll.
+        """`worker` begins a long action: a parked worker takes over the poll; without one, a relief if an overrun is sure.
 
-        For an action shorter than the quantum no relief stays: each message would make the two threads alternate at the GIL.
+        If no overrun is sure, reliefs retire: at each message, relief and worker would take the GIL from each other.
         Beside bulk actions of 100 us, urgent p99 was 0.8 ms with a relief and is 0.4 ms without, with 5 % more bulk calls.
         """
         if not is_overrun_sure and not worker.is_relief:

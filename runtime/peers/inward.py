@@ -28,8 +28,8 @@ from .outward import is_bulk_at
 #: Calls that one key may have outstanding here, by all its connections together. A session is made for these and the 4,096
 #: of each process's own.
 OUTSTANDING_MAX: Final = 8_192
-#: Bytes of the frames that brought them: as many calls of 8 KiB, or four frames of the greatest length. Bounded by their
-#: number alone, a key could make this node keep 128 GiB.
+#: Bytes of the frames of these calls: all 8,192 at 8 KiB each, or four frames of the greatest length. If only the number of
+#: calls were bounded, a key could make this node keep 128 GiB.
 OUTSTANDING_BYTES_MAX: Final = 64 << 20
 #: Routes remembered as permitted, per holder of a key.
 PERMITTED_MAX: Final = 4_096

@@ -2,7 +2,7 @@
 
 Seed 001, 3.1 and 5.3. A handle is opened at its first use, and again at the next use when it is stale. It is closed when it is
 stale, when its resource has reached `held_max` and another needs its place, and when its thread ends. A handle in a request's
-variable is good until that request asks for the same again, or for more others than `held_max`.
+variable is good until that request asks for the same again, or for `held_max` others of its resource.
 
 A use takes 0.2 us, the end of a request with nothing to close 0.06 us. A thread that executes nothing checks nothing: handles
 that become stale meanwhile stay open until its next requests.

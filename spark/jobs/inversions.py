@@ -38,8 +38,8 @@ SCHEMA: Final = (
     + "".join(f"wait_{rank}_ns double, " for rank in _RANKS)
     + "wait_max_ns long"
 )
-#: Records of a task, and extra records on both sides of them: 150 MB. If more than 200,000 other actions end during one run,
-#: actions that ended long before its end do not see it.
+#: Records of a task, and extra records on each side of them: 150 MB. If more than 200,000 other actions end during one run,
+#: that run is not counted for actions that ended long before it did.
 STRETCH_RECORDS: Final = 1 << 21
 AROUND_RECORDS: Final = 200_000
 #: Assumed for a segment that still grows.

@@ -1,10 +1,10 @@
 """Lease: when this node takes the lease of its cluster, renews it, and gives it up. Pure: facts and `now_ns` in, effects out.
 
-At every instant one node is primary at most. A holder is primary for nine tenths of the lease, counted from when it requested
-its last swap of the record. Other nodes wait for all of it, from when they saw the record change. So the holder steps down
-while the lease is still its own: in order at half of the time, by killing at eight tenths, by the kernel at nine (`Fuse`)
-should this process be stopped. `now_ns` is of a clock that goes on while the machine sleeps. The store gets one request at a
-time; a late answer grants no more time, because the lease counts from the request.
+At every instant at most one node is primary. Other nodes wait for a whole lease, from when they saw the record change. The
+holder counts from when it requested its last swap of the record, so it steps down while the lease is still its own. At five
+tenths of the lease it goes down in order, at eight it kills what is left, and at nine the kernel kills this process (`Fuse`),
+should it be stopped. `now_ns` is of a clock that goes on while the machine sleeps. The store gets one request at a time; a late
+answer grants no more time, because the lease counts from the request.
 """
 
 from __future__ import annotations

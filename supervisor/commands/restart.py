@@ -1,4 +1,4 @@
-"""restart: end a backplane's process in order and start a new one, without losing a call; return when it is up."""
+"""restart: replace a backplane's process by a new one, without losing a call unless `--now`; return when it is up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .completing import backplanes
 from .quantities import Seconds
 from .systems import find, system_option
 
-#: A trial, a drain, a last hook, the end of a process and the start of one: most take a second, a start at most 60 by default.
+#: Covers trial, drain, last hook, the old process's end and the new one's start. Most take a second; a start at most 60 by
+#: default.
 TIMEOUT_S = 90.0
 #: A day; for longer, run the command again.
 TIMEOUT_S_MAX = 86_400

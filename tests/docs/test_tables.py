@@ -69,8 +69,8 @@ def choices(kind: type[msgspec.Struct], key: str) -> list[str]:
     ("heading", "key"),
     [
         ("Is it wanted back?", "type"),
-        ("Who starts again with it?", "strategy"),
-        ("Is it any use?", "on_give_up"),
+        ("Which other backplanes restart", "strategy"),
+        ("When it is given up", "on_give_up"),
     ],
 )
 def test_every_choice_of_a_restart(heading: str, key: str) -> None:

@@ -258,7 +258,7 @@ class Shelf(Component):
 
     @operation()
     def leave(self) -> None:
-        """Do what an operation should not."""
+        """Call `sys.exit`, as no operation should."""
         sys.exit(3)
 
     @operation()

@@ -198,7 +198,7 @@ class RouteTable:
         return loads.count(loads[0]) if loads else 0
 
     def loads(self, route: str, caller: str) -> tuple[float, ...]:
-        """The loads that the first of `best` announce, up to the first suspect; about equal ones as the same figure."""
+        """Announced loads of the nodes of `best`, without suspects unless all are; about equal loads as the same figure."""
         return self._order(route, caller)[1]
 
     def offers(self, name: str, route: str) -> bool:

@@ -101,8 +101,8 @@ def client(socket: zmq.Socket[Any], keyring: Keyring, server_key: PublicKey, lim
     ):
         socket.setsockopt(option, value)
     socket.setsockopt(zmq.RECONNECT_IVL, -1)
-    # Otherwise an ended connection keeps its queue, and takes frames for nobody, wherever ZeroMQ's text of the address is not
-    # ours: for names, and for IPv4 on a dual-stack socket. It also keeps a reader from being aborted.
+    # Without IMMEDIATE an ended connection keeps its queue and accepts frames that nobody gets, where ZeroMQ writes the address
+    # differently: for names, and for IPv4 on a dual-stack socket. ZeroMQ might also abort a slow reader (libzmq #3937).
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.CONNECT_TIMEOUT, limits.connect_ms)
 

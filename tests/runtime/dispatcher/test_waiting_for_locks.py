@@ -141,7 +141,7 @@ class House(Dispatcher):
 
 
 def _nothing() -> None:
-    """No script."""
+    """The script of a message without one."""
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def shop(till: Till) -> VirtualBackplane:
 
 
 def figures(shop: VirtualBackplane) -> dict[str, int]:
-    """What the statistics say of it."""
+    """The statistics of the idempotency cache."""
     found: dict[str, int] = shop.backplane.statistics()["replays"]
     return found
 

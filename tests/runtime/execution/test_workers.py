@@ -269,7 +269,7 @@ def test_urgent_work_runs_beside_a_computation(start: Any) -> None:
 
 
 def test_a_relief_runs_only_what_is_more_urgent(start: Any) -> None:
-    """One thread is one thread: work of the same priority waits for the worker, or `threads` would mean nothing."""
+    """Work of the same priority waits for the only worker, or `threads = 1` would not mean one thread."""
     running = start(1)
     caller = running.caller
     long = caller.submit("hands.block", key="0")

@@ -12,7 +12,7 @@ from appbackplane.supervisor.processes.board_file import BoardFile
 
 @pytest.fixture
 def board() -> Iterator[BoardFile]:
-    """Of two."""
+    """The board of two backplanes."""
     board = BoardFile(["index", "query"])
     yield board
     board.close()

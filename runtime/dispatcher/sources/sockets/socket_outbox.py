@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("appbackplane.runtime")
 
 #: Messages of one connection that may be queued or running. They are handled one after the other (law 1), so one is enough
-#: for a fast handler. 64 spare the thread a wake-up for each message, and keep a thousand connections within `max_posted`.
+#: for a fast handler. With 64 the I/O thread is not woken for each, and a thousand connections stay within `max_posted`.
 AHEAD_MAX: Final = 64
 
 
