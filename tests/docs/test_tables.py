@@ -68,7 +68,7 @@ def choices(kind: type[msgspec.Struct], key: str) -> list[str]:
 @pytest.mark.parametrize(
     ("heading", "key"),
     [
-        ("Is it wanted back?", "type"),
+        ("Whether it is restarted", "type"),
         ("Which other backplanes restart", "strategy"),
         ("When it is given up", "on_give_up"),
     ],
