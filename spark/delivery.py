@@ -24,7 +24,7 @@ from appbackplane.transport.errors import (
     PeerError,
     Unavailable,
 )
-from appbackplane.transport.request import IDEMPOTENCY_KEY_MAX
+from appbackplane.transport.call_checks import IDEMPOTENCY_KEY_MAX
 
 #: Seconds for a batch to be accepted, restarts of the system included.
 PATIENCE_S: Final = 60.0

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from . import descriptors, request
+from . import call_checks, descriptors
 from .async_connecting import AsyncConnecting
 from .async_room import AsyncRoom
 from .async_subscription import AsyncSubscription
@@ -47,7 +47,7 @@ async def connect_async(
         if timeout is None:
             await client.start()
         else:
-            await client._connecting.await_system(request.duration_ns(timeout))
+            await client._connecting.await_system(call_checks.duration_ns(timeout))
     except BaseException:
         await client.close()
         raise
@@ -79,11 +79,11 @@ class AsyncClient:
     async def start(self, timeout: float = CONNECT_TIMEOUT_S) -> None:
         """Connect, unless connected. `connect_async` has done so, and calls reconnect by themselves when the system is back."""
         self._expect_open()
-        await self._connecting.start(request.duration_ns(timeout))
+        await self._connecting.start(call_checks.duration_ns(timeout))
 
     async def call(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = call_checks.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
         """Call an operation and await its result: `await client.call("query.search", text="asyncio", priority=0)`.
@@ -93,11 +93,11 @@ class AsyncClient:
         The most urgent waiting call goes first, calls without a `priority` last.
         """
         self._expect_not_forked()
-        spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
         if self._session.directory is None:
             await self._connecting.start_for_call(spec.ends_ns, is_patient=spec.is_retried)
-        if self._session.is_full:
+        if self._session.core.is_full:
             await self._room.wait(spec)
         try:
             id, future = self._begin(spec)
@@ -112,7 +112,7 @@ class AsyncClient:
 
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = call_checks.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> asyncio.Future[Any]:  # fmt: skip
         """Begin a call without awaiting it. The future ends in the result or the error; cancelling it cancels the call.
@@ -121,9 +121,9 @@ class AsyncClient:
         if there is no room, `UnknownRoute` without fetching the routing table first.
         """
         self._expect_not_forked()
-        spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
-        if self._session.is_full:
+        if self._session.core.is_full:
             raise self._session.no_room(route)
         id, future = self._begin(spec)
         future.add_done_callback(lambda ended: self._take_back(id) if ended.cancelled() else None)
@@ -134,7 +134,7 @@ class AsyncClient:
         arguments: Mapping[str, Any] | None = None, **keywords: Any,
     ) -> None:  # fmt: skip
         """Send a request without a reply. Raises only errors known at once, such as `UnknownRoute`."""
-        spec = request.asked(route, key, priority, CONNECT_TIMEOUT_S, arguments, keywords)
+        spec = call_checks.asked(route, key, priority, CONNECT_TIMEOUT_S, arguments, keywords)
         await self.start()
         try:
             self._session.cast(spec)
@@ -151,8 +151,8 @@ class AsyncClient:
 
         Raises `Busy` if a backplane has no room for it. The others still get the message, and that backplane counts the gap.
         """
-        request.check(topic, None, priority)
-        body = request.body_of(topic, arguments, keywords)
+        call_checks.check(topic, None, priority)
+        body = call_checks.body_of(topic, arguments, keywords)
         await self.start()
         self._soon()
         return self._session.publish(topic, priority, body)
@@ -164,7 +164,7 @@ class AsyncClient:
         `AsyncSubscription.unconfirmed` names the backplanes that have not confirmed; they are asked again.
         """
         check_pattern(topic)
-        limit_ns = request.duration_ns(timeout)
+        limit_ns = call_checks.duration_ns(timeout)
         await self.start(timeout)
         subscription = AsyncSubscription(self, topic)
         confirmed: asyncio.Future[None] = self._loop.create_future()
@@ -213,7 +213,7 @@ class AsyncClient:
 
     async def _settle(self) -> None:
         settled: asyncio.Future[None] = self._loop.create_future()
-        if self._session.settle(settled, time.monotonic_ns(), request.duration_ns(CLOSE_TIMEOUT_S)):
+        if self._session.settle(settled, time.monotonic_ns(), call_checks.duration_ns(CLOSE_TIMEOUT_S)):
             self._soon()
             await asyncio.wait((settled,), timeout=CLOSE_TIMEOUT_S)
 
@@ -228,7 +228,7 @@ class AsyncClient:
         self._descriptors.end()
         if self._timer is not None:
             self._timer.cancel()
-        for subscription in self._session.subscribers():
+        for subscription in self._session.hearing.subscribers():
             subscription._closed = True
             subscription._arrived.set()
         # Closing waits for sent frames to leave, which must not block the loop. Nothing else uses the link any more.
@@ -323,9 +323,9 @@ class AsyncClient:
         self._turn(self._session.ahead_frames_max)  # its last frames
         error = self._way.gone()
         if self._session.system_gone(error, is_back_soon=is_back_soon(self._way, error)):
-            self._connecting.open(request.duration_ns(CONNECT_TIMEOUT_S))
+            self._connecting.open(call_checks.duration_ns(CONNECT_TIMEOUT_S))
         self._turn()
-        for subscription in self._session.subscribers():
+        for subscription in self._session.hearing.subscribers():
             subscription._error = error
             subscription._arrived.set()
 
@@ -339,4 +339,4 @@ class AsyncClient:
 
     def _unconfirmed(self, topic: str) -> tuple[str, ...]:
         self._expect_not_forked()
-        return tuple(self._session.unconfirmed(topic))
+        return tuple(self._session.hearing.unanswered(topic))

@@ -26,7 +26,7 @@ class AsyncRoom:
 
     async def wait(self, spec: CallSpec) -> None:
         """Wait until there is room for a call, or the client is closed. Raises `Busy` at the deadline of the call."""
-        while self._session.is_full and not self._is_closed:
+        while self._session.core.is_full and not self._is_closed:
             room: asyncio.Future[None] = self._loop.create_future()
             urgency = PRIORITY_UNKNOWN if spec.priority is None else spec.priority
             heapq.heappush(self._queue, (urgency, next(self._turns), room))
@@ -40,7 +40,7 @@ class AsyncRoom:
 
     def let_in(self) -> None:
         """Wake the most urgent waiting call, if there is room."""
-        while self._queue and not self._session.is_full:
+        while self._queue and not self._session.core.is_full:
             room = heapq.heappop(self._queue)[2]
             if not room.done():
                 room.set_result(None)

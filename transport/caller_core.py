@@ -27,7 +27,6 @@ from .connections import ANSWERS_AHEAD_MAX, Connections, LinkPort
 from .directory import Directory, Place
 from .envelope import Envelope, boost, cancel, cast
 from .errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument, Unavailable
-from .purposes import Own
 from .resolver import Resolver
 from .retrying import WAITING, Retries, RetryAccount, StopRetrying, after_attempts
 
@@ -44,6 +43,10 @@ OpenCall = tuple[object, CallSpec, int, bytes | None]
 def half() -> float:
     """No randomness: for callers that must know the wait beforehand."""
     return 0.5
+
+
+class Own:
+    """Token of a call that the session itself handles the end of, instead of its owner (session.py)."""
 
 
 class RetriedCall(Own):

@@ -10,7 +10,7 @@ import random
 import time
 from typing import Any, Final
 
-from . import request
+from . import call_checks
 from .call_spec import CallSpec
 from .connecting import Connecting
 from .descriptors import Descriptors
@@ -19,10 +19,9 @@ from .errors import Cancelled, DeadlineExceeded, FailedPrecondition, Unavailable
 from .events import Ended, Events
 from .inbox import Message
 from .retrying import RetryAccount, RetryBudget
-from .room import Room
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
-from .waitables import CallOutcome, Stream
+from .waitables import CallOutcome, Stream, Waitable
 from .waiting import Waiting
 from .ways import Way, is_back_soon
 
@@ -54,7 +53,10 @@ class Calling:
         descriptors = Descriptors(f"client of {way.system!r} {way.where}")
         self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone, descriptors)
         self._connecting = Connecting(self, way, self.session, self._waiting, _monotonic_ns)
-        self._room = Room(self.session, self._waiting, _monotonic_ns)
+        #: Ready when a call has ended, for the threads whose `submit` waits until fewer are outstanding. Their number is kept,
+        #: because one that polls is no waiter meanwhile, and must notice room all the same.
+        self._room = Waitable()
+        self._seekers_count = 0
         self._looked_ns = 0
         self._submitted_ns = 0
         self._burst_count = 0
@@ -92,15 +94,15 @@ class Calling:
         """Begin a call that will complete `pending`. It leaves now, or in a burst together with others."""
         with self._lock:
             session = self.session
-            if session.is_full:
-                self._room.wait(spec.route, spec.timeout_ns)
+            if session.core.is_full:
+                self._wait_for_room(spec)
             now_ns = self._begin(pending, spec)
             is_burst = now_ns - self._submitted_ns < BURST_GAP_NS
             self._burst_count = self._burst_count + 1 if is_burst else 1
             if (
                 not is_burst
                 or (self._burst_count <= BURST_EAGER and session.outstanding_count <= BURST_EAGER)
-                or session.gathered_count >= GATHER_MAX
+                or session.core.gathered_count >= GATHER_MAX
                 or self._waiting.is_led
             ):
                 self._look(now_ns)
@@ -110,11 +112,11 @@ class Calling:
     def cast(self, spec: CallSpec) -> None:
         """Send a request without a reply. An unknown route is looked up once more, in a freshly fetched routing table."""
         with self._lock:
-            self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
             try:
                 self.session.cast(spec)
             except UnknownRoute:
-                self._connecting.fetch(request.duration_ns(CONNECT_TIMEOUT_S))
+                self._connecting.fetch(call_checks.duration_ns(CONNECT_TIMEOUT_S))
                 self._expect_open()
                 self._look(_monotonic_ns())
                 self.session.cast(spec)
@@ -123,7 +125,7 @@ class Calling:
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
         """Publish to all subscribers of `topic`; returns the number of backplanes."""
         with self._lock:
-            self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
             try:
                 return self.session.publish(topic, priority, body)
             finally:
@@ -147,7 +149,7 @@ class Calling:
     def directory(self) -> Directory:
         """The newest routing table, after one poll of the link."""
         with self._lock:
-            self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
             self._look(_monotonic_ns())
             directory = self.session.directory
         if directory is None:
@@ -162,7 +164,7 @@ class Calling:
             if self._is_closed:
                 return
             settled = CallOutcome(self, "close")
-            now_ns, limit_ns = _monotonic_ns(), request.duration_ns(CLOSE_TIMEOUT_S)
+            now_ns, limit_ns = _monotonic_ns(), call_checks.duration_ns(CLOSE_TIMEOUT_S)
             try:
                 if self.session.settle(settled, now_ns, limit_ns):
                     self._waiting.wait(settled, now_ns + limit_ns)
@@ -173,7 +175,7 @@ class Calling:
 
     def wait_for(self, pending: CallOutcome, timeout: float | None) -> bool:
         """Wait until the call has ended, at most `timeout` seconds. False: it is still outstanding."""
-        limit_ns = None if timeout is None else request.duration_ns(timeout)
+        limit_ns = None if timeout is None else call_checks.duration_ns(timeout)
         with self._lock:
             until_ns = ends_ns = pending._ends_ns
             if limit_ns is not None:
@@ -202,12 +204,12 @@ class Calling:
 
     def next_message(self, stream: Stream, timeout: float | None) -> Message:
         """Wait for the next message of a subscription, at most `timeout` seconds. Raises the error in which it ended."""
-        limit_ns = None if timeout is None else request.duration_ns(timeout)
+        limit_ns = None if timeout is None else call_checks.duration_ns(timeout)
         with self._lock:
             message = stream._inbox.take()
             if message is None:
                 if stream._error is None and not stream._closed:
-                    self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+                    self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
                     until_ns = None if limit_ns is None else _monotonic_ns() + limit_ns
                     if not self._waiting.wait(stream, until_ns):
                         raise TimeoutError(f"no message of {stream.topic!r} in {timeout} s")
@@ -228,7 +230,7 @@ class Calling:
     def unconfirmed(self, topic: str) -> tuple[str, ...]:
         """The backplanes that have not confirmed a subscription."""
         with self._lock:
-            return tuple(self.session.unconfirmed(topic))
+            return tuple(self.session.hearing.unanswered(topic))
 
     # -- with the lock held -------------------------------------------------------------------------------------------
 
@@ -245,7 +247,7 @@ class Calling:
             return  # by another thread, while this one waited
         self._is_closed = True
         self._deliver(self.session.end_all(Cancelled("the client was closed")))
-        for stream in self.session.subscribers():
+        for stream in self.session.hearing.subscribers():
             stream._closed = True
             self._waiting.ready(stream)
         self._waiting.close()
@@ -292,6 +294,17 @@ class Calling:
         pending._ends_ns = spec.ends_ns
         return now_ns
 
+    def _wait_for_room(self, spec: CallSpec) -> None:
+        until_ns = _monotonic_ns() + spec.timeout_ns
+        self._seekers_count += 1
+        try:
+            while self.session.core.is_full:
+                self._room.is_ready = False
+                if not self._waiting.wait(self._room, until_ns):
+                    raise self.session.no_room(spec.route)
+        finally:
+            self._seekers_count -= 1
+
     def _end_lost(self, pending: CallOutcome) -> None:
         """End a call that is past its deadline and lost to the session, because a signal's exception struck the thread that
         was about to end it.
@@ -334,8 +347,8 @@ class Calling:
                     if not pending.is_ready:  # after a signal's exception, a call may end a second time
                         pending._result, pending._error = event.result, event.error
                     self._waiting.ready(pending)
-                    if self._room.seekers_count:
-                        self._room.let_in()
+                    if self._seekers_count:
+                        self._waiting.ready(self._room)
                 else:
                     stream: Stream = event.subscriber
                     stream._inbox.put(event.message, event.size)
@@ -348,9 +361,9 @@ class Calling:
         self._look(_monotonic_ns(), self.session.ahead_frames_max)  # its last frames
         error = self.way.gone()
         if self.session.system_gone(error, is_back_soon=is_back_soon(self.way, error)):
-            self._connecting.begin(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            self._connecting.begin(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
         self._look(_monotonic_ns())
-        for stream in self.session.subscribers():
+        for stream in self.session.hearing.subscribers():
             stream._error = error
             self._waiting.ready(stream)
 

@@ -85,7 +85,7 @@ class Encoder:
         self._packer = msgpack.Packer(default=_to_builtins, autoreset=True, use_bin_type=True)
 
     def encode(self, envelope: Envelope) -> bytes:
-        """One packed envelope. Raises `InvalidArgument` for a value that cannot travel or one that is too large."""
+        """One packed envelope. Raises `InvalidArgument` for a value that cannot be serialised or one that is too large."""
         packed = self._pack(envelope.row())
         if len(packed) > ENVELOPE_BYTES_MAX:
             _refuse_size(len(packed))
@@ -141,7 +141,7 @@ class Encoder:
             is_called = raised is not None and raised.tb_next is not None  # not by msgpack itself
             if is_called and self._can_pack(value):
                 raise  # a signal handler's: packing did not fail
-            raise InvalidArgument(f"{self._culprit(value)} cannot travel: {text_of(error)}") from error
+            raise InvalidArgument(f"{self._culprit(value)} cannot be serialised: {text_of(error)}") from error
         return packed
 
     def _can_pack(self, value: Any) -> bool:
@@ -153,7 +153,7 @@ class Encoder:
         return True
 
     def _culprit(self, value: Any) -> str:
-        """Names the value that cannot travel, in an envelope's row or a body."""
+        """Names the value that cannot be serialised, in an envelope's row or a body."""
         for each in value if type(value) is tuple else (value,):
             if type(each) is dict:
                 for name, one in each.items():

@@ -9,9 +9,16 @@ from collections.abc import Iterable
 
 from . import addressing
 from .call_spec import CallSpec
-from .caller_core import CallerCore
+from .caller_core import CallerCore, Own
 from .errors import Busy
-from .purposes import Settling
+
+
+class Settling(Own):
+    """Calls of which only the end matters; `token`, if any, comes back with the last."""
+
+    def __init__(self, token: object, remaining_count: int = 0) -> None:
+        self.token = token
+        self.remaining_count = remaining_count
 
 
 class Proving:

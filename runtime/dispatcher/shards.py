@@ -20,7 +20,7 @@ from appbackplane.transport.errors import (
     Unavailable,
     error_from,
 )
-from appbackplane.transport.request import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.resolver import RETRY_AFTER_S, home
 
 from ..execution.method_action import MethodAction

@@ -18,7 +18,7 @@ from appbackplane.transport.errors import (
     Unavailable,
     text_of,
 )
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 
 from ..objects.action import Action
 from ..objects.registry import Route

@@ -25,7 +25,7 @@ from appbackplane.transport.errors import (
     UnknownRoute,
     text_of,
 )
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 
 from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject

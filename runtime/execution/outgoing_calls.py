@@ -23,7 +23,7 @@ from appbackplane.transport.errors import (
     error_from,
     text_of,
 )
-from appbackplane.transport.request import check_call
+from appbackplane.transport.call_checks import check_call
 from appbackplane.transport.retrying import (
     WAITING,
     Retries,

@@ -19,7 +19,7 @@ from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope,
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Ended
 from appbackplane.transport.peers.likeness import Likeness
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.security.grants import EXPORTED, RESERVED
 from appbackplane.transport.security.ring import Holder
 

@@ -30,7 +30,7 @@ from appbackplane.transport.envelope import (
     status,
 )
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.resolver import not_registered
 
 #: Seconds after which a caller that found a peer's line full may retry.

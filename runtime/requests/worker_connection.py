@@ -20,7 +20,7 @@ from appbackplane.transport.errors import (
     Unavailable,
     text_of,
 )
-from appbackplane.transport.request import TIMEOUT_MAX_S
+from appbackplane.transport.call_checks import TIMEOUT_MAX_S
 
 from ..execution.coroutines import OneShotEvent
 from ..execution.method_action import MethodAction

@@ -16,7 +16,7 @@ from .words import arguments
 
 #: The default deadline of every call (DESIGN 12.5).
 TIMEOUT_S = 30.0
-#: A week, as everywhere (transport/request.py, which is not imported here, so that a mistyped command fails at once).
+#: A week, as everywhere (transport/call_checks.py, which is not imported here, so that a mistyped command fails at once).
 TIMEOUT_S_MAX = 7 * 86_400
 
 

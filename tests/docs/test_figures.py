@@ -41,7 +41,7 @@ from appbackplane.transport.link import LARGE_BYTES_MAX, READ_AHEAD
 from appbackplane.transport.peers.messages import PROTOCOL, PROTOCOL_OLDEST, ROUTES_MAX
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.route_table import LOAD_STEP
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS, TIMEOUT_DEFAULT_S
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, TIMEOUT_DEFAULT_S
 from tests.docs.pages import DOCS, prose
 
 WORDS = {1: "one", 2: "two", 3: "three", 5: "five", 50: "fiftieth"}

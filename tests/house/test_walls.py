@@ -39,7 +39,7 @@ DOERS = (
     "transport.link", "transport.uncopied", "transport.accept_gate", "transport.lifeline", "transport.descriptors",
     "transport.waiting",
     "transport.waitables",
-    "transport.calling", "transport.room", "transport.client", "transport.handles", "transport.async_client",
+    "transport.calling", "transport.client", "transport.handles", "transport.async_client",
     "transport.async_connecting",
     "transport.async_subscription", "transport.async_room", "transport.connecting",
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",

@@ -24,7 +24,7 @@ from appbackplane.supervisor.commands.words import arguments
 from appbackplane.supervisor.processes.run_dir import RunDir, running_pid
 from appbackplane.transport import connect
 from appbackplane.transport.errors import InternalError
-from appbackplane.transport.request import TIMEOUT_MAX_S
+from appbackplane.transport.call_checks import TIMEOUT_MAX_S
 from tests.waiting import EVERY_S, Limit, wait_until
 
 from .conftest import LIMIT_S, MODULE, TOML, RunningSystem

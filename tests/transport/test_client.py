@@ -105,7 +105,7 @@ def test_what_is_the_callers_fault_is_said_at_once(client: Client, stand_in: Any
     for wrong in ({"key": 5}, {"priority": -1}, {"timeout": 0}, {"arguments": [1]}):
         with pytest.raises(InvalidArgument, match=r"query\.echo|timeout"):
             client.call("query.echo", **wrong)
-    with pytest.raises(InvalidArgument, match=r"query\.echo: the value of 'x' cannot travel"):
+    with pytest.raises(InvalidArgument, match=r"query\.echo: the value of 'x' cannot be serialised"):
         client.call("query.echo", x=object())
     with pytest.raises(InvalidArgument, match=r"query\.echo: .* exceed the limit"):
         client.call("query.echo", x=b"." * FRAME_BYTES_MAX)
@@ -227,7 +227,7 @@ def test_a_call_whose_end_is_lost_ends_with_its_deadline(client: Client, stand_i
 
     def lose(envelope: Any) -> Any:
         with client._calling._waiting.lock:
-            assert client._calling.session._core.end(envelope.id) is not None
+            assert client._calling.session.core.end(envelope.id) is not None
         return NO_ANSWER
 
     def ask() -> Any:

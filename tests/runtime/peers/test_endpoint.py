@@ -19,7 +19,7 @@ from appbackplane.runtime.peers.answers import Packed
 from appbackplane.runtime.peers.endpoint import ASKED_MAX, CORES, SAY, TURN_MAX_NS, NodeEndpoint
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, STATUS, Envelope, reply
-from appbackplane.transport.errors import Busy
+from appbackplane.transport.errors import Busy, Status
 from appbackplane.transport.foreign_frames import CONTAINERS_MAX, UNCOUNTED_BYTES
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
@@ -31,7 +31,6 @@ from appbackplane.transport.peers.view import Identity
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder, Ring
 from appbackplane.transport.session import ClientSession
-from appbackplane.transport.status import Status
 from tests.nesting import UNREADABLE_DEPTH, nested
 from tests.waiting import Limit
 

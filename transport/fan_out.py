@@ -1,4 +1,4 @@
-"""Publishing: send a client's messages to every backplane whose objects subscribe to the topic.
+"""Fan-out: send a client's messages to every backplane whose objects subscribe to the topic.
 
 The routing table names them, since objects subscribe by declaration. Messages to each backplane are numbered per topic, so
 that it can count its losses. A backplane without room loses the message, and the publisher gets `Busy`.
@@ -13,7 +13,7 @@ from .errors import Busy
 from .topics import PAIRS_MAX, TopicTable, check_topic
 
 
-class ClientPublishing:
+class FanOut:
     """Subscribed backplanes by topic, by one routing table at a time."""
 
     def __init__(self, core: CallerCore) -> None:
