@@ -147,10 +147,7 @@ class AsyncClient:
     async def publish(
         self, topic: str, /, *, priority: int | None = None, arguments: Mapping[str, Any] | None = None, **keywords: Any
     ) -> int:
-        """Send a message to every object that subscribes to `topic`. Returns the number of backplanes it is sent to.
-
-        Raises `Busy` if a backplane has no room for it. The others still get the message, and that backplane counts the gap.
-        """
+        """As `Client.publish`."""
         call_checks.check(topic, None, priority)
         body = call_checks.body_of(topic, arguments, keywords)
         await self.start()
@@ -158,11 +155,7 @@ class AsyncClient:
         return self._session.publish(topic, priority, body)
 
     async def subscribe(self, topic: str, *, timeout: float = CONNECT_TIMEOUT_S) -> AsyncSubscription:
-        """Subscribe to the messages that backplanes publish on `topic`, or on all topics below a prefix: `files.*`.
-
-        Returns when all backplanes have confirmed, so that no later message is missed, or after `timeout` seconds.
-        `AsyncSubscription.unconfirmed` names the backplanes that have not confirmed; they are asked again.
-        """
+        """As `Client.subscribe`. `AsyncSubscription.unconfirmed` names the backplanes that have not confirmed in time."""
         check_pattern(topic)
         limit_ns = call_checks.duration_ns(timeout)
         await self.start(timeout)
@@ -188,9 +181,7 @@ class AsyncClient:
         return self._session.directory
 
     async def close(self) -> None:
-        """Let casts and published messages arrive (at most a second), end all outstanding calls (`Cancelled`) and
-        subscriptions, and close the link. Closing twice is harmless.
-        """
+        """As `Client.close`."""
         if self._is_closed or self._pid != os.getpid():
             return  # in a forked copy, the link belongs to the parent
         try:

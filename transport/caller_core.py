@@ -2,17 +2,8 @@
 
 Facts and `now_ns` come in: a call to open, an answer, a new routing table, a lost backplane. Packed envelopes go into the
 outbox, and ended calls are returned. Each call ends exactly once. A failed call that may be retried waits in the call table
-(retrying.py). The retry sends the same bytes under another id, with the same deadline. Not thread-safe: it belongs to the
-owner of the link.
-
-| step | method |
-|---|---|
-| resolve the route, connect to its generation | `peer_for`, `connected` |
-| open, end once | `open`, `end` |
-| fail, wait, retry | `failed`, `open_later`; retries are made by `expire` |
-| expire | `expire` |
-| lose a backplane | `adopt` names those that died, `lose` ends their calls |
-| say goodbye | `adopt` tells draining backplanes that no more calls follow |
+(retrying.py), and `expire` makes the retry: the same bytes under another id, with the same deadline. Not thread-safe: it
+belongs to the owner of the link.
 """
 
 from collections.abc import Callable
@@ -119,7 +110,7 @@ class CallerCore:
         if route.startswith("supervisor."):
             return self.home_peer()
         name = resolver.resolve(route, key)
-        return self.connections.peer(name) or self.connected(name, resolver.place(name))
+        return self.connections.peer(name) or self.connected(name, resolver.directory.backplanes[name])
 
     def connected(self, name: str, place: Place) -> bytes:
         """The peer of an instance, connected if necessary."""

@@ -331,10 +331,8 @@ class Calling:
         return session.next_wake_ns(now_ns)
 
     def _look_for_some(self, now_ns: int) -> int | None:  # hot: scripts/bench call_rtt
-        """`_look` for a waiting thread: one frame a turn.
-
-        Most turns have only one frame, and checking for a second costs more than it gains.
-        The thread reads until the link is empty before it polls. While another thread polls, no frame may be left on the link.
+        """`_look` for a waiting thread: one frame a turn, as checking for a second costs more than it gains. While another
+        thread polls, no frame may be left on the link.
         """
         return self._look(now_ns, FRAMES_MAX if self._waiting.is_led else 1)
 

@@ -1,7 +1,6 @@
 """Connecting: how a blocking client connects to its system, at first and again after it was gone.
 
-Separate from the calls (calling.py), which only check for a routing table. Called with the client's lock held; waiting
-releases it.
+Separate from the calls (calling.py), which only check for a routing table.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ FETCH_AGAIN_NS: Final = 100_000_000
 
 
 class Connecting:
-    """Part of a client's `Calling`; used with its lock held."""
+    """Part of a client's `Calling`; used with its lock held, which waiting releases."""
 
     def __init__(
         self, owner: WaitableOwner, way: Way, session: ClientSession, waiting: Waiting, now_ns: Callable[[], int]

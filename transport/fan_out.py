@@ -38,10 +38,7 @@ class FanOut:
         self, directory: Directory, topic: str, priority: int | None, body: dict[str, Any],
         *, node: str | None = None, trace: str | None = None, lost: int = 0,
     ) -> list[bytes]:  # fmt: skip
-        """Queue a message for all subscribed backplanes; returns their peers. Raises `Busy` if one had no room for it.
-
-        `node`: the other node that published it. `lost`: how many messages before it were lost on the way from there.
-        """
+        """Queue a message for all subscribed backplanes, as `ClientSession.publish` says; returns their peers."""
         check_topic(topic)
         peers, full = [], []
         packed = (0, b"")  # a number, and the message packed with it: most subscribers are at the same number

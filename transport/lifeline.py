@@ -46,7 +46,7 @@ def open_lifeline(location: Location) -> int | None:
             raise location.not_permitted() from error
         except OSError as error:
             raise location.not_running(nearest(location)) from error
-        pid, uid, _gid = _CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        pid, uid = _process_at(probe)
         check_trusted(location, uid)
         try:
             with opening():
@@ -89,10 +89,13 @@ def _is_served(run_dir: Path) -> bool:
             return True
         except OSError:
             return False
-        _pid, uid, _gid = _CREDENTIALS.unpack(
-            probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        )
-        return uid in (os.getuid(), 0)
+        return _process_at(probe)[1] in (os.getuid(), 0)
+
+
+def _process_at(probe: socket.socket) -> tuple[int, int]:
+    """The listening process and its user, by the kernel."""
+    pid, uid, _gid = _CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return pid, uid
 
 
 def nearest(location: Location) -> str | None:

@@ -21,11 +21,11 @@ from .directory import Directory, Place
 from .envelope import PUBLISH, REPLY, STATUS, Envelope, cast
 from .errors import BackplaneError, Busy, CallerError, Cancelled, DeadlineExceeded, PeerDown, Unavailable, error_from
 from .events import Ended, Events, Heard
+from .fan_out import FanOut
 from .frame_reader import FrameReader, ahead_frames_max
 from .hearing import Ask, Hearing
 from .inbox import Message
 from .proving import Proving, Settling
-from .fan_out import FanOut
 from .retrying import WAITING, RetryAccount, RetryBudget
 from .topics import GapCounter, check_pattern
 

@@ -96,12 +96,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "who is being drained gets new calls",
-            "(not self._directory.backplanes[name].is_draining or route.startswith(_OWN))",
+            "(not self.directory.backplanes[name].is_draining or route.startswith(_OWN))",
             "True",
         ),
         (
             "a place that is not ready gets calls though others are",
-            "if self._directory.backplanes[name].is_ready) or up",
+            "if self.directory.backplanes[name].is_ready) or up",
             "if True) or up",
         ),
         (
@@ -116,8 +116,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a route that nobody knows goes to another node",
-            "if word not in _OURS and self._directory.node:",
-            "if self._directory.node:",
+            "if word not in addressing.RESERVED and self.directory.node:",
+            "if self.directory.node:",
         ),
     ),
     *mutations(

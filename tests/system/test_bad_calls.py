@@ -40,7 +40,12 @@ CALLS: list[tuple[str, dict[str, Any], type[BackplaneError], str]] = [
     ("shelf.add_up", {"numbers": "many"}, InvalidArgument, r"argument 'numbers': expected `array`, got `str`"),
     ("shelf.add_up", {"numbers": [1, "2"]}, InvalidArgument, r"argument 'numbers\[1\]': expected `int`"),
     ("shelf.add_up", {"numbers": [1], "start": None}, InvalidArgument, r"argument 'start': expected `int`"),
-    ("shelf.add_up", {"numbers": [2**70]}, InvalidArgument, r"shelf\.add_up: the value of 'numbers' cannot be serialised"),
+    (
+        "shelf.add_up",
+        {"numbers": [2**70]},
+        InvalidArgument,
+        r"shelf\.add_up: the value of 'numbers' cannot be serialised",
+    ),
     ("shelf.add_up", {"numbers": [2**63, 2**63]}, InternalError, r"shelf\.add_up returned what cannot be sent"),
     (
         "shelf.add_up",

@@ -337,7 +337,7 @@ def handler_that_raises() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("handler_that_raises")
-@pytest.mark.parametrize("pack", [lambda body: encoder.reply(1, body), encoder.body], ids=["reply", "body"])
+@pytest.mark.parametrize("pack", [lambda body: encoder.reply(1, body), encoder.pack], ids=["reply", "body"])
 def test_the_exception_of_a_signal_handler_during_packing_reaches_the_caller(pack: Callable[[Any], bytes]) -> None:
     """It became InvalidArgument, and a program's own time limit looked like a bad argument."""
     body = {"size": 1, "table": Struck(a=1)}

@@ -11,10 +11,10 @@ from appbackplane.transport.retrying import (
     BACKOFF_MAX_NS,
     BACKOFF_NS,
     WINDOW_NS,
+    Retries,
     RetryAccount,
     RetryBudget,
     StopRetrying,
-    Retries,
     after_attempts,
     wait_before,
 )

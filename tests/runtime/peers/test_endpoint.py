@@ -24,6 +24,7 @@ from appbackplane.transport.foreign_frames import CONTAINERS_MAX, UNCOUNTED_BYTE
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.lines import SWEEP_NS, Came, Lines, PeerConnected
+from appbackplane.transport.peers.membership import Membership
 from appbackplane.transport.peers.messages import Heartbeat, PeerMessage, Sync, body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.policy import MembershipPolicy
@@ -47,9 +48,9 @@ class Peer:
     def __init__(self, name: str, keyring: Keyring) -> None:
         self.lines = Lines(keyring, "tcp://127.0.0.1:0")
         me = Identity(name, time.time_ns(), self.lines.address, str(keyring.own().public))
-        self.node = PeerNode(
-            me, dict, time.monotonic_ns(), random=random.Random(1).random, unix_ns=time.time_ns, policy=PATIENT
-        )
+        now_ns = time.monotonic_ns()
+        membership = Membership(me, dict, now_ns, random=random.Random(1).random, unix_ns=time.time_ns, policy=PATIENT)
+        self.node = PeerNode(membership, now_ns)
         self.heard: list[Envelope] = []
         #: What the other says of itself.
         self.messages: list[PeerMessage] = []
@@ -122,10 +123,12 @@ class Here:
         session = ClientSession(link, folder / "nobody.sock")
         me = Identity("a", time.time_ns(), lines.address, str(keys["a"]))
         seeds = {self.peer.lines.address: str(keys["b"])}
-        node = PeerNode(
-            me, lambda: seeds, time.monotonic_ns(), random=random.Random(2).random, unix_ns=time.time_ns, policy=PATIENT,
+        now_ns = time.monotonic_ns()
+        membership = Membership(
+            me, lambda: seeds, now_ns, random=random.Random(2).random, unix_ns=time.time_ns, policy=PATIENT,
             is_allowed=self._is_trusted,
         )  # fmt: skip
+        node = PeerNode(membership, now_ns)
         self.endpoint = NodeEndpoint(
             node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=self._deliver, look_for=self._look_for,
             patterns=frozenset,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.peers.outward import BULK_FROM, Outward
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import Busy, Status, UnknownRoute
-from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.resolver import home
 
 FIRST_ID = 7_000
