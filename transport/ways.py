@@ -101,9 +101,10 @@ def way_to(target: str | os.PathLike[str], keys: str | os.PathLike[str] | None, 
             )
         return LocalWay(find_living(locate(target)))
     from .remote.remote_link import RemoteLink  # 10 ms that nobody needs on this host
-    from .remote.target import Target, keyring_at
+    from .remote.target import Target
+    from .security.keyring import Keyring
 
-    found, keyring = Target.parse(str(target)), keyring_at(keys)
+    found, keyring = Target.parse(str(target)), Keyring(None if keys is None else Path(keys).expanduser())
     found.check_keys(keyring)
     found = found.looked_up()
     return RemoteWay(found, RemoteLink(found, keyring, now_ns, random.random))

@@ -11,6 +11,7 @@ the kernel (headroom.py). Costs two messages a connection, three if it fails, an
 from __future__ import annotations
 
 import struct
+from itertools import takewhile
 from typing import Any, Final
 
 import zmq
@@ -92,11 +93,7 @@ class Doorstep:
 
     def due(self, now_ns: int) -> list[int]:
         """The descriptors of connections that came SILENCE_NS ago, each once; the roll knows which of them sent a message."""
-        found = []
-        for fd, came_ns in self._arrivals.items():
-            if now_ns - came_ns < SILENCE_NS:
-                break
-            found.append(fd)
+        found = [fd for fd, _ in takewhile(lambda came: now_ns - came[1] >= SILENCE_NS, self._arrivals.items())]
         for fd in found:
             del self._arrivals[fd]
         return found
