@@ -2,7 +2,7 @@
 
 `Client` (client.py) is the documented interface. This is one compiled module, because each call passes through all of it. The
 session decides, waiting threads poll the link (waiting.py), and results go into the waitables that users hold. A thread that
-touches the link polls it before it releases the lock.
+touches the link polls it before it releases the lock. Waiting releases it: the client may be closed meanwhile.
 """
 
 import os
@@ -12,10 +12,17 @@ from typing import Any, Final
 
 from . import call_checks
 from .call_spec import CallSpec
-from .connecting import Connecting
 from .descriptors import Descriptors
 from .directory import Directory
-from .errors import Cancelled, DeadlineExceeded, FailedPrecondition, Unavailable, UnknownRoute
+from .errors import (
+    Cancelled,
+    DeadlineExceeded,
+    FailedPrecondition,
+    PeerDown,
+    SystemNotRunning,
+    Unavailable,
+    UnknownRoute,
+)
 from .events import Ended, Events
 from .inbox import Message
 from .retrying import RetryAccount, RetryBudget
@@ -23,12 +30,20 @@ from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
 from .waitables import CallOutcome, Stream, Waitable
 from .waiting import Waiting
-from .ways import Way, is_back_soon
+from .ways import Way, is_back_soon, not_in_time
 
 #: Seconds that `connect` waits for the routing table, and `subscribe` for the backplanes' confirmations.
 CONNECT_TIMEOUT_S: Final = 5.0
 #: Seconds that `close` waits for proof that casts and published messages have arrived: a living peer needs a millisecond.
 CLOSE_TIMEOUT_S: Final = 1.0
+#: Interval between checks for a system that is not up: a check costs 0.1 ms, and a system needs some 300 ms to come up.
+LOOK_AGAIN_NS: Final = 50_000_000
+#: Limit of the one fetch of the routing table for an unknown route, which may be newer than the table. A fetch takes a
+#: millisecond; a supervisor that does not answer must not delay the error for an unserved route longer.
+FETCH_LIMIT_NS = 1_000_000_000
+#: No second fetch within this time of the last one: a client that calls an unserved route in a loop would load the
+#: supervisor with a table a millisecond, and new tables are pushed within a few.
+FETCH_AGAIN_NS = 100_000_000
 #: A client idle for longer than this polls before it sends: its routing table may be old, or the system gone.
 IDLE_NS = 20_000_000
 #: In a burst, each submit follows the one before within BURST_GAP_NS. The first BURST_EAGER calls leave at once while no
@@ -52,11 +67,12 @@ class Calling:
         self.session = ClientSession(self._link, way.place, account, random.random, way.home)
         descriptors = Descriptors(f"client of {way.system!r} {way.where}")
         self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone, descriptors)
-        self._connecting = Connecting(self, way, self.session, self._waiting, _monotonic_ns)
         #: Ready when a call has ended, for the threads whose `submit` waits until fewer are outstanding. Their number is kept,
         #: because one that polls is no waiter meanwhile, and must notice room all the same.
         self._room = Waitable()
         self._seekers_count = 0
+        #: When the routing table may be fetched again.
+        self._fetch_again_ns = 0
         self._looked_ns = 0
         self._submitted_ns = 0
         self._burst_count = 0
@@ -67,12 +83,20 @@ class Calling:
         with self._lock:
             self._expect_open()
             if self.session.directory is None:
-                self._connecting.start(limit_ns)
+                self._connect(limit_ns)
 
     def await_system(self, limit_ns: int) -> None:
-        """Connect; wait for a system that is not up yet, at most `limit_ns`."""
+        """Connect, and wait for a system that is not up yet. Raises the last obstacle when the time is over."""
         with self._lock:
-            self._connecting.await_system(limit_ns)
+            until_ns = _monotonic_ns() + limit_ns
+            while True:
+                try:
+                    return self._connect(until_ns - _monotonic_ns(), is_patient=True)
+                except (SystemNotRunning, PeerDown):
+                    again_ns = _monotonic_ns() + LOOK_AGAIN_NS
+                    if again_ns >= until_ns:
+                        raise
+                self._waiting.wait(Waitable(), again_ns)
 
     def call(self, spec: CallSpec) -> Any:  # hot: scripts/bench call_rtt
         """Begin a call and wait for its end. Raises the error in which it ended."""
@@ -116,7 +140,7 @@ class Calling:
             try:
                 self.session.cast(spec)
             except UnknownRoute:
-                self._connecting.fetch(call_checks.duration_ns(CONNECT_TIMEOUT_S))
+                self._fetch(call_checks.duration_ns(CONNECT_TIMEOUT_S))
                 self._expect_open()
                 self._look(_monotonic_ns())
                 self.session.cast(spec)
@@ -257,6 +281,39 @@ class Calling:
         if self._is_closed:
             raise Unavailable("the client is closed")
 
+    def _connect(self, limit_ns: int, *, is_patient: bool = False) -> None:
+        """Connect. `is_patient`: a node that is down may come back within the limit; the link waits before it dials again."""
+        until_ns = _monotonic_ns() + limit_ns
+        while True:
+            started = self._begin_to_connect(until_ns - _monotonic_ns())
+            if not self._waiting.wait(started, until_ns):
+                self._end_lost(started)
+            error = started._error
+            if error is None:
+                return
+            if not (is_patient and is_back_soon(self.way, error)):
+                raise not_in_time(self.way, error)
+
+    def _begin_to_connect(self, limit_ns: int) -> CallOutcome:
+        """The returned `CallOutcome` ends when connected, or in an error."""
+        lifeline_fd = self.way.open()
+        if lifeline_fd is not None:
+            self._waiting.watch(lifeline_fd)
+        started = CallOutcome(self, "supervisor.directory")
+        self.session.start(started, _monotonic_ns(), limit_ns)
+        return started
+
+    def _fetch(self, limit_ns: int) -> None:
+        """Fetch the routing table, unless just done; the next poll adopts it. If the fetch fails, the old one stays."""
+        now_ns = _monotonic_ns()
+        if now_ns < self._fetch_again_ns:
+            return
+        limit_ns = min(limit_ns, FETCH_LIMIT_NS)
+        fetched = CallOutcome(self, "supervisor.directory")
+        self.session.start(fetched, now_ns, limit_ns)
+        self._waiting.wait(fetched, now_ns + limit_ns)
+        self._fetch_again_ns = _monotonic_ns() + FETCH_AGAIN_NS
+
     # hot: scripts/bench call_pipelined
     def _ready_to_speak(self, now_ns: int, limit_ns: int, *, is_patient: bool = False) -> int:
         """Ensure a connection and a recent routing table before sending. Returns the time."""
@@ -267,7 +324,7 @@ class Calling:
             self._waiting.check_lifeline()
             self._look(now_ns)
         if self.session.directory is None:
-            self._connecting.start(limit_ns, is_patient=is_patient)
+            self._connect(limit_ns, is_patient=is_patient)
             now_ns = _monotonic_ns()
         return now_ns
 
@@ -283,7 +340,7 @@ class Calling:
         except (Unavailable, UnknownRoute) as unknown:
             # The routing table may be old, and a newer one unread in the link.
             if isinstance(unknown, UnknownRoute):
-                self._connecting.fetch(timeout_ns)
+                self._fetch(timeout_ns)
                 self._expect_open()
             now_ns = _monotonic_ns()
             self._look(now_ns)
@@ -359,7 +416,7 @@ class Calling:
         self._look(_monotonic_ns(), self.session.ahead_frames_max)  # its last frames
         error = self.way.gone()
         if self.session.system_gone(error, is_back_soon=is_back_soon(self.way, error)):
-            self._connecting.begin(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
+            self._begin_to_connect(call_checks.duration_ns(CONNECT_TIMEOUT_S))
         self._look(_monotonic_ns())
         for stream in self.session.hearing.subscribers():
             stream._error = error

@@ -129,7 +129,7 @@ class Encoder:
         return self.pack(envelope.row()[2:])[1:]  # less its array header
 
     def pack(self, value: Any) -> bytes:
-        """A packed value, such as a body without its envelope. Raises as `encode`."""
+        """A packed value, such as a body without its envelope. Raises `InvalidArgument` for one that cannot be serialised."""
         try:
             packed: bytes = self._packer.pack(value)
         except Exception as error:  # the edge: a value's own code runs here, and another thread may be changing it

@@ -25,7 +25,6 @@ from .fan_out import FanOut
 from .frame_reader import FrameReader, ahead_frames_max
 from .hearing import Ask, Hearing
 from .inbox import Message
-from .proving import Proving, Settling
 from .retrying import WAITING, RetryAccount, RetryBudget
 from .topics import GapCounter, check_pattern
 
@@ -59,6 +58,14 @@ class SubscribeCall(Own):
         self.ask = ask
 
 
+class Settling(Own):
+    """Calls of which only the end matters; `token`, if any, comes back with the last."""
+
+    def __init__(self, token: object, remaining_count: int = 0) -> None:
+        self.token = token
+        self.remaining_count = remaining_count
+
+
 class ClientSession:
     """One client's side of a system. Not thread-safe: it belongs to the owner of the link."""
 
@@ -78,7 +85,8 @@ class ClientSession:
         self._newest: Directory | None = None
         self._refresh_ns = 0
         self._fan_out = FanOut(self.core)
-        self._proving = Proving(self.core)
+        #: Peers that were sent casts or messages without proof of arrival.
+        self._unproven: set[bytes] = set()
         self.gaps = GapCounter()
         self.hearing = Hearing()
         self._ask_again: list[tuple[int, Ask]] = []
@@ -108,7 +116,7 @@ class ClientSession:
         """Send a call without a reply."""
         peer = self.core.peer_for(spec.route, spec.key)
         self.core.put(peer, cast(spec))
-        self._proving.said((peer,))
+        self._unproven.add(peer)
 
     def publish(
         self, topic: str, priority: int | None, body: dict[str, Any],
@@ -120,7 +128,7 @@ class ClientSession:
         """
         directory = self._expect_directory()
         peers = self._fan_out.publish(directory, topic, priority, body, node=node, trace=trace, lost=lost)
-        self._proving.said(peers)
+        self._unproven.update(peers)
         return len(peers)
 
     def cancel(self, id: int) -> None:
@@ -151,8 +159,24 @@ class ClientSession:
                 self.core.open(peer, Settling(None, 1), spec)
 
     def settle(self, token: object, now_ns: int, timeout_ns: int) -> bool:
-        """For closing. True: `token` comes back once all casts and messages have arrived, or never will. False: none."""
-        return self._proving.settle(token, now_ns, timeout_ns)
+        """For closing. True: `token` comes back once all casts and messages have arrived, or never will. False: none.
+
+        A send that returned is not a delivery (TRAPS 5). Of messages whose connection was closed while it was being made, with
+        200 ms of linger, 3 to 18 in 100 never came (on an established one: 0 of 600). Where they are lost is not known. The
+        answer to a later call proves that they came, a refusal as much as a result.
+        """
+        settling = Settling(token)
+        for peer in self._unproven:
+            # The call changes nothing, since nobody subscribes to that topic.
+            route = addressing.backplane_route(self._connections.name(peer), "unsubscribe")
+            try:
+                spec = CallSpec(route, {"topic": "system.settled"}, ends_ns=now_ns + timeout_ns)
+                self.core.open(peer, settling, spec)
+                settling.remaining_count += 1
+            except Busy:  # it does not read, so nothing would be proved in time
+                continue
+        self._unproven.clear()
+        return settling.remaining_count > 0
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -353,7 +377,7 @@ class ClientSession:
         peer, calls = self.core.lose(name)
         if peer is not None:
             self.gaps.forget(peer)
-            self._proving.forget(peer)
+            self._unproven.discard(peer)
             self._fan_out.forget(peer)
         for id, call in calls:
             self._failed(id, call, error, events)

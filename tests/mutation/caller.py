@@ -163,7 +163,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             "                self.start(None, self._now_ns, REFRESH_LIMIT_NS)",
             "                pass",
         ),
-        ("who closes does not wait for what was published", "        self._proving.said(peers)\n", ""),
+        ("who closes does not wait for what was published", "        self._unproven.update(peers)\n", ""),
         (
             "waiters for a subscription hang when the system has gone",
             "        self._events += [Ended(waiter, None, error) for waiter in waiters]\n",

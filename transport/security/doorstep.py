@@ -84,7 +84,10 @@ class Doorstep:
                 self._arrivals[value] = now_ns
             elif kind == _ENDED:
                 self._arrivals.pop(value, None)
-                self._end(self._addresses.pop(value, UNKNOWN), now_ns)
+                address = self._addresses.pop(value, UNKNOWN)
+                if self._reason is not None:
+                    self._gatekeeper.refuse(RefusedConnection(address, None, self._reason), now_ns)
+                    self._reason = None
             else:
                 self._reason = REASONS[kind]
         if self._headroom is not None and (sentence := self._headroom.look(self._arrivals, now_ns)):
@@ -116,11 +119,6 @@ class Doorstep:
         while len(events) < EVENTS_MAX and int(self._monitor.getsockopt(zmq.EVENTS)) & POLLIN:
             events.append(event_of(self._monitor.recv_multipart(zmq.NOBLOCK)))
         return events
-
-    def _end(self, address: str, now_ns: int) -> None:
-        if self._reason is not None:
-            self._gatekeeper.refuse(RefusedConnection(address, None, self._reason), now_ns)
-            self._reason = None
 
 
 def event_of(told: list[bytes]) -> Event:
