@@ -24,7 +24,7 @@ from ..link import LARGE_BYTES, LARGE_BYTES_MAX
 from ..security.admission import plain
 from ..security.keyring import Keyring
 from ..security.ring import Holder
-from ..security.roll import ends_at, ends_of, held, shut_down
+from ..security.roll import ends_at, ends_of, held
 from ..uncopied import uncopied
 from .greeting import SILENCE_MS
 
@@ -148,11 +148,13 @@ class Visitors:
         return [id.decode() for id in gone]
 
     def hang_up(self, id: bytes) -> None:
-        """End a client's connection."""
+        """End a connection in such a way that ZeroMQ believes the client closed it."""
         visitor = self._visitors.get(id)
         if visitor is None:
             return
-        shut_down(visitor.fd, visitor.ends)
+        with held(visitor.fd) as connection:  # from here on it cannot become another
+            if connection is not None and ends_of(connection) == visitor.ends:
+                connection.shutdown(sockets.SHUT_RDWR)
         self._forget(id)
 
     def _waiting(self, id: bytes) -> int:

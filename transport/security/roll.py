@@ -156,8 +156,10 @@ class Roll:
             return
         # It stays known as ended: its frames that were read ahead still come, and by then another has its descriptor.
         self._connections[fd] = replace(was, ends=None)
-        if was.ends[0][1] == self._port and shut_down(fd, was.ends):
-            self.cut_count += 1
+        with held(fd) as connection:  # from here on it cannot become another
+            if connection is not None and ends_of(connection) == was.ends and was.ends[0][1] == self._port:
+                self.cut_count += 1
+                connection.shutdown(sockets.SHUT_RDWR)
 
 
 @contextmanager
@@ -190,15 +192,6 @@ def ends_at(fd: int) -> Ends | None:
     """`ends_of` the connection that has this descriptor now."""
     with held(fd) as connection:
         return ends_of(connection)
-
-
-def shut_down(fd: int, ends: Ends) -> bool:
-    """End a connection in such a way that ZeroMQ believes the peer closed it. False: the descriptor is another's by now."""
-    with held(fd) as connection:  # from here on it cannot become another
-        if connection is None or ends_of(connection) != ends:
-            return False
-        connection.shutdown(sockets.SHUT_RDWR)
-        return True
 
 
 def _received(connection: sockets.socket) -> int:
