@@ -173,7 +173,7 @@ def test_a_timestamp_in_a_body_can_be_packed_again(ballast: str, seconds: int) -
     """What comes from another host is packed again for this system."""
     value = value_of(msgpack.packb([msgpack.Timestamp(seconds, 0), ballast]))
     assert value == [float(seconds), ballast]
-    assert codec.Encoder().body(value)
+    assert codec.Encoder().pack(value)
 
 
 def test_a_status_with_a_timestamp_can_be_packed_again() -> None:
