@@ -15,7 +15,7 @@ import msgpack
 import msgspec
 
 from .call_spec import CallSpec
-from .envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope, Kind, call
+from .envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope, call
 from .errors import InvalidArgument, MalformedFrame, text_of
 
 #: Input of `decode`: bytes, or a view of memory that another object owns.
@@ -37,7 +37,7 @@ _FIELDS_SOURCED: Final = 12
 #: Two array headers and two integers take at most this many bytes.
 _HEAD_BYTES = 3 + 1 + 9 + 9
 #: First bytes of an envelope, by kind; an id that fits into 32 bits; the constant bytes of a reply around its result.
-_HEADS: Final = {int(kind): bytes((0x90 | _FIELDS, kind)) for kind in Kind}
+_HEADS: Final = {kind: bytes((0x90 | _FIELDS, kind)) for kind in range(CALL, BOOST + 1)}
 _pack_id: Final = struct.Struct(">BI").pack
 _UINT32: Final = 0xCE
 _NIL: Final = b"\xc0"
@@ -85,8 +85,8 @@ class Encoder:
         self._packer = msgpack.Packer(default=_to_builtins, autoreset=True, use_bin_type=True)
 
     def encode(self, envelope: Envelope) -> bytes:
-        """One packed envelope. Raises `InvalidArgument` for a value that cannot travel or one that is too large."""
-        packed = self._pack(envelope.row())
+        """One packed envelope. Raises `InvalidArgument` for a value that cannot be serialised or one that is too large."""
+        packed = self.pack(envelope.row())
         if len(packed) > ENVELOPE_BYTES_MAX:
             _refuse_size(len(packed))
         return packed
@@ -108,10 +108,10 @@ class Encoder:
         if address is None:
             if len(self._addresses) >= _ADDRESSES_MAX:
                 self._addresses.clear()
-            address = self._addresses[route] = self._pack((None, route, None))[1:]  # less its array header
+            address = self._addresses[route] = self.pack((None, route, None))[1:]  # less its array header
         packed_id: bytes = _pack_id(_UINT32, id)
         due: bytes = _pack_deadline(_INT64, -spec.ends_ns, 0xC0)
-        packed = b"".join((_CALL_HEAD, packed_id, address, due, self._pack(spec.body), _NIL))
+        packed = b"".join((_CALL_HEAD, packed_id, address, due, self.pack(spec.body), _NIL))
         if len(packed) > ENVELOPE_BYTES_MAX:
             _refuse_size(len(packed))
         return packed
@@ -119,20 +119,17 @@ class Encoder:
     def reply(self, id: int, result: Any) -> bytes:  # hot: scripts/bench call_pipelined
         """`encode(Envelope(REPLY, id, body=result))`, at half its cost: constant parts are not packed each time."""
         packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
-        packed = b"".join((_REPLY_HEAD, packed_id, _NILS, self._pack(result), _NIL))
+        packed = b"".join((_REPLY_HEAD, packed_id, _NILS, self.pack(result), _NIL))
         if len(packed) > ENVELOPE_BYTES_MAX:
             _refuse_size(len(packed))
         return packed
 
     def rest(self, envelope: Envelope) -> bytes:  # hot: scripts/bench pubsub
         """An envelope without kind and id, for `with_id`: a message to many peers is packed once. Raises as `encode`."""
-        return self._pack(envelope.row()[2:])[1:]  # less its array header
+        return self.pack(envelope.row()[2:])[1:]  # less its array header
 
-    def body(self, value: Any) -> bytes:
-        """A packed body without its envelope. Raises as `encode`."""
-        return self._pack(value)
-
-    def _pack(self, value: Any) -> bytes:
+    def pack(self, value: Any) -> bytes:
+        """A packed value, such as a body without its envelope. Raises `InvalidArgument` for one that cannot be serialised."""
         try:
             packed: bytes = self._packer.pack(value)
         except Exception as error:  # the edge: a value's own code runs here, and another thread may be changing it
@@ -141,19 +138,19 @@ class Encoder:
             is_called = raised is not None and raised.tb_next is not None  # not by msgpack itself
             if is_called and self._can_pack(value):
                 raise  # a signal handler's: packing did not fail
-            raise InvalidArgument(f"{self._culprit(value)} cannot travel: {text_of(error)}") from error
+            raise InvalidArgument(f"{self._culprit(value)} cannot be serialised: {text_of(error)}") from error
         return packed
 
     def _can_pack(self, value: Any) -> bool:
         try:
             self._packer.pack(value)
-        except Exception:  # as in _pack: its own code runs
+        except Exception:  # as in `pack`: its own code runs
             self._packer.reset()
             return False
         return True
 
     def _culprit(self, value: Any) -> str:
-        """Names the value that cannot travel, in an envelope's row or a body."""
+        """Names the value that cannot be serialised, in an envelope's row or a body."""
         for each in value if type(value) is tuple else (value,):
             if type(each) is dict:
                 for name, one in each.items():
@@ -299,22 +296,9 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
         if not _is_str_or_nil(trace) or (chain is not None and not _is_chain(chain)):
             raise MalformedFrame("trace or chain of the wrong type")
         if kind == PUBLISH:
-            return Envelope(PUBLISH, id, priority, route, None, deadline, trace, body, chain, None, False, key)
+            return Envelope(PUBLISH, id, priority, route, None, deadline, trace, body, chain, node=key)
         return Envelope(
-            kind,
-            id,
-            priority,
-            route,
-            key,
-            deadline,
-            trace,
-            body,
-            chain,
-            idempotency_key,
-            False,
-            None,
-            source,
-            principal,
+            kind, id, priority, route, key, deadline, trace, body, chain, idempotency_key, source, principal
         )
     if kind == STATUS:
         if not _is_status(fields[7]):

@@ -48,11 +48,6 @@ class Location:
         )
 
 
-def run_dir_of(system: str, given: str | None, folder: Path) -> Path:
-    """The run directory of a system whose TOML lies in `folder` and sets `[system] run_dir = given`."""
-    return addressing.default_run_dir(system) if given is None else folder / Path(given).expanduser()
-
-
 def locate(target: str | os.PathLike[str]) -> Location:
     """Find a system by name, run directory or TOML. A string is a name unless it has a slash or ends in `.toml`.
 
@@ -102,7 +97,7 @@ def _from_toml(path: Path) -> Location:
         raise InvalidArgument(f"{path}: [system] name: expected letters, digits, - and _, got {name!r}")
     if given is not None and (not isinstance(given, str) or "\0" in given):
         raise InvalidArgument(f"{path}: [system] run_dir: expected a path, got {given!r}")
-    run_dir = run_dir_of(name, given, path.parent)
+    run_dir = addressing.default_run_dir(name) if given is None else path.parent / Path(given).expanduser()
     if is_root(run_dir):
         raise InvalidArgument(f"{path}: [system] run_dir: {NO_ROOT}, got {given!r}")
     return Location(run_dir, name, path, is_given=given is not None)

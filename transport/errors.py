@@ -2,10 +2,29 @@
 
 `CallerError`: change the call. `PeerError`: try again later or elsewhere. `InternalError`: a bug of the operation or of ours;
 read the log. Each error carries its `Status`, so that it crosses a process boundary and comes out as itself (`error_from`),
-and a `retry_after` in seconds where waiting helps. Nothing here touches a socket or a clock.
+and a `retry_after` in seconds where waiting helps.
 """
 
-from .status import Status
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """How a call ended. Names and numbers follow gRPC, because every reader of a dashboard knows them. PEER_DOWN is ours (gRPC
+    folds it into UNAVAILABLE): the process that held the call has died, so it is unknown whether the call ran. Numbers travel
+    on the wire and never change their meaning.
+    """
+
+    OK = 0
+    CANCELLED = 1
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    PEER_DOWN = 100
 
 
 class BackplaneError(Exception):

@@ -1,7 +1,4 @@
-"""Frame reader: the received envelopes of a session, frame by frame, even if a signal's exception strikes while it reads.
-
-After each use of the link, its owner must read until the link is empty before it waits (`Connections.has_more`).
-"""
+"""Frame reader: the received envelopes of a session, frame by frame, even if a signal's exception strikes while it reads."""
 
 from typing import Final
 

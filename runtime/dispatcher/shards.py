@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.errors import (
     BackplaneError,
     FailedPrecondition,
@@ -20,7 +21,6 @@ from appbackplane.transport.errors import (
     Unavailable,
     error_from,
 )
-from appbackplane.transport.request import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.resolver import RETRY_AFTER_S, home
 
 from ..execution.method_action import MethodAction

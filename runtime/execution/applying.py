@@ -105,7 +105,7 @@ class Applying:
         try:
             for row in rows:
                 if records is not None:
-                    record(topic, records, self._sender.encoder.body(row), now_ns)
+                    record(topic, records, self._sender.encoder.pack(row), now_ns)
                 there += 1
                 self._publishing.tell(topic, row, None, now_ns)
         finally:

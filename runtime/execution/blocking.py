@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from appbackplane.transport.call_checks import TIMEOUT_MAX_S
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.errors import DeadlineExceeded
-from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..objects.action import Action
 from ..objects.app_object import AppObject

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.envelope import CALL, Envelope, due_ns
 from appbackplane.transport.errors import (
     BackplaneError,
@@ -18,7 +19,6 @@ from appbackplane.transport.errors import (
     Unavailable,
     text_of,
 )
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 
 from ..objects.action import Action
 from ..objects.registry import Route

@@ -14,10 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
+from appbackplane.transport.call_checks import check_idempotency_key
 from appbackplane.transport.envelope import Envelope, status
-from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, Unavailable
-from appbackplane.transport.request import check_idempotency_key
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, Status, Unavailable
 
 from ..objects.action import DONE, Action, Outcome, lent
 from ..process_config import ReplayPolicy

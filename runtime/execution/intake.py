@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
@@ -25,7 +26,6 @@ from appbackplane.transport.errors import (
     UnknownRoute,
     text_of,
 )
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 
 from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject

@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from appbackplane.transport.call_checks import check_call
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.envelope import STATUS, Envelope, call, cancel, cast
@@ -23,7 +24,6 @@ from appbackplane.transport.errors import (
     error_from,
     text_of,
 )
-from appbackplane.transport.request import check_call
 from appbackplane.transport.retrying import (
     WAITING,
     Retries,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from appbackplane.transport.request import is_number
+from appbackplane.transport.call_checks import is_number
 
 from .coroutines import Pause
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from mypy_extensions import i64
 
-from appbackplane.transport.errors import BackplaneError
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import BackplaneError, Status
 
 from .segments import HEADER_BYTES, NAME, NAME_BYTES_MAX, NAMES_END, NO_DEADLINE, RECORD, SALT
 from .statistics import OperationStatistics
@@ -34,7 +33,7 @@ _RECORDS_AT: Final[i64] = NAMES_END
 _NAMES_HALF: Final[i64] = NAMES_END // 2
 #: "00-" trace id "-" span id "-01".
 _TRACEPARENT_LENGTH: Final = 55
-#: INTERNAL of transport/status.py: the outcome of an exception that is no `BackplaneError`.
+#: INTERNAL of transport/errors.py: the outcome of an exception that is no `BackplaneError`.
 _INTERNAL: Final = 13
 _SIGN: Final = 1 << 63
 #: Deadlines are clamped to this, 73 years: a client may send one whose remaining time does not fit into 64 bits.

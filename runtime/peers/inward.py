@@ -12,15 +12,15 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from appbackplane.transport.addressing import OF_NODE
+from appbackplane.transport.addressing import OF_NODE, RESERVED
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope, reply, status
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Ended
 from appbackplane.transport.peers.likeness import Likeness
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
-from appbackplane.transport.security.grants import EXPORTED, RESERVED
+from appbackplane.transport.security.grants import EXPORTED
 from appbackplane.transport.security.ring import Holder
 
 from .outward import is_bulk_at

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from appbackplane.transport.addressing import OF_NODE
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import BULK_FROM
 from appbackplane.transport.envelope import (
@@ -30,7 +31,6 @@ from appbackplane.transport.envelope import (
     status,
 )
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.resolver import not_registered
 
 #: Seconds after which a caller that found a peer's line full may retry.

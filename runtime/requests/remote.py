@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from appbackplane.transport.call_checks import TIMEOUT_MAX_S
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument, error_from
-from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..execution.blocking import blocking_call
 from ..execution.current import current

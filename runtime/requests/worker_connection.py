@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from appbackplane.transport.call_checks import TIMEOUT_MAX_S
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -20,7 +21,6 @@ from appbackplane.transport.errors import (
     Unavailable,
     text_of,
 )
-from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..execution.coroutines import OneShotEvent
 from ..execution.method_action import MethodAction

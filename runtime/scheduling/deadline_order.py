@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 
 from ..objects.action import Action
 from ..objects.schedulable import Schedulable

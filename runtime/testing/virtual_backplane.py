@@ -11,7 +11,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Literal
 
-from appbackplane.transport import codec, request
+from appbackplane.transport import call_checks, codec
 from appbackplane.transport.calling import CONNECT_TIMEOUT_S
 from appbackplane.transport.directory import Directory, Place, Registration
 from appbackplane.transport.envelope import (
@@ -199,14 +199,14 @@ class VirtualBackplane:
 
     def call(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = call_checks.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None, retry: bool = False, **keywords: Any,
     ) -> VirtualCall:  # fmt: skip
         """Call as `Client.submit` does, with its arguments and errors; the returned handle gives the result.
 
         By default the call is not retried, so that the test sees each refusal.
         """
-        spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         _ = self.backplane
         return self._client.submit(spec)
 
@@ -215,7 +215,7 @@ class VirtualBackplane:
         arguments: Mapping[str, Any] | None = None, **keywords: Any,
     ) -> None:  # fmt: skip
         """Cast as `Client.cast` does."""
-        spec = request.asked(route, key, priority, None, arguments, keywords)
+        spec = call_checks.asked(route, key, priority, None, arguments, keywords)
         _ = self.backplane
         self._client.cast(spec)
 
@@ -223,8 +223,8 @@ class VirtualBackplane:
         self, topic: str, /, *, priority: int | None = None, arguments: Mapping[str, Any] | None = None, **keywords: Any
     ) -> int:
         """Publish as `Client.publish` does. Returns the number of backplanes that subscribe: 1, or 0."""
-        request.check(topic, None, priority)
-        body = request.body_of(topic, arguments, keywords)
+        call_checks.check(topic, None, priority)
+        body = call_checks.body_of(topic, arguments, keywords)
         _ = self.backplane
         return self._client.publish(topic, priority, body)
 
@@ -233,7 +233,7 @@ class VirtualBackplane:
 
         `get` of the subscription waits as `VirtualCall.result` does.
         """
-        limit_ns = request.duration_ns(timeout)
+        limit_ns = call_checks.duration_ns(timeout)
         _ = self.backplane
         return self._client.subscribe(topic, limit_ns)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from appbackplane.runtime.observation.segments import NO_DEADLINE
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import Status
 
 from ..frames import actions_of
 from ..kernels.groups import RouteGroups

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.errors import DeadlineExceeded
-from appbackplane.transport.request import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 
 from . import show
 from .cli import debug_option, json_option

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.errors import BackplaneError, NotFound
-from appbackplane.transport.request import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 
 from . import show
 from .asking import ask

@@ -303,7 +303,7 @@ class Shelf(Component):
 
     @operation()
     def give_unknown(self) -> object:
-        """What cannot travel."""
+        """What cannot be serialised."""
         return threading.Lock()
 
     @operation(states=("secondary",))

@@ -55,7 +55,8 @@ def test_a_toml_leads_to_its_run_directory(tmp_path: Path, runtime_dir: Path) ->
     assert discovery.locate(str(there)) == discovery.Location(tmp_path / "run", "shop", there, is_given=True)
     absolute = write(tmp_path / "absolute.toml", f'[system]\nname = "shop"\nrun_dir = "{tmp_path}/elsewhere"')
     assert discovery.locate(absolute).run_dir == tmp_path / "elsewhere"
-    assert discovery.run_dir_of("shop", "~/run", tmp_path) == Path("~/run").expanduser()
+    at_home = write(tmp_path / "home.toml", '[system]\nname = "shop"\nrun_dir = "~/run"')
+    assert discovery.locate(at_home).run_dir == Path("~/run").expanduser()
 
 
 def test_a_path_is_a_run_directory(tmp_path: Path) -> None:

@@ -25,13 +25,11 @@ from ..security.doorstep import Doorstep, event_of
 from ..security.gatekeeper import Gatekeeper
 from ..security.keyring import Keyring
 from ..security.keys import PublicKey
-from ..security.ring import Holder, Ring
+from ..security.ring import Holder
 from ..security.roll import Roll
 from .line import ENDS, LIMITS, STANDS, PeerConnection, dialled
 from .parts import Joining, Took
 
-# A plain integer: an enum's `&` looks a member up each time, and this runs in every iteration.
-_POLLIN: Final = int(zmq.POLLIN)
 #: Between two checks of the key ring and of silent connections: a revoked key is accepted for so long at most.
 SWEEP_NS: Final = 100_000_000
 #: All dialled connections are checked for input within this many sweeps: a check costs 5 us each.
@@ -84,7 +82,8 @@ class Lines:
         self._monitored: dict[int, str] = {}
         #: The key that is expected at each dialled address.
         self._keys: dict[str, PublicKey] = {}
-        self._seen_ring = keyring.ring
+        #: The key ring, as of the last sweep.
+        self.ring = keyring.ring
         #: Connections by number; and the addresses at which the holder of a key is expected.
         self._by_number: dict[int, tuple[str, PeerConnection]] = {}
         self._addresses: dict[bytes, set[str]] = {}
@@ -125,11 +124,6 @@ class Lines:
         self._unfinished = set(self._at_the_door)
         for fd in (int(self._door.getsockopt(zmq.FD)), *self._at_the_door):
             self._epoll.register(fd, select.EPOLLIN)
-
-    @property
-    def ring(self) -> Ring:
-        """The key ring, as of the last sweep."""
-        return self._seen_ring
 
     def fileno(self) -> int:
         """Readable when there is input. Call `turn` until `has_more` is false before waiting for it."""
@@ -259,7 +253,7 @@ class Lines:
         for address in (*fresh, *(self._monitored.get(fd, "") for fd in ready)):
             yield from self._look(address)
         for _ in range(FRAMES_MAX):
-            if not int(self._door.getsockopt(zmq.EVENTS)) & _POLLIN:
+            if not int(self._door.getsockopt(zmq.EVENTS)) & links.POLLIN:
                 break
             parts: list[zmq.Frame] = self._door.recv_multipart(zmq.NOBLOCK, copy=False)
             holder = self._roll.admit(parts[-1])
@@ -293,9 +287,9 @@ class Lines:
     def _leave_untrusted(self) -> None:
         """Disconnect from peers whose key was revoked."""
         ring = self._keyring.ring
-        if ring is self._seen_ring:
+        if ring is self.ring:
             return
-        self._seen_ring = ring
+        self.ring = ring
         self._joining.keep(lambda key: (holder := ring.of_key(key)) is not None and not holder.is_revoked)
         for address, key in [*self._keys.items()]:
             holder = ring.of_key(key.raw)
@@ -306,13 +300,13 @@ class Lines:
         """Disconnect from peers that send on a connection dialled here: the input would be kept, unread, for ever."""
         looked = self._looked = (self._looked + 1) % SWEEPS_A_LOOK
         for address, lines in [*self._lines.items()][looked::SWEEPS_A_LOOK]:
-            if any(int(line.socket.getsockopt(zmq.EVENTS)) & _POLLIN for line in lines):
+            if any(int(line.socket.getsockopt(zmq.EVENTS)) & links.POLLIN for line in lines):
                 self.give_up(address, "it sends on a connection that is one-way, from this node")
 
     def _look(self, address: str) -> Iterator[PeerConnected | Lost]:
         lines = self._lines.get(address, [])
         for line in lines:
-            while int(line.monitor.getsockopt(zmq.EVENTS)) & _POLLIN:
+            while int(line.monitor.getsockopt(zmq.EVENTS)) & links.POLLIN:
                 event, _ = event_of(line.monitor.recv_multipart(zmq.NOBLOCK))
                 if event != STANDS:
                     self.hang_up(address)

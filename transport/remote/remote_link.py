@@ -148,13 +148,6 @@ class RemoteLink:
     def expect(self) -> None:
         """Does nothing: this link polls anyhow."""
 
-    def has_input(self) -> bool:
-        """Whether `receive` may have a frame or an event to process."""
-        return any(
-            socket is not None and int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN
-            for socket in (self._line.socket, self._line.monitor)
-        )
-
     def fileno(self) -> int:
         """Readable when there may be input."""
         return self._line.epoll.fileno()

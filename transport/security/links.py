@@ -10,7 +10,6 @@ had stopped would be aborted when it reads on (`Assertion failed: _input_stopped
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,17 +18,17 @@ from typing import Any, Final
 import zmq
 
 from ..codec import FRAME_BYTES_MAX
-from ..descriptors import descriptors_max
+from ..descriptors import NONE_LEFT, descriptors_max
 from ..errors import FailedPrecondition, Unavailable
 from .addresses import check_address
 from .headroom import WAITING_SHARE
 from .keyring import Keyring
 from .keys import PublicKey
 
+#: As a plain integer: an enum's `&` looks a member up each time, and this runs in every iteration.
+POLLIN: Final = int(zmq.POLLIN)
 #: ZAP domain: ZeroMQ's name for the sockets of one policy. It must not be empty.
 DOMAIN: Final = "appbackplane"
-#: Errors of ZeroMQ when no descriptor is left for a socket.
-_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 #: Earlier versions of CURVE had holes (CVE-2019-13132, CVE-2020-15166: unauthenticated peers, both).
 LIBZMQ_MIN: Final = (4, 3, 5)
 
@@ -135,7 +134,7 @@ def dialling(address: str) -> Iterator[None]:
     try:
         yield
     except zmq.ZMQError as error:
-        if error.errno not in _EXHAUSTED:
+        if error.errno not in NONE_LEFT:
             raise
         raise Unavailable(
             f"{address} cannot be dialled: {error.strerror} (raise the limit: ulimit -Hn, or LimitNOFILE)",

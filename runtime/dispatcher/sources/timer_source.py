@@ -12,8 +12,8 @@ import math
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from appbackplane.transport.call_checks import is_number
 from appbackplane.transport.errors import InvalidArgument
-from appbackplane.transport.request import is_number
 
 from ...objects.platform import WorkHandle
 from ..handles import Handle, ReadyHandle

@@ -10,7 +10,7 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport import codec
 from appbackplane.transport.batching import PEER_BYTES_MAX, SendResult
 from appbackplane.transport.envelope import CALL, STATUS, Envelope, reply
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import Status
 from tests.nesting import UNREADABLE_DEPTH, nested
 
 

@@ -36,8 +36,7 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
-from appbackplane.transport.errors import BackplaneError, Busy, FailedPrecondition, PeerDown
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import BackplaneError, Busy, FailedPrecondition, PeerDown, Status
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "40"))
 FIRST_SEED = int(os.environ.get("SIMULATION_SEED", "0"))

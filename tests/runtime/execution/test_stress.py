@@ -36,9 +36,8 @@ from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, REPLY, Envelope, reply, status
-from appbackplane.transport.errors import Busy, FailedPrecondition
+from appbackplane.transport.errors import Busy, FailedPrecondition, Status
 from appbackplane.transport.link import Link
-from appbackplane.transport.status import Status
 from tests.waiting import Limit
 
 ROUNDS = int(os.environ.get("STRESS_ROUNDS", "4"))

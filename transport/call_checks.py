@@ -1,4 +1,4 @@
-"""Request: check the caller's values before a call is opened.
+"""Call checks: check the values that a user gives for a call, before it is opened.
 
 A value of the wrong type would make the callee drop the whole frame as malformed, and the caller would learn of it only at
 its deadline. So it is refused here, at once, and the error names the route and the argument.
