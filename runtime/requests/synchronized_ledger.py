@@ -69,13 +69,14 @@ class SynchronizedLedger:
         #: Workers that are about to ask, or execute.
         self._active: set[str] = set()
         self._ids = 0
-        #: Owners to disown. Appended without the mutex, which the appending thread may hold (mapping.py).
+        #: Owners to disown. Appended without the mutex, which the appending thread may hold (context.py).
         self.given_up: deque[Hashable] = deque()
         #: Requests left by operations that returned, and so withdrawn, since the last log line; the latest such operation.
         self._left_count, self._left_by = 0, ""
         #: Why all waits have ended and no new one may begin; "": the kernel runs.
         self._end = ""
-        self._stall: Stall | None = None
+        #: The stall that the last check found; None: there was none.
+        self.stall: Stall | None = None
 
     # -- posting ------------------------------------------------------------------------------------------------------
 
@@ -338,7 +339,7 @@ class SynchronizedLedger:
                     )
             self.policy = policy
             self._ledger.change(policy)
-            self._stall = None  # the remedy may be another one now
+            self.stall = None  # the remedy may be another one now
         self._resume_answered()
         self.wake()
         return True
@@ -422,14 +423,9 @@ class SynchronizedLedger:
         with self._mutex:
             # Held requests go on when the operator resumes the kernel, and so do requests that wait for them.
             stall = None if self.is_held else stall_of(self._ledger, workers)
-            is_new = stall is not None and (self._stall is None or self._stall.cause != stall.cause)
-            self._stall = stall
+            is_new = stall is not None and (self.stall is None or self.stall.cause != stall.cause)
+            self.stall = stall
         return stall if is_new else None
-
-    @property
-    def stall(self) -> Stall | None:
-        """The stall that the last check found; None: there was none."""
-        return self._stall
 
     def end(self, why: str) -> None:
         """End all present waits with this error, and all later ones."""
@@ -439,7 +435,7 @@ class SynchronizedLedger:
     def end_waiting(self, why: str, *, everybody: bool) -> None:
         """End the waits of executing requests, or all waits (`everybody`), with this error."""
         with self._mutex:
-            self._stall = None  # a stall from here on is a new one
+            self.stall = None  # a stall from here on is a new one
             to_resume = self._answer_waiters()
             waiters = self._ledger.end_waiting(everybody=everybody)
             for waiter in waiters:
