@@ -65,8 +65,6 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole status of one kernel."""
-
     kernel: str
     #: "open", "held", "quiescing", "quiesced", "stopping" or "stopped".
     state: str

@@ -116,7 +116,6 @@ class SynchronizedLedger:
         return True
 
     def withdraw(self, element: Element) -> bool:
-        """The poster stops waiting. False: its request was admitted meanwhile."""
         with self._mutex:
             is_withdrawn = self._ledger.withdraw(element)
             if is_withdrawn and element.parent is not None:
@@ -361,7 +360,6 @@ class SynchronizedLedger:
             self.is_closed = is_closed
 
     def grow_older(self) -> None:
-        """With ageing on, an interval has passed: waiting requests become more urgent."""
         with self._mutex:
             self._ledger.grow_older()
 
@@ -377,12 +375,10 @@ class SynchronizedLedger:
             self.hurry_from = priority if is_anew else max(self.hurry_from, priority)
 
     def find(self, id: int, worker: str) -> Element | None:
-        """The request with this id, if this worker has taken it; else None."""
         with self._mutex:
             return self._ledger.find(id, worker)
 
     def figures(self) -> Figures:
-        """All counts, of one moment."""
         self.disown_given_up()
         with self._mutex:
             return figures_of(self._ledger, self.now_ns())
@@ -445,7 +441,6 @@ class SynchronizedLedger:
         self._resume(to_resume)
 
     def disown_given_up(self) -> None:
-        """Disown the owners in `given_up`."""
         if self.given_up:
             with self._mutex:
                 while self.given_up:
