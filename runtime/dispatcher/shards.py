@@ -26,11 +26,10 @@ from appbackplane.transport.resolver import RETRY_AFTER_S, home
 from ..execution.method_action import MethodAction
 from ..objects.action import Action
 from ..objects.endpoint import Request
-from .accessor import SelectiveAccessorOf
 from .checks.matching import HandlerParameter
 from .errors import RegistrationError
 from .message import Message, MessageSpec
-from .protectors import Choice, DataProtector, SelectiveProtector
+from .protectors import Choice, DataProtector, SelectiveAccessorOf, SelectiveProtector
 from .registration import HandlerEntry
 from .sending import fields_of, key_text
 

@@ -16,7 +16,7 @@ from .executor import KernelPort
 from .kernel_service import KernelService
 from .priority_mapping import backplane_priority
 from .wire import EXECUTE, service_key
-from .worker_connection import WorkerConnection, drive
+from .worker_connection import WorkerConnection
 
 if TYPE_CHECKING:
     from .kernel_base import KernelBase
@@ -111,6 +111,7 @@ class ProcessExecutor:
     def _serve(self, connection: WorkerConnection) -> None:
         kernel, ledger = self.kernel, self.ledger
         priority = backplane_priority(ledger.best_priority(), ledger.policy, kernel._priorities)
-        action = MethodAction(connection, f"{kernel.component_name}.requests", priority, drive, (self,))
+        name = f"{kernel.component_name}.requests"
+        action = MethodAction(connection, name, priority, WorkerConnection.drive, (self,))
         action.on_end = connection.stopped
         kernel._serve(action)

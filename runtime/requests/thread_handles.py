@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from appbackplane.transport.errors import text_of
@@ -26,16 +27,16 @@ ASK_EVERY: Final = 32
 Report = Callable[[str, str, BaseException], None]
 
 
+@dataclass(slots=True, eq=False)
 class HandleEntry:
     """One handle, and when it was last used."""
 
-    __slots__ = ("asked", "handle", "item", "resource", "used")
-
-    def __init__(self, item: Hashable, asked: ResourceKey, resource: Resource[Any]) -> None:
-        self.item, self.asked, self.resource = item, asked, resource
-        self.handle: Any = None
-        #: When it was last used, in uses of this thread.
-        self.used = 0
+    item: Hashable
+    asked: ResourceKey
+    resource: Resource[Any]
+    handle: Any = None
+    #: When it was last used, in uses of this thread.
+    used: int = 0
 
 
 class ThreadHandles:

@@ -60,7 +60,6 @@ class Hearing:
         self._last: dict[int, int] = {}
 
     def take(self, message: Message) -> None:
-        """One message."""
         self.heard += 1
         self.lost += message.lost
         self.origins.add(message.body["origin"])
@@ -348,7 +347,6 @@ def ready() -> None:
 
 
 def main() -> None:
-    """Run one."""
     name, run_dir, seed = sys.argv[1:4]
     faulthandler.register(signal.SIGUSR1)
     stop = threading.Event()

@@ -177,8 +177,7 @@ class _Timer:
 
     def stop(self) -> bool:
         """End it. False: its message is under way, and might still be cancelled."""
-        handle = self._end()
-        return handle is None
+        return self._end() is None
 
     def handled(self) -> None:
         """Its message has been handled, or never will be."""

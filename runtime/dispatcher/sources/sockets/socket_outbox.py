@@ -147,7 +147,6 @@ class NoSocket:
         self.outbox.pump()
 
     def fill(self) -> bool:
-        """There are no other messages."""
         return False
 
     def on_ready(self, events: int) -> None:
@@ -170,7 +169,6 @@ class SocketMessage(ReadyHandle):
         self.outbox, self.operation = outbox, operation
 
     def release(self) -> None:
-        """It has been handled, or never will be."""
         self.outbox.released()
         if self.operation is not None:
             self.outbox._source._ended(self.operation)
