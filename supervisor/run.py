@@ -205,7 +205,7 @@ class Supervisor:
     def _wait(self) -> None:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._service.next_wake_ns(now_ns)]
-        wakes += [self._looks.due_ns, self._logs.next_wake_ns(), self._guarding.next_wake_ns()]
+        wakes += [self._looks.due_ns, self._logs.next_wake_ns(), self._guarding.due_ns]
         wakes += [self._reconfiguring.next_wake_ns(), self._trials.next_wake_ns()]
         wakes.append(None if self._tenure is None else self._tenure.next_wake_ns(now_ns))
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)

@@ -7,10 +7,10 @@ import click
 from appbackplane.transport.errors import DeadlineExceeded
 
 from . import show
-from .cli import debug_option, json_option
+from .cli import output_options
 from .completing import routes
 from .connecting import client_of, keys_option
-from .quantities import Seconds
+from .quantities import timeout_option
 from .systems import system_option
 from .words import arguments
 
@@ -26,17 +26,10 @@ TIMEOUT_S_MAX = 7 * 86_400
 @system_option
 @click.option("--key", help="The object to call, where several implement the operation.")
 @click.option("--priority", type=click.IntRange(0, 255), help="0 is the highest. Default: the operation's own.")
-@click.option(
-    "--timeout",
-    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
-    default=TIMEOUT_S,
-    show_default=True,
-    help="Deadline of the call, in seconds from now.",
-)
+@timeout_option(TIMEOUT_S, "Deadline of the call, in seconds from now.", max_s=TIMEOUT_S_MAX)
 @click.option("--idempotency-key", metavar="TEXT", help="Calls with the same key are done once.")
 @keys_option
-@json_option
-@debug_option
+@output_options
 def command(
     route: str,
     words: tuple[str, ...],

@@ -26,14 +26,13 @@ from ..processes import run_dir
 from ..processes.description import Undescribed, registration_of
 from ..processes.spawn import process_config, start
 from . import cluster_store, node_keys, show
-from .cli import debug_option, is_debug, json_option
+from .cli import is_debug, output_options
 from .toml_files import toml_of
 
 
 @click.command("check")
 @click.argument("file", required=False)
-@json_option
-@debug_option
+@output_options
 def command(file: str | None, as_json: bool) -> None:
     """Check the system of FILE (default: the one TOML in this folder) without starting it.
 

@@ -18,10 +18,10 @@ from appbackplane.transport.errors import BackplaneError, NotFound
 from . import show
 from .asking import ask
 from .call import TIMEOUT_S, TIMEOUT_S_MAX
-from .cli import debug_option, json_option
+from .cli import output_options
 from .completing import command_words, kernels
 from .kernels import LINE, kernels_of
-from .quantities import Seconds
+from .quantities import timeout_option
 from .systems import check_running, find, system_option
 
 if TYPE_CHECKING:
@@ -41,15 +41,8 @@ Place = tuple[str, str]
 @click.argument("kernel", required=False, shell_complete=kernels)
 @click.argument("words", metavar="[COMMAND]...", nargs=-1, shell_complete=command_words)
 @system_option
-@click.option(
-    "--timeout",
-    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
-    default=TIMEOUT_S,
-    show_default=True,
-    help="Seconds to wait for the kernel's answer.",
-)
-@json_option
-@debug_option
+@timeout_option(TIMEOUT_S, "Seconds to wait for the kernel's answer.", max_s=TIMEOUT_S_MAX)
+@output_options
 def command(kernel: str | None, words: tuple[str, ...], system: str | None, timeout: float, as_json: bool) -> None:
     """Show the request kernels, or give KERNEL a COMMAND: status, workers 4, lanes on, quiesce, help, ..."""
     location = find(system)

@@ -10,7 +10,7 @@ import click
 from ..direction.reconfiguration import in_json
 from . import show
 from .asking import ask
-from .cli import debug_option, json_option
+from .cli import output_options
 from .systems import find, system_option
 
 #: Actions that run longer are named: somebody waits, or will.
@@ -24,8 +24,7 @@ NAMED_LIMIT_S = 0.2
 @click.command("status")
 @system_option
 @click.option("--stats", is_flag=True, help="Also show each operation: counts, durations and outcomes.")
-@json_option
-@debug_option
+@output_options
 def command(system: str | None, stats: bool, as_json: bool) -> None:
     """Show the system."""
     location = find(system)

@@ -27,7 +27,7 @@ from ..live.sample import Sample, sample_of
 from ..live.view import report
 from . import show
 from .asking import TIMEOUT_S, Asker
-from .cli import debug_option, json_option
+from .cli import output_options
 from .completing import backplanes
 from .quantities import Seconds
 from .systems import find, named_once, offered, system_option
@@ -60,8 +60,7 @@ WIDE = 200
     shell_complete=backplanes,
     help="Show the operations of this backplane, or of all its replicas.",
 )
-@json_option
-@debug_option
+@output_options
 def command(
     named: str | None,
     system: str | None,

@@ -25,7 +25,7 @@ from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgum
 from ..configuration.config import Config, ConfigError, parse
 from ..direction import draining, group_restart
 from ..direction.child.child import Child
-from ..direction.child.process import Phase
+from ..direction.child.process import GONE, Phase
 from ..direction.director import Director
 from ..direction.effects import Caller
 from ..direction.events import Event, Reconfigured
@@ -267,7 +267,7 @@ class Reconfiguring:
 
     def _problems_of(self, name: str) -> list[str]:
         child = self._director.children[name]
-        if child.process.phase in (Phase.FAILED, Phase.ENDED):
+        if child.process.phase in GONE:
             return [f"backplane {name!r}: {child.history.reason}"]
         return [
             f"backplane {name!r}: component {component!r} did not become {failure.to.value}: {failure.reason}"

@@ -18,22 +18,25 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Spawn:
-    """Start the process of this generation; answered by Spawned or SpawnFailed."""
+class ProcessEffect:
+    """Something to do to one process of a backplane."""
 
     backplane: str
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Spawn(ProcessEffect):
+    """Start the process of this generation; answered by Spawned or SpawnFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move(ProcessEffect):
     """Call `control.move`; answered by Moved or MoveFailed within the limit, whatever the process does.
 
     On the way up the limit is far off (`movement.LATE_LIMIT_NS`): a hook may end after its time limit, and that still counts.
     """
 
-    backplane: str
-    generation: int
     component: str
     state: str
     limit_ns: int
@@ -42,11 +45,9 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(ProcessEffect):
     """Call `control.drain`; answered by Drained in any case, with an error if the call failed."""
 
-    backplane: str
-    generation: int
     #: How long it works on its requests. Then those not begun are refused, and those begun get `stop_limit_ns` to end.
     limit_ns: int
     stop_limit_ns: int
@@ -55,27 +56,19 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(ProcessEffect):
     """Cast `control.stop`: its components are down, and it is to exit."""
 
-    backplane: str
-    generation: int
-
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(ProcessEffect):
     """Send SIGKILL to the process group. Its death is reported by Exited, like any other."""
 
-    backplane: str
-    generation: int
-
 
 @dataclass(frozen=True, slots=True)
-class TakeStacks:
+class TakeStacks(ProcessEffect):
     """Make it write the stacks of all its threads to its standard error; Wrote reports each batch of lines."""
 
-    backplane: str
-    generation: int
     #: Its sentinel does not react, so a signal handler has to write them, which may crash it.
     by_force: bool
 
@@ -141,19 +134,4 @@ class End:
     reason: str
 
 
-Effect = (
-    Spawn
-    | Move
-    | Drain
-    | Stop
-    | Kill
-    | TakeStacks
-    | ClearSlot
-    | SendDirectory
-    | Accept
-    | ReplyToCaller
-    | Refuse
-    | Say
-    | AnnounceUp
-    | End
-)
+Effect = ProcessEffect | ClearSlot | SendDirectory | Accept | ReplyToCaller | Refuse | Say | AnnounceUp | End

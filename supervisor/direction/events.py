@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessEvent:
+    """What has happened to one process of a backplane."""
+
+    backplane: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class UpOrdered:
     """Bring the system up. The first event, and given once."""
 
@@ -35,31 +43,25 @@ class DownOrdered:
 
 
 @dataclass(frozen=True, slots=True)
-class Spawned:
+class Spawned(ProcessEvent):
     """The process exists, but has not registered yet."""
 
-    backplane: str
-    generation: int
     pid: int
     #: The folder of its own cgroup.
     cgroup: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SpawnFailed:
+class SpawnFailed(ProcessEvent):
     """The process could not be created: no memory, no descriptors, no interpreter."""
 
-    backplane: str
-    generation: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(ProcessEvent):
     """A running process was moved to a cgroup of its own, because it was given a limit."""
 
-    backplane: str
-    generation: int
     cgroup: str
 
 
@@ -72,21 +74,17 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(ProcessEvent):
     """A component's hook has finished: it is in `state` now."""
 
-    backplane: str
-    generation: int
     component: str
     state: str
 
 
 @dataclass(frozen=True, slots=True)
-class MoveFailed:
+class MoveFailed(ProcessEvent):
     """A component's hook raised, or did not finish in time."""
 
-    backplane: str
-    generation: int
     component: str
     state: str
     reason: str
@@ -134,11 +132,9 @@ class RestartOrdered:
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(ProcessEvent):
     """A backplane has finished draining, or did not reply to `control.drain` (`error`)."""
 
-    backplane: str
-    generation: int
     #: Requests refused because they had not begun within the time limit.
     refused_count: int = 0
     #: Requests that had begun but did not end within the time limit.
@@ -150,19 +146,14 @@ class Drained:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkLost:
+class LinkLost(ProcessEvent):
     """The control connection of a process is lost: it may live, but can no longer receive orders."""
-
-    backplane: str
-    generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(ProcessEvent):
     """The process and its whole group have ended. `code` below 0 is a signal, as in `subprocess`."""
 
-    backplane: str
-    generation: int
     code: int
     #: The last line that it wrote; after an exception, the reason.
     last_words: str = ""
@@ -208,11 +199,8 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class Wrote(ProcessEvent):
     """A backplane whose stacks are awaited has written to its standard error."""
-
-    backplane: str
-    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,24 +208,5 @@ class TimePassed:
     """The time that the director asked for (`wakes_at_ns`) has come."""
 
 
-Event = (
-    UpOrdered
-    | DownOrdered
-    | Spawned
-    | SpawnFailed
-    | Placed
-    | Registered
-    | Moved
-    | MoveFailed
-    | MoveOrdered
-    | Granted
-    | Withdrawn
-    | RestartOrdered
-    | Drained
-    | LinkLost
-    | Exited
-    | Reconfigured
-    | Looked
-    | Wrote
-    | TimePassed
-)
+Ordered = UpOrdered | DownOrdered | MoveOrdered | RestartOrdered
+Event = ProcessEvent | Ordered | Registered | Granted | Withdrawn | Reconfigured | Looked | TimePassed

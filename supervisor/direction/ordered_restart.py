@@ -24,14 +24,12 @@ from appbackplane.transport.errors import (
 
 from . import draining, group_restart
 from .child.child import Child
-from .child.process import Phase
+from .child.process import GONE, Phase
 from .effects import Caller, Effect, Kill, Refuse, ReplyToCaller, Say
 from .events import RestartOrdered
 from .movement import Movement, told
 from .orders import ORDERS_MAX
 from .rolling import Begin, Rolling, RollingStop, Wait
-
-_GONE = (Phase.FAILED, Phase.ENDED)
 
 
 @dataclass(slots=True)
@@ -176,7 +174,7 @@ class OrderedRestarts:
             self._effects += begin(self._children, child, now_ns, is_now=order.is_now)
         elif child.process.generation == order.old_generation or child.departure.is_leaving:
             return False
-        elif child.process.phase in _GONE:
+        elif child.process.phase in GONE:
             self._refuse(order, InternalError(f"backplane {child.name!r}: {child.history.reason}"))
         elif failed := [told(child, name, failure) for name, failure in child.components.failures.items()]:
             self._refuse(order, InternalError("; ".join(failed)))

@@ -234,7 +234,7 @@ def _operation(
     return OperationFigures(
         name=name,
         rate=(now.count - began.count) / seconds if is_timed and seconds else None,
-        cpu=(now.cpu_ns - began.cpu_ns) / 1e9 / seconds if is_timed and seconds else None,
+        cpu=(now.cpu_ms - began.cpu_ms) / 1e3 / seconds if is_timed and seconds else None,
         wait=_percentiles(now.wait.since(began.wait)) if is_timed else None,
         run=_percentiles(now.run.since(began.run)) if is_timed else None,
         count=now.count,

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from appbackplane.runtime.observation.histogram import Histogram
 
 
-@dataclass(frozen=True, slots=True)
-class OperationAccount:
+class OperationAccount(msgspec.Struct, frozen=True):
     """The account of one operation since its backplane's start."""
 
     count: int
@@ -23,7 +24,7 @@ class OperationAccount:
     expired: int
     cancelled: int
     slow: int
-    cpu_ns: int
+    cpu_ms: float
     wait: Histogram
     run: Histogram
 
@@ -78,16 +79,15 @@ class BackplaneReport:
     running: tuple[RunningAction, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BoardWords:
+class BoardWords(msgspec.Struct, frozen=True):
     """A backplane's slot on the board, written four times a second."""
 
-    age_s: float | None
+    age_s: float | None = msgspec.field(name="heartbeat_age")
     finished: int
     queued: int
     waiting: int
-    running_for_s: float | None
-    cpu_s: float
+    running_for_s: float | None = msgspec.field(name="running_for")
+    cpu_s: float = msgspec.field(name="cpu")
     throttled: int
     slow: int
     boosts: int
@@ -155,23 +155,9 @@ def _backplane(entry: Mapping[str, Any]) -> BackplaneSample:
         components=entry["components"],
         limit_percent=entry["cpu_limit"]["percent"],
         limit_by=entry["cpu_limit"]["by"],
-        board=None if board is None else _board(board),
+        board=None if board is None else msgspec.convert(board, BoardWords),
         statistics=None if statistics is None else _statistics(statistics),
         replica_of=entry["replica_of"],
-    )
-
-
-def _board(board: Mapping[str, Any]) -> BoardWords:
-    return BoardWords(
-        age_s=board["heartbeat_age"],
-        finished=board["finished"],
-        queued=board["queued"],
-        waiting=board["waiting"],
-        running_for_s=board["running_for"],
-        cpu_s=board["cpu"],
-        throttled=board["throttled"],
-        slow=board["slow"],
-        boosts=board["boosts"],
     )
 
 
@@ -189,7 +175,7 @@ def _statistics(told: Mapping[str, Any]) -> BackplaneReport:
         throttled=sum(component["refused"] for component in told["components"].values()),
         slow=told["slow_actions"],
         boosts=0 if os_priority is None else os_priority["boosts"],
-        operations={name: _operation(account) for name, account in told["operations"].items()},
+        operations=msgspec.convert(told["operations"], dict[str, OperationAccount], dec_hook=_histogram),
         requests={component: _requests(kernel) for component, kernel in told["requests"].items()},
         running=tuple(RunningAction(one["route"], one["object"], one["running_ms"] / 1e3) for one in told["running"]),
     )
@@ -209,15 +195,5 @@ def _requests(kernel: Mapping[str, Any]) -> Requests:
     )
 
 
-def _operation(account: Mapping[str, Any]) -> OperationAccount:
-    return OperationAccount(
-        count=account["count"],
-        errors=account["errors"],
-        refused=account["refused"],
-        expired=account["expired"],
-        cancelled=account["cancelled"],
-        slow=account["slow"],
-        cpu_ns=round(account["cpu_ms"] * 1e6),
-        wait=Histogram.from_data(account["wait"]),
-        run=Histogram.from_data(account["run"]),
-    )
+def _histogram(_kind: type, data: dict[str, Any]) -> Histogram:
+    return Histogram.from_data(data)

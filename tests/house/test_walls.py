@@ -28,8 +28,6 @@ DECIDERS = (
     "supervisor.control.status",
     "supervisor.doctor.checkup",
     "supervisor.metrics.exposition",
-    "supervisor.metrics.metric",
-    "supervisor.metrics.request_metrics",
     "runtime.requests.instrumentation.described",
     "runtime.requests.instrumentation.interval",
     "supervisor.live.*",

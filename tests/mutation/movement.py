@@ -68,7 +68,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "one that was given up is ordered up",
-            "if to is not ModuleState.DOWN and all(child.process.phase in _GONE for child in homes.values()):",
+            "if to is not ModuleState.DOWN and all(child.process.phase in GONE for child in homes.values()):",
             "if False:",
         ),
         (

@@ -91,7 +91,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "an order goes on although one is not well again",
-            "        elif child.process.phase in _GONE:\n",
+            "        elif child.process.phase in GONE:\n",
             "        elif False:\n",
         ),
     ),
@@ -116,8 +116,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a new process that dies does not stop it",
-            "if child.process.phase in _GONE or tries > 1 or not child.process.is_living:",
-            "if child.process.phase in _GONE:",
+            "if child.process.phase in GONE or tries > 1 or not child.process.is_living:",
+            "if child.process.phase in GONE:",
         ),
         (
             "those that are missing come last",
