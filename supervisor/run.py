@@ -74,7 +74,8 @@ def run(
     """
     allow_descriptors()
     with ExitStack() as stack:
-        signal_pipe = stack.enter_context(signals.as_events())  # from here on an interrupt is a graceful shutdown
+        # From here on an interrupt is a graceful shutdown.
+        signal_pipe = stack.enter_context(signals.as_events(signals.of_supervisor()))
         run_dir = RunDir(Path(config.run_dir), config.system.name, config.file)
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)
@@ -355,13 +356,12 @@ class Supervisor:
         name, generation = effect.backplane, effect.generation
         try:
             ears = self._logs.listen(name, generation)
+            try:
+                process = self._spawner.spawn(name, generation, ears.ring)
+            except OSError:
+                self._logs.forget(ears)
+                raise
         except OSError as error:
-            self._take(events.SpawnFailed(name, generation, error.strerror or str(error)))
-            return
-        try:
-            process = self._spawner.spawn(name, generation, ears.ring)
-        except OSError as error:
-            self._logs.forget(ears)
             self._take(events.SpawnFailed(name, generation, error.strerror or str(error)))
             return
         ears.pipes = (("stdout", LogPipe(process.stdout.fileno())), ("stderr", LogPipe(process.stderr.fileno())))

@@ -24,7 +24,7 @@ from ..logs import collector
 from ..metrics import extra
 from ..processes import run_dir
 from ..processes.description import Undescribed, registration_of
-from ..processes.spawn import process_config, start
+from ..processes.spawn import start, to_describe
 from . import cluster_store, node_keys, show
 from .cli import is_debug, output_options
 from .toml_files import toml_of
@@ -75,7 +75,7 @@ def describe(config: Config) -> tuple[list[Registration], list[str]]:
         for name in config.backplane:
             if name in others:
                 continue
-            processes[name] = start(process_config(config, name, describe=True))
+            processes[name] = start(to_describe(config, name))
         end_s = time.monotonic() + config.system.start_limit_ns / 1e9
         for name, process in processes.items():
             try:

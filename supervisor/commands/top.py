@@ -87,7 +87,7 @@ def command(
     with closing(Asker(location)) as asker:  # a missing system is an error now, and not a view that waits for it
         if backplane is not None:
             navigation = looking_at(once(asker, ONCE_S), navigation, backplane)
-    from ..live.window import TopScreen
+    from .window import TopScreen
 
     TopScreen(lambda: Asker(location), navigation, interval or LIVE_S).run()
 
@@ -137,7 +137,7 @@ def _print(found: SystemFigures, navigation: Navigation) -> None:
         return
     from rich.console import Console
 
-    from ..live.window import in_colour
+    from .window import in_colour
 
     console = Console()
     for line in lines:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from appbackplane.runtime.objects.module_state import ModuleState
@@ -76,8 +74,7 @@ def _limit_ns(route: str, limit_s: object) -> int:
     return round(limit_s * 1e9)
 
 
-@dataclass(frozen=True, slots=True)
-class StatusOptions:
+class StatusOptions(msgspec.Struct, frozen=True):
     """Options of one `supervisor.status` call."""
 
     has_statistics: bool

@@ -44,15 +44,15 @@ class SupervisorRoutes:
         """`take`: pass an event to the director. `change_limit`: change a generation's CPU limit; it replies to the caller."""
         self._control, self._director, self._questions = control, director, questions
         self._tenure = tenure
-        self._take, self._status_now, self._change_limit, self._say = take, status_now, change_limit, say
+        self._take, self._status_now, self._say = take, status_now, say
         self._awaiting_end: list[Caller] = []
         self._served: dict[str, Callable[[SupervisorCall], None]] = {
-            "supervisor.register": self._register,
-            "supervisor.limit": self._limit,
+            "supervisor.register": lambda asked: take(events.Registered(meaning.registration(asked), asked.caller)),
+            "supervisor.limit": lambda asked: change_limit(asked.caller, *meaning.limit(asked)),
             "supervisor.directory": self._directory,
             "supervisor.status": self._status,
             "supervisor.why": questions.ask_why,
-            "supervisor.routes": self._routes,
+            "supervisor.routes": lambda asked: control.reply(asked.caller, status.routes(director)),
             "supervisor.move": self._move,
             "supervisor.hand_over": self._hand_over,
             "supervisor.restart": trials.restart,
@@ -64,21 +64,11 @@ class SupervisorRoutes:
     def serve(self, asked: SupervisorCall) -> None:
         """Serve one call: reply now or later, or refuse."""
         try:
-            self._handler_of(asked.route)(asked)
+            if (handler := self._served.get(asked.route)) is None:
+                raise UnknownRoute(asked.route, "supervisor.status" if asked.route.startswith("supervisor.") else None)
+            handler(asked)
         except BackplaneError as error:
             self._control.refuse(asked.caller, error)
-
-    def _handler_of(self, route: str) -> Callable[[SupervisorCall], None]:
-        try:
-            return self._served[route]
-        except KeyError:
-            raise UnknownRoute(route, "supervisor.status" if route.startswith("supervisor.") else None) from None
-
-    def _register(self, asked: SupervisorCall) -> None:
-        self._take(events.Registered(meaning.registration(asked), asked.caller))
-
-    def _limit(self, asked: SupervisorCall) -> None:
-        self._change_limit(asked.caller, *meaning.limit(asked))
 
     def _directory(self, asked: SupervisorCall) -> None:
         self._control.subscribe(asked.caller.peer)
@@ -90,9 +80,6 @@ class SupervisorRoutes:
             self._questions.ask_statistics(asked.caller, look)
         else:
             self._control.reply(asked.caller, self._status_now())
-
-    def _routes(self, asked: SupervisorCall) -> None:
-        self._control.reply(asked.caller, status.routes(self._director))
 
     def _move(self, asked: SupervisorCall) -> None:
         to, component, limit_ns = meaning.move(asked)

@@ -117,9 +117,7 @@ class Questions:
         question, now_ns = token.inquiry, self._now_ns()
         child = self._director.children.get(question.backplane)
         if answered.error is None:
-            if question.take(answered.result, now_ns):
-                self._inquire(token)
-                return
+            goes_on = question.take(answered.result, now_ns)
         else:
             try:
                 health = self._director.health.of(child, self._board.read(child.name), now_ns) if child else None
@@ -128,10 +126,11 @@ class Questions:
                 self._inquiries.discard(token.caller)
                 self._control.refuse(token.caller, error)
                 return
-            if question.ask_replica(now_ns):
-                self._inquire(token)
-                return
-        self._end_inquiry(token)
+            goes_on = question.ask_replica(now_ns)
+        if goes_on:
+            self._inquire(token)
+        else:
+            self._end_inquiry(token)
 
     def _end_inquiry(self, token: _WhyToken) -> None:
         self._inquiries.discard(token.caller)

@@ -43,8 +43,7 @@ CONFIGURE_LIMIT_NS = 5_000_000_000
 LIMIT_S_MAX = 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(msgspec.Struct, frozen=True):
     """A `control.configure` call to one backplane."""
 
     backplane: str

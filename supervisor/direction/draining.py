@@ -17,6 +17,7 @@ from .child.child import Child
 from .child.drain import DrainPhase
 from .child.process import Phase
 from .events import Drained
+from .graph import reached
 from .group_restart import registrations
 from .plan import dependants
 
@@ -46,9 +47,8 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
     above = dependants(registrations(children))
     begun: list[effects.Effect] = []
     for child in due:
-        before = [
-            children[name] for name in _users(child.name, children, above) if child.name not in _all_above(name, above)
-        ]
+        users = _users(child.name, children, above)
+        before = [children[name] for name in users if child.name not in reached([name], above.__getitem__)]
         if all(other.holds_nothing() for other in before if is_going_down or other.departure.is_leaving):
             child.drain.begin()
             limit_ns, stop_limit_ns = _limits(child, now_ns)
@@ -152,22 +152,6 @@ def _is_at_rest(child: Child) -> bool:
     return child.process.phase is Phase.UP and not child.components.moving
 
 
-def _users(name: str, children: Mapping[str, Child], above: Mapping[str, Collection[str]]) -> set[str]:
+def _users(name: str, children: Mapping[str, Child], above: Mapping[str, Collection[str]]) -> list[str]:
     """Its dependents; for each one that is not movable, its dependents, too."""
-    found, ahead = set(above[name]), list(above[name])
-    while ahead:
-        if not children[other := ahead.pop()].process.is_movable:
-            news = set(above[other]) - found
-            found |= news
-            ahead += news
-    return found
-
-
-def _all_above(name: str, above: Mapping[str, Collection[str]]) -> set[str]:
-    """It, and all its direct and indirect dependents."""
-    found, ahead = {name}, [name]
-    while ahead:
-        news = set(above[ahead.pop()]) - found
-        found |= news
-        ahead += news
-    return found
+    return reached(above[name], lambda other: () if children[other].process.is_movable else above[other])

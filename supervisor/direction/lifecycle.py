@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 
+from .graph import reached
+
 #: The order of the states. A component that is down, or whose process is dead, has height 0.
 HEIGHT = {
     ModuleState.DOWN: 0,
@@ -160,26 +162,16 @@ def dependants(standings: Standings) -> dict[str, list[str]]:
 
 def all_above(names: Collection[str], standings: Standings) -> set[str]:
     """The named nodes, and all their direct and indirect dependents."""
-    found, is_settled = set(names), False
-    while not is_settled:
-        news = {
-            name for name in standings if name not in found and not found.isdisjoint(_dependencies(name, standings))
-        }
-        found |= news
-        is_settled = not news
-    return found
+    users: dict[str, list[str]] = {}
+    for name in standings:
+        for other in _dependencies(name, standings):
+            users.setdefault(other, []).append(name)
+    return set(reached(names, lambda name: users.get(name, ())))
 
 
 def _users(name: str, standings: Standings, dependants: Mapping[str, Collection[str]]) -> list[str]:
     """Its direct dependents; for each one that cannot be reached, its dependents, too."""
-    found: dict[str, None] = {}
-    ahead = list(dependants[name])
-    while ahead:
-        other = ahead.pop(0)
-        if other not in found:
-            found[other] = None
-            ahead += [] if standings[other].is_reachable else dependants[other]
-    return list(found)
+    return reached(dependants[name], lambda other: () if standings[other].is_reachable else dependants[other])
 
 
 def _missed(places: list[str], height: int, standings: Standings, targets: Mapping[str, ModuleState]) -> list[str]:

@@ -11,16 +11,16 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
 from appbackplane.transport.addressing import BACKPLANE, CONTROL, OF_NODE, SUPERVISOR
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
 
+from .graph import rings
 
-@dataclass(frozen=True, slots=True)
-class PlanFinding:
+
+class PlanFinding(msgspec.Struct, frozen=True):
     """One line about the plan. An error keeps the system from starting, a warning does not."""
 
     text: str
@@ -178,30 +178,6 @@ def _judge(ring: list[str], operations: Mapping[str, OperationEntry]) -> Iterabl
     elif strict:
         text = f"calls form a cycle: {spelled}; a call that returns to {', '.join(strict)} is refused (not reentrant)"
         yield PlanFinding(text, is_error=False)
-
-
-def rings(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """One cycle for each edge that closes one, as names from its first one (in the order of `graph`) back to itself.
-
-    Depth first, without recursion: a chain of calls may be longer than Python's stack.
-    """
-    found: list[list[str]] = []
-    done: set[str] = set()
-    for start in graph:
-        if start in done:
-            continue
-        way, ways = [start], [iter(graph[start])]
-        while ways:
-            name = next(ways[-1], None)
-            if name is None:
-                done.add(way.pop())
-                ways.pop()
-            elif name in way:
-                found.append([*way[way.index(name) :], name])
-            elif name not in done:
-                way.append(name)
-                ways.append(iter(graph[name]))
-    return found
 
 
 def hint(name: str, known: Iterable[str]) -> str:

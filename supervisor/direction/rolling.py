@@ -9,7 +9,8 @@ backplane is restarted with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from appbackplane.transport.errors import FailedPrecondition
 
@@ -21,27 +22,23 @@ from .child.process import GONE, Phase
 SETTLE_NS = 500_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """Step: restart this backplane now."""
 
     backplane: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Step: wait for an event, or until this time."""
 
     until_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RollingDone:
+class RollingDone(msgspec.Struct, frozen=True):
     """Step: all are restarted and up."""
 
 
-@dataclass(frozen=True, slots=True)
-class RollingStop:
+class RollingStop(msgspec.Struct, frozen=True):
     """Step: end the rolling restart with an error."""
 
     because: str

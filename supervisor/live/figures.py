@@ -9,7 +9,8 @@ Pure; also the output of `top --json`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from appbackplane.runtime.observation.histogram import Histogram
 
@@ -18,16 +19,14 @@ from .sample import BackplaneReport, BackplaneSample, OperationAccount, Requests
 RANKS = (0.5, 0.99)
 
 
-@dataclass(frozen=True, slots=True)
-class Percentiles:
+class Percentiles(msgspec.Struct, frozen=True):
     """Percentiles of actions that ended in the interval."""
 
     p50_ns: int
     p99_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class OperationFigures:
+class OperationFigures(msgspec.Struct, frozen=True):
     """One operation. Totals are since the backplane's start; None is unknown."""
 
     name: str
@@ -48,8 +47,7 @@ class OperationFigures:
     slow_new: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFigures:
+class RequestFigures(msgspec.Struct, frozen=True):
     """One request kernel: its present state, and how many requests ended a second."""
 
     component: str
@@ -57,8 +55,7 @@ class RequestFigures:
     rate: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class BackplaneFigures:
+class BackplaneFigures(msgspec.Struct, frozen=True):
     """One backplane. None is unknown."""
 
     name: str
@@ -107,8 +104,7 @@ class BackplaneFigures:
     replica_of: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SystemFigures:
+class SystemFigures(msgspec.Struct, frozen=True):
     """Activity of one system from one sample to the next."""
 
     system: str

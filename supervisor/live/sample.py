@@ -7,7 +7,6 @@ an older or newer supervisor leaves out is an error of the command, not a guess.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -29,8 +28,7 @@ class OperationAccount(msgspec.Struct, frozen=True):
     run: Histogram
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(msgspec.Struct, frozen=True):
     """Present state of a request kernel, and the requests ended since its backplane's start."""
 
     ready: int
@@ -46,8 +44,7 @@ class Requests:
     ended: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunningAction:
+class RunningAction(msgspec.Struct, frozen=True):
     """A running action, and for how long."""
 
     route: str
@@ -55,8 +52,7 @@ class RunningAction:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class BackplaneReport:
+class BackplaneReport(msgspec.Struct, frozen=True):
     """A backplane's own report, if it answered in time."""
 
     #: On the machine's monotonic clock.
@@ -93,8 +89,7 @@ class BoardWords(msgspec.Struct, frozen=True):
     boosts: int
 
 
-@dataclass(frozen=True, slots=True)
-class BackplaneSample:
+class BackplaneSample(msgspec.Struct, frozen=True):
     """One backplane: its status, its board, and its statistics if it answered."""
 
     name: str
@@ -114,8 +109,7 @@ class BackplaneSample:
     replica_of: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """State of a system at one moment."""
 
     system: str

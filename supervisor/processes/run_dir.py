@@ -15,7 +15,6 @@ import stat
 import struct
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -179,8 +178,7 @@ def holder(path: Path) -> claim.RunDirClaim | None:
     return found if found is not None and found.is_held() else None
 
 
-@dataclass(frozen=True, slots=True)
-class RunDirServer:
+class RunDirServer(msgspec.Struct, frozen=True):
     """The process that serves a run directory."""
 
     pid: int

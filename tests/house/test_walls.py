@@ -43,7 +43,7 @@ DOERS = (
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
     "transport.security.headroom", "transport.ways", "transport.remote.remote_link",
-    "transport.remote.target", "transport.remote.visitors", "supervisor.live.window",
+    "transport.remote.target", "transport.remote.visitors",
 )  # fmt: skip
 
 #: Threads, sockets, processes and clocks. (What only computes is fine: os.path, re, heapq.)

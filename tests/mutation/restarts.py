@@ -40,7 +40,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             '    if policy.type == "temporary":\n        return history, LeaveEnded("it is temporary, so its hook is not tried',
             '    if False:\n        return history, LeaveEnded("it is temporary, so its hook is not tried',
         ),
-        ("only those that depend on it directly start again", "        ahead += news", "        pass"),
+        (
+            "only those that depend on it directly start again",
+            "reached(dependants[backplane], dependants.__getitem__)",
+            "dependants[backplane]",
+        ),
         ("one_for_all leaves the others alone", "return set(dependants) - {backplane}", "return set()"),
     ),
     *mutations(
@@ -191,13 +195,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "backplanes that need each other wait for each other",
-            " if child.name not in _all_above(name, above)\n",
-            "\n",
+            " if child.name not in reached([name], above.__getitem__)]",
+            "]",
         ),
         (
             "the order of drains ends at one that is gone",
-            "if not children[other := ahead.pop()].process.is_movable:",
-            "if ahead.pop() is None:",
+            "lambda other: () if children[other].process.is_movable else above[other]",
+            "lambda other: ()",
         ),
         (
             "what was cut off counts as done",
