@@ -27,7 +27,6 @@ from .configuration.config import Config
 from .control import status
 from .control.control_socket import Answered, ControlSocket, Crowded, Heard, SupervisorCall, allow_descriptors
 from .control.desk import SupervisorRoutes
-from .control.drains import drain_body, drained
 from .control.limits import Limits
 from .control.questions import Questions
 from .control.reconfiguring import Reconfiguring
@@ -36,7 +35,7 @@ from .direction import effects, events
 from .direction.child.process import MOVABLE, Phase
 from .direction.child.settings import settings_of
 from .direction.director import Director
-from .direction.draining import ANSWER_NS
+from .direction.draining import ANSWER_NS, body_of, drained
 from .logs.collector import Ears, Logs, open_log
 from .logs.output import Output
 from .logs.pipes import LogPipe
@@ -262,7 +261,7 @@ class Supervisor:
             return
         move = answered.token  # the effect that made the call
         if isinstance(move, effects.Drain):
-            self._take(drained(move, answered))
+            self._take(drained(move, answered.result, answered.error))
             return
         assert isinstance(move, effects.Move)
         if answered.error is None:
@@ -315,9 +314,8 @@ class Supervisor:
                 body = {"component": effect.component, "state": effect.state, "epoch": effect.epoch}
                 self._call(effect.backplane, effect.generation, "control.move", body, effect, effect.limit_ns)
             case effects.Drain():
-                body = drain_body(effect)
                 limit_ns = effect.limit_ns + effect.stop_limit_ns + ANSWER_NS
-                self._call(effect.backplane, effect.generation, "control.drain", body, effect, limit_ns)
+                self._call(effect.backplane, effect.generation, "control.drain", body_of(effect), effect, limit_ns)
             case effects.Stop():
                 self._placement.lift(effect.backplane)
                 self._control.cast(self._identities.peer_of(effect.backplane, effect.generation), "control.stop", {})
@@ -367,7 +365,7 @@ class Supervisor:
         ears.pipes = (("stdout", LogPipe(process.stdout.fileno())), ("stderr", LogPipe(process.stderr.fileno())))
         running = self._running[name] = _Running(process, ears)
         self._poller.watch(process.pidfd, lambda: self._on_exit(running))
-        self._poller.watch(ears.ring.wake_fd, lambda: self._logs.on_wake(ears))
+        self._poller.watch(ears.ring.wake_fd, lambda: ears.watch.wake(self._now_ns()))
         for stream, pipe in ears.pipes:
             self._poller.watch(pipe.fd, lambda stream=stream, pipe=pipe: self._on_print(ears, stream, pipe))  # type: ignore[misc]
         self._reconfiguring.spawned(name)

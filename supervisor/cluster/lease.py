@@ -119,11 +119,8 @@ class Lease:
         waits = [self._next_ns] if self._asked is None else []
         if self._could_take and not self._is_stale:
             waits.append(self._free_ns())
-        if (
-            self._is_taking
-            or self.phase is ClusterRole.PRIMARY
-            or (self.phase is ClusterRole.LEAVING and not self._is_hurried)
-        ):
+        is_leaving_in_order = self.phase is ClusterRole.LEAVING and not self._is_hurried
+        if self._is_taking or self.phase is ClusterRole.PRIMARY or is_leaving_in_order:
             waits.append(self._good_ns + self._of(QUIT))
         return min(waits, default=None)
 
@@ -292,11 +289,9 @@ class Lease:
             self.has_twin = True
             what = f"another node calls itself {self.me!r}, too, and is primary: give each node its own [node] name"
             return [LogMessage(f"cluster {self.cluster!r}: {what}", True)]
-        return (
-            []
-            if is_same
-            else [LogMessage(f"cluster {self.cluster!r}: node {record.holder!r} is primary, epoch {record.epoch}")]
-        )
+        if is_same:
+            return []
+        return [LogMessage(f"cluster {self.cluster!r}: node {record.holder!r} is primary, epoch {record.epoch}")]
 
     def _swapped(self, asked: Swap, now_ns: int, *, is_done: bool) -> list[Effect]:
         record, was_late = asked.record, self._is_late

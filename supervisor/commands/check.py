@@ -41,12 +41,7 @@ def command(file: str | None, as_json: bool) -> None:
     config = msgspec.structs.replace(load(toml_of(file, "check")), debug=is_debug())
     run_dir.check(Path(config.run_dir))
     collector.check_folder(config)
-    registrations, problems = describe(config)
-    findings = plan.find(registrations, config.replica_of, has_node=config.node is not None) if not problems else []
-    problems += [finding.text for finding in findings if finding.is_error]
-    if problems:
-        raise ConfigError(config.file, problems)
-    warnings = [finding.text for finding in findings]
+    registrations, warnings = tried(config)
     order = plan.order(registrations)
     if as_json:
         show.as_json({"system": config.system.name, "order": order, "warnings": warnings, **_sizes(registrations)})
@@ -58,6 +53,16 @@ def command(file: str | None, as_json: bool) -> None:
         f"{config.file}: {show.counted(sizes['backplanes'], 'backplane')}, {show.counted(sizes['routes'], 'route')}; "
         f"comes up as {', '.join(order)}"
     )
+
+
+def tried(config: Config) -> tuple[list[Registration], list[str]]:
+    """Registrations of all backplanes, and warnings about them. Raises as `describe`, and `ConfigError` for every problem."""
+    registrations, problems = describe(config)
+    findings = plan.find(registrations, config.replica_of, has_node=config.node is not None) if not problems else []
+    problems += [finding.text for finding in findings if finding.is_error]
+    if problems:
+        raise ConfigError(config.file, problems)
+    return registrations, [finding.text for finding in findings]
 
 
 def describe(config: Config) -> tuple[list[Registration], list[str]]:

@@ -1,7 +1,7 @@
-"""Completing: shell completion on TAB: backplanes, routes and kernels of the command line's system.
+"""Completing: shell completion on TAB: backplanes and routes of the command line's system.
 
 A user who presses TAB waits, and wants no error in the line: a system that does not answer at once offers nothing. (Names of
-systems are offered by systems.py.) The scripts for the shells are click's: docs/operation.md.
+systems are offered by systems.py, kernels by requests.py.) The scripts for the shells are click's: docs/operation.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from appbackplane.transport.addressing import BACKPLANE, backplane_route
 from appbackplane.transport.errors import BackplaneError
 
 from .cli import items
-from .kernels import LINE, kernels_of
 from .systems import find
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ LIMIT_S = 0.5
 
 def backplanes(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Backplanes of the line's system, and the names that replicas share."""
-    told = (_ask(ctx, "supervisor.status") or {"backplanes": []})["backplanes"]
+    told = (ask_quickly(ctx, "supervisor.status") or {"backplanes": []})["backplanes"]
     offered = {one["name"]: one["state"] for one in told}
     offered |= {one["replica_of"]: "its replicas" for one in told if one["replica_of"] is not None}
     return items(offered, incomplete)
@@ -38,34 +37,16 @@ def routes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
     if incomplete.startswith(f"{BACKPLANE}."):
         from appbackplane.runtime.backplane_operations import BackplaneOperations
 
-        told = _ask(ctx, "supervisor.status") or {"backplanes": []}
+        told = ask_quickly(ctx, "supervisor.status") or {"backplanes": []}
         names = [one["name"] for one in told["backplanes"]]
         own = [backplane_route(name, operation) for name in names for operation in BackplaneOperations.__operations__]
         return items(dict.fromkeys(own), incomplete)
-    return items({entry["route"]: entry["signature"] for entry in _ask(ctx, "supervisor.routes") or []}, incomplete)
+    return items(
+        {entry["route"]: entry["signature"] for entry in ask_quickly(ctx, "supervisor.routes") or []}, incomplete
+    )
 
 
-def kernels(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Request kernels of the line's system."""
-    return items(dict.fromkeys(kernels_of(_ask(ctx, "supervisor.routes") or [])), incomplete)
-
-
-def command_words(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Commands of the line's kernel; the arguments of a command are not completed."""
-    kernel = ctx.params.get("kernel")
-    if ctx.params.get("words"):
-        return []
-    commands = {
-        name: entry["signature"]
-        for entry in _ask(ctx, "supervisor.routes") or []
-        # A command is served while its kernel is initialized, too, and before all other work.
-        if entry["component"] == kernel and entry["priority"] == 0 and "initializing" in entry["states"]
-        if (name := entry["route"].rpartition(".")[2]) != LINE
-    }
-    return items(commands, incomplete)
-
-
-def _ask(ctx: click.Context, route: str) -> Any:
+def ask_quickly(ctx: click.Context, route: str) -> Any:
     """The supervisor's result; None: an error, or none in time."""
     from .asking import ask
 

@@ -17,12 +17,11 @@ import click
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..configuration.config import Config, ConfigError, load, parse, read
-from ..direction import plan
+from ..configuration.config import load, parse, read
 from ..direction.reconfiguration import IN_WORDS, Takes, in_json
 from . import show
 from .asking import ask, order
-from .check import describe
+from .check import tried
 from .cli import output_options
 from .quantities import timeout_option
 from .systems import find, system_option
@@ -57,7 +56,7 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
     body = {"file": str(path.absolute()), "text": text}
     told = ask(location, "supervisor.reload", {**body, "dry_run": True})
     if _needs_construction(told["plan"]) and not told["problems"]:
-        _try(config)
+        tried(config)
     if not as_json:
         _show_plan(told)
     if told["problems"]:
@@ -105,25 +104,14 @@ def _show_plan(told: dict[str, Any]) -> None:
 
 def _worth_showing(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out values that a backplane inherits from the system's table, where they are listed."""
-    said = {
-        (change["key"], in_json(change["old"]), in_json(change["new"])) for change in changes if not change["backplane"]
-    }
+    of_system = [(change["key"], change["old"], change["new"]) for change in changes if not change["backplane"]]
     return [
         change
         for change in changes
         if not change["backplane"]
         or not change["key"].startswith("restart.")
-        or (change["key"], in_json(change["old"]), in_json(change["new"])) not in said
+        or (change["key"], change["old"], change["new"]) not in of_system
     ]
-
-
-def _try(config: Config) -> None:
-    """Construct the components in a trial. Raises `ConfigError`."""
-    registrations, problems = describe(config)
-    if not problems:
-        problems = [finding.text for finding in plan.find(registrations, config.replica_of) if finding.is_error]
-    if problems:
-        raise ConfigError(config.file, problems)
 
 
 def _needs_construction(steps: dict[str, Any]) -> bool:

@@ -34,13 +34,12 @@ from ..logs.collector import Logs
 from ..processes.board_file import BoardFile
 from ..processes.placement import Placement
 from ..processes.spawn import Spawner, process_config
+from .asked import LIMIT_S_MAX, limit_ns
 from .control_socket import Answered, ControlSocket, SupervisorCall
 
 #: A sentinel applies new settings within an iteration. One that takes longer is stopped, or cannot get the interpreter lock;
 #: it still applies them when it goes on.
 CONFIGURE_LIMIT_NS = 5_000_000_000
-#: Longest wait of a caller: a day; one that needs longer asks again.
-LIMIT_S_MAX = 86_400
 
 
 class _Token(msgspec.Struct, frozen=True):
@@ -120,9 +119,7 @@ class Reconfiguring:
         }
 
     def _serve(self, asked: SupervisorCall, new: Config, text: str, *, is_file: bool) -> None:
-        limit_s = asked.body.get("timeout", LIMIT_S_MAX)
-        if not isinstance(limit_s, int | float) or isinstance(limit_s, bool) or not 0 < limit_s <= LIMIT_S_MAX:
-            raise InvalidArgument(f"{asked.route}: timeout: expected 0 to {LIMIT_S_MAX} seconds, got {limit_s!r}")
+        wait_ns = limit_ns(asked.route, asked.body.get("timeout", LIMIT_S_MAX))
         steps = plan(self.running, new)
         problems = steps.problems() + needed(steps, group_restart.registrations(self._director.children))
         digest = hashlib.sha256(json.dumps([steps.as_data(), text]).encode()).hexdigest()
@@ -137,7 +134,7 @@ class Reconfiguring:
                 "the system or its file has changed since the plan was made: nothing was done, make a new plan"
             )
         self._check_free(steps)
-        self._begin(asked.caller, steps, new, round(limit_s * 1e9))
+        self._begin(asked.caller, steps, new, wait_ns)
         if is_file:
             self._file = new
 

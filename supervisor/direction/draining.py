@@ -9,8 +9,10 @@ work; backplanes that depend on each other are drained at the same time. The pro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.transport.errors import BackplaneError
 
 from . import effects
 from .child.child import Child
@@ -21,6 +23,8 @@ from .graph import reached
 from .group_restart import registrations
 from .plan import dependants
 
+#: Names of running actions that are kept of a reply; more would tell a reader no more.
+NAMES_MAX = 5
 #: After both limits a process replies within one iteration of its sentinel; on an overloaded machine, within this time.
 ANSWER_NS = 2_000_000_000
 RESTARTING, GOING_DOWN, SECONDARY = "is being restarted", "is going down", "is on a node that is no longer primary"
@@ -57,6 +61,25 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
             because = SECONDARY if child.departure.is_stepping_down else because
             begun.append(effects.Drain(child.name, child.process.generation, limit_ns, stop_limit_ns, because))
     return begun
+
+
+def body_of(effect: effects.Drain) -> dict[str, Any]:
+    """The body of `control.drain`; limits in seconds."""
+    return {"limit": effect.limit_ns / 1e9, "stop_limit": effect.stop_limit_ns / 1e9, "because": effect.because}
+
+
+def drained(effect: effects.Drain, result: object, error: BackplaneError | None) -> Drained:
+    """The event made of the reply or the error of `control.drain`. A reply has only counts and a few names: refused callers
+    have been told by the backplane itself.
+    """
+    if error is not None:
+        return Drained(effect.backplane, effect.generation, error=error.message)
+    said = result if isinstance(result, dict) else {}
+    names = [str(name) for name in said.get("running") or ()]
+    more = (f"and {len(names) - NAMES_MAX} more",) if len(names) > NAMES_MAX else ()
+    running = (*names[:NAMES_MAX], *more)
+    refused_count, unread_count = (int(said.get(key) or 0) for key in ("refused", "unread"))
+    return Drained(effect.backplane, effect.generation, refused_count, running, unread_count)
 
 
 def ended(child: Child, event: Drained) -> list[effects.Effect]:

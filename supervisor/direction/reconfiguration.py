@@ -102,13 +102,7 @@ class Plan(msgspec.Struct, frozen=True):
         """The plan as JSON-like data, for clients and programs."""
         return {
             "changes": [
-                {
-                    "backplane": change.backplane,
-                    "key": change.key,
-                    "old": plain(change.old),
-                    "new": plain(change.new),
-                    "takes": change.takes.value,
-                }
+                {**msgspec.structs.asdict(change), "old": plain(change.old), "new": plain(change.new)}
                 for change in self.changes
             ],
             "restarted": list(self.restarted),

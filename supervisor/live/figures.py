@@ -139,10 +139,8 @@ def figures(before: Sample | None, now: Sample) -> SystemFigures:
 def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s: float | None) -> BackplaneFigures:
     if before is not None and before.generation != now.generation:
         before = None
-    statistics, board = now.statistics, now.board
+    seen, board = now.statistics, now.board
     earlier = None if before is None else before.statistics
-    is_fresh = statistics is not None
-    seen: BackplaneReport | None = statistics
     rate = cpu = wait = run = None
     operations: tuple[OperationFigures, ...] = ()
     requests: tuple[RequestFigures, ...] | None = None
@@ -175,10 +173,10 @@ def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s:
         since_s=now.since_s,
         reason=now.reason,
         restarts=now.restarts,
-        age_s=None if is_fresh or board is None else board.age_s,
+        age_s=None if seen is not None or board is None else board.age_s,
         cpu=cpu,
-        limit_percent=now.limit_percent,
-        limit_by=now.limit_by,
+        limit_percent=now.cpu_limit.percent,
+        limit_by=now.cpu_limit.by,
         rate=rate,
         wait=wait,
         run=run,

@@ -89,6 +89,13 @@ class BoardWords(msgspec.Struct, frozen=True):
     boosts: int
 
 
+class CpuLimit(msgspec.Struct, frozen=True):
+    """A limit in percent of one core, and its holder; None: no limit."""
+
+    percent: int | None
+    by: str | None
+
+
 class BackplaneSample(msgspec.Struct, frozen=True):
     """One backplane: its status, its board, and its statistics if it answered."""
 
@@ -98,11 +105,10 @@ class BackplaneSample(msgspec.Struct, frozen=True):
     pid: int | None
     generation: int
     restarts: int
-    since_s: float
+    since_s: float = msgspec.field(name="since")
     reason: str | None
     components: Mapping[str, str]
-    limit_percent: int | None
-    limit_by: str | None
+    cpu_limit: CpuLimit
     board: BoardWords | None
     statistics: BackplaneReport | None
     #: Name that it shares with other replicas.
@@ -117,42 +123,17 @@ class Sample(msgspec.Struct, frozen=True):
     pid: int
     build: str
     #: Seconds the supervisor has been running: the clock that two samples have in common.
-    uptime_s: float
+    uptime_s: float = msgspec.field(name="uptime")
     reason: str | None
     backplanes: tuple[BackplaneSample, ...]
 
 
 def sample_of(answer: Mapping[str, Any]) -> Sample:
     """Convert a reply to `supervisor.status` with `buckets`."""
-    return Sample(
-        system=answer["system"],
-        state=answer["state"],
-        pid=answer["pid"],
-        build=answer["build"],
-        uptime_s=answer["uptime"],
-        reason=answer["reason"],
-        backplanes=tuple(_backplane(entry) for entry in answer["backplanes"]),
-    )
-
-
-def _backplane(entry: Mapping[str, Any]) -> BackplaneSample:
-    board, statistics = entry["board"], entry["statistics"]
-    return BackplaneSample(
-        name=entry["name"],
-        state=entry["state"],
-        health=entry["health"],
-        pid=entry["pid"],
-        generation=entry["generation"],
-        restarts=entry["restarts"],
-        since_s=entry["since"],
-        reason=entry["reason"],
-        components=entry["components"],
-        limit_percent=entry["cpu_limit"]["percent"],
-        limit_by=entry["cpu_limit"]["by"],
-        board=None if board is None else msgspec.convert(board, BoardWords),
-        statistics=None if statistics is None else _statistics(statistics),
-        replica_of=entry["replica_of"],
-    )
+    entries = [
+        {**each, "statistics": each["statistics"] and _statistics(each["statistics"])} for each in answer["backplanes"]
+    ]
+    return msgspec.convert({**answer, "backplanes": entries}, Sample)
 
 
 def _statistics(told: Mapping[str, Any]) -> BackplaneReport:
