@@ -161,8 +161,9 @@ class Supervisor:
         self._poller = Poller()
         self._trials = Trials(self._control, self._director, self._spawner, self._poller, self._take, self._now_ns)
         self._desk = SupervisorRoutes(
-            self._control, self._director, self._questions, self._reconfiguring, self._trials,
-            take=self._take, status_now=self._status, tenure=self._tenure, change_limit=self._limits.change, say=self._say,
+            control=self._control, director=self._director, questions=self._questions, trials=self._trials,
+            reconfiguring=self._reconfiguring, tenure=self._tenure, take=self._take, status_now=self._status,
+            change_limit=self._limits.change, say=self._say,
         )  # fmt: skip
         self._events: deque[events.Event] = deque()
         stack.callback(self._desk.close)

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +48,7 @@ class _Token(msgspec.Struct, frozen=True):
     generation: int
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(msgspec.Struct):
     """A change in progress; its caller waits."""
 
     caller: Caller
@@ -59,8 +57,8 @@ class _Job:
     #: Backplane to the generation that is to be replaced.
     before: dict[str, int]
     #: Backplanes that were sent settings and have not answered.
-    told: set[str] = field(default_factory=set)
-    problems: list[str] = field(default_factory=list)
+    told: set[str] = set()
+    problems: list[str] = []
 
 
 class Reconfiguring:
@@ -143,7 +141,7 @@ class Reconfiguring:
             raise FailedPrecondition(f"the system is {self._director.mode}: it can be changed when it is up")
         departures = {child.name: child.departure for child in self._director.children.values()}
         changing = [name for name, each in departures.items() if each.is_removed or each.is_leaving]
-        if self._job is not None or changing or self._director.restarts.callers_count:
+        if self._job is not None or changing or self._director.restarts.orders:
             who = f" ({', '.join(changing)})" if changing else ""
             raise Busy(f"the system is being changed{who}: try again when that is done", retry_after=1.0)
         if len(self._board.slots) + len(steps.added) > SLOTS_MAX:
