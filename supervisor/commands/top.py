@@ -12,10 +12,10 @@ import shutil
 import sys
 import time
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from appbackplane.transport.errors import NotFound
 

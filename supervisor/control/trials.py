@@ -12,7 +12,7 @@ loads is in memory twice meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -146,7 +146,7 @@ class Trials:
             self._refuse(trial, FailedPrecondition("\n".join(misfits)))
             return
         self._trials.remove(trial)
-        self.take(replace(trial.order, limit_ns=max(1, trial.ends_ns - self.now_ns())))
+        self.take(msgspec.structs.replace(trial.order, limit_ns=max(1, trial.ends_ns - self.now_ns())))
 
     def _misfits(self, described: Iterable[Registration]) -> list[str]:
         """Problems of the whole plan that the new registrations would add."""
