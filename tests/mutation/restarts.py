@@ -87,7 +87,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if is_now or one.process.phase is Phase.STARTING:",
             "if one.process.phase is Phase.STARTING:",
         ),
-        ("orders have no bound", "if len(self._orders) >= ORDERS_MAX:", "if False:"),
+        ("orders have no bound", "if len(self.orders) >= ORDERS_MAX:", "if False:"),
         (
             "a temporary one that is ordered to restart stays away",
             "    child.departure.order()\n",
