@@ -8,10 +8,10 @@ from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.errors import DeadlineExceeded
 
 from . import show
-from .cli import debug_option, json_option
+from .cli import output_options
 from .completing import routes
 from .connecting import client_of, keys_option
-from .quantities import Seconds
+from .quantities import timeout_option
 from .systems import system_option
 from .words import arguments
 
@@ -22,17 +22,10 @@ from .words import arguments
 @system_option
 @click.option("--key", help="The object to call, where several implement the operation.")
 @click.option("--priority", type=click.IntRange(0, 255), help="0 is the highest. Default: the operation's own.")
-@click.option(
-    "--timeout",
-    type=Seconds(0, TIMEOUT_MAX_S, min_open=True),
-    default=TIMEOUT_DEFAULT_S,
-    show_default=True,
-    help="Deadline of the call, in seconds from now.",
-)
+@timeout_option(TIMEOUT_DEFAULT_S, "Deadline of the call, in seconds from now.", max_s=TIMEOUT_MAX_S)
 @click.option("--idempotency-key", metavar="TEXT", help="Calls with the same key are done once.")
 @keys_option
-@json_option
-@debug_option
+@output_options
 def command(
     route: str,
     words: tuple[str, ...],

@@ -28,8 +28,6 @@ DECIDERS = (
     "supervisor.control.status",
     "supervisor.doctor.checkup",
     "supervisor.metrics.exposition",
-    "supervisor.metrics.metric",
-    "supervisor.metrics.request_metrics",
     "runtime.requests.instrumentation.described",
     "runtime.requests.instrumentation.interval",
     "supervisor.live.*",
@@ -44,7 +42,7 @@ DOERS = (
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
     "transport.security.headroom", "transport.ways", "transport.remote.remote_link",
-    "transport.remote.target", "transport.remote.visitors", "supervisor.live.window",
+    "transport.remote.target", "transport.remote.visitors",
 )  # fmt: skip
 
 #: Threads, sockets, processes and clocks. (What only computes is fine: os.path, re, heapq.)

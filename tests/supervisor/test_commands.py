@@ -22,7 +22,6 @@ from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
 from appbackplane.supervisor.processes.run_dir import RunDir, running_pid
 from appbackplane.transport import connect
-from appbackplane.transport.call_checks import TIMEOUT_MAX_S
 from appbackplane.transport.errors import InternalError
 from tests.waiting import EVERY_S, Limit, wait_until
 
