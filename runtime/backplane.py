@@ -20,8 +20,7 @@ from .backplane_operations import BackplaneOperations
 from .execution.applying import Applying
 from .execution.board import OwnSlot
 from .execution.clock import Clock
-from .execution.engine import Engine
-from .execution.engine_parts import EngineLink
+from .execution.engine import Engine, EngineLink
 from .execution.host import EngineHost
 from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority

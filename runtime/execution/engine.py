@@ -8,13 +8,16 @@ be short, and at the latest after `DRAIN_INTERVAL_NS`. A virtual backplane runs 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 from appbackplane.transport import addressing, codec
 from appbackplane.transport.batching import SendResult
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.calls import OutstandingCalls
+from appbackplane.transport.connections import LinkPort
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, cast
 from appbackplane.transport.errors import MalformedFrame
@@ -23,17 +26,40 @@ from appbackplane.transport.salvage import Salvaged, salvage
 from ..objects.action import DONE, LOCAL, WAITING, Action, Outcome, ParkableAction, run_foreign
 from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
-from ..observation.statistics import OperationStatistics
+from ..observation.statistics import OperationStatistics, Statistics
 from ..scheduling.scheduler import Scheduler
+from .accepted import AcceptedCalls
+from .admission import Admission
 from .board import OwnSlot
+from .call_changes import CallChanges
+from .caller_liveness import CallerLiveness
 from .clock import Clock
-from .engine_parts import EngineLink, EngineParts
+from .completion import Completion
+from .component_limits import ComponentLimits
+from .deferring import Deferring
+from .digest import Digesters
+from .idempotency_cache import IdempotencyCache
+from .inheritance import Inheritance
+from .intake import Intake
+from .lifecycle import Lifecycle
 from .method_action import MethodAction
 from .os_priority import OsPriority
-from .poll_leader import QUANTUM_NS
+from .outgoing_calls import OutgoingCalls
+from .parked_actions import ParkedActions
+from .poll_leader import QUANTUM_NS, PollLeader
+from .priority_publisher import PriorityPublisher
 from .progress import is_long
-from .sources import SourceRule
+from .publishing import Publishing
+from .recorders import Recorders
+from .remote_routes import RemoteRoutes
+from .reports import Reports
+from .ring_detector import RingDetector
+from .routing import Routing
+from .sender import Sender
+from .shutdown_gate import ShutdownGate
+from .sources import SourceRule, Sources
 from .timer_dispatch import fire
+from .withdrawal import Withdrawal
 from .worker import Worker
 
 #: How long short actions may run one after the other before the link is polled again. A poll costs 1.4 us, 3 % of 50 us.
@@ -56,8 +82,19 @@ STOP_LOOKS_MAX = 100
 WAIT_MAX_MS = 3_600_000  # poll(2) takes an int: a timer of a month would not fit
 
 
-class Engine(EngineParts):
-    """The steps of one backplane. Every method except `execute` needs the lead."""
+class EngineLink(LinkPort, Protocol):
+    """The methods that the engine needs of a link (transport/link.py; testing/memory_link.py)."""
+
+    def known_as(self, peer: bytes) -> bytes: ...
+    def expect(self) -> None: ...
+    def process(self) -> int: ...
+    def has_input(self) -> bool: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Engine:
+    """The parts of one backplane, and the steps that use them. Every method except `execute` needs the lead."""
 
     def __init__(
         self,
@@ -73,16 +110,99 @@ class Engine(EngineParts):
         is_debug: bool = False,
         source_rules: Mapping[str, SourceRule] = MappingProxyType({}),
     ) -> None:
-        super().__init__(
-            backplane=backplane, clock=clock, link=link, registry=registry, scheduler=scheduler, slow_action_ns=slow_action_ns,
-            slot=slot, os_priority=os_priority, is_debug=is_debug, source_rules=source_rules,
+        self.backplane = backplane
+        self.clock = clock
+        #: The clock's function itself: it is called three times an action.
+        self.now_ns: Callable[[], int] = clock.now_ns
+        self.link = link
+        self.registry = registry
+        self.scheduler = scheduler
+        self.lead = lead = threading.RLock()
+        self.statistics = statistics = Statistics()
+        self.reports = reports = Reports(slow_action_ns)
+        self.watch = watch = PollLeader(link.fileno())
+        self.sender = sender = Sender(self.hear)
+        self.outbox = sender.outbox
+        self.accepted = accepted = AcceptedCalls()
+        self.calls = calls = OutstandingCalls[MethodAction]()
+        self.recorders = recorders = Recorders()
+        self.remote = remote = RemoteRoutes()
+        self.limits = limits = ComponentLimits()
+        self.digesters = digesters = Digesters()
+        # Each part is given the parts that it uses, so it knows only those before it. The few calls upwards are methods of
+        # this class that a part is given.
+        self.routing = routing = Routing(backplane, registry, link)
+        self.presence = presence = PriorityPublisher(
+            lead=lead, now_ns=clock.now_ns, scheduler=scheduler, watch=watch, drain_if_due=self.drain_if_due, slot=slot,
+            os_priority=os_priority,
         )  # fmt: skip
+        self.sources = sources = Sources(backplane, routing, source_rules)
+        self.shutdown_gate = shutdown_gate = ShutdownGate(
+            backplane, registry=registry, accepted=accepted, sender=sender, watch=watch
+        )
+        self.replays = replays = IdempotencyCache(clock=clock, sender=sender, accepted=accepted, is_debug=is_debug)
+        self.inheritance = inheritance = Inheritance(
+            scheduler=scheduler, watch=watch, sender=sender, accepted=accepted, calls=calls, routing=routing, replays=replays,
+            presence=presence,
+        )  # fmt: skip
+        self.completion = completion = Completion(
+            lead=lead, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender, accepted=accepted,
+            shutdown_gate=shutdown_gate, inheritance=inheritance, replays=replays, recorders=recorders, is_debug=is_debug,
+        )  # fmt: skip
+        self.deferring = deferring = Deferring(scheduler=scheduler, statistics=statistics, completion=completion)
+        self.parking = parking = ParkedActions(
+            lead=lead, scheduler=scheduler, watch=watch, presence=presence, inheritance=inheritance, completion=completion,
+            hand_over=self.hand_over,
+        )  # fmt: skip
+        self.withdrawal = withdrawal = Withdrawal(
+            scheduler=scheduler, completion=completion, parking=parking, deferring=deferring
+        )
+        self.admission = admission = Admission(
+            clock=clock,
+            limits=limits,
+            statistics=statistics,
+            digesters=digesters,
+            parking=parking,
+            withdrawal=withdrawal,
+        )
+        rings = RingDetector(
+            clock=clock, scheduler=scheduler, sender=sender, accepted=accepted, calls=calls, inheritance=inheritance,
+            replays=replays, withdrawal=withdrawal,
+        )  # fmt: skip
+        self.intake = intake = Intake(
+            clock=clock, registry=registry, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender,
+            accepted=accepted, shutdown_gate=shutdown_gate, admission=admission, digesters=digesters, replays=replays,
+            rings=rings, completion=completion, inheritance=inheritance, routing=routing, remote=remote, sources=sources,
+        )  # fmt: skip
+        self.outgoing = outgoing = OutgoingCalls(
+            calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,
+            presence=presence, recorders=recorders, watch=watch,
+        )  # fmt: skip
+        self.changes = changes = CallChanges(
+            scheduler=scheduler, statistics=statistics, accepted=accepted, replays=replays, rings=rings, completion=completion,
+            inheritance=inheritance, parking=parking, deferring=deferring, outgoing=outgoing, remote=remote,
+        )  # fmt: skip
+        self.callers = callers = CallerLiveness(
+            clock=clock, accepted=accepted, changes=changes, routing=routing, remote=remote, sender=sender, sources=sources,
+            is_reachable=self.is_reachable,
+        )  # fmt: skip
+        self.publishing = Publishing(
+            backplane, registry=registry, sender=sender, routing=routing, intake=intake, remote=remote, callers=callers
+        )
+        self.lifecycle = Lifecycle(backplane, clock=clock, registry=registry, timers=scheduler.timers, post=self.post)
+        #: Called under the lead after each new routing table.
+        self.directory_hearers: list[Callable[[], None]] = []
         self._drained_ns = 0
         #: Whether anything was sent since the link was last found empty: a send may consume the descriptor's edge.
         self._is_unsure = True
         #: Whether a single call, known to be short, has come after a wait.
         self._is_lone = False
         self._retry_ns: int | None = None
+
+    def stop_recording(self) -> None:
+        """Record neither actions nor messages from now on."""
+        self.recorders.actions = self.recorders.beside = None
+        self.publishing.records = {}
 
     # -- one iteration of a worker ------------------------------------------------------------------------------------
 

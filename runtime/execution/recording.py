@@ -55,14 +55,13 @@ class Recording:
             # Spans count up from a random number of 61 bits. Of a thousand generations with a thousand million actions each,
             # two share a span in one of two thousand systems; and no span has more digits than a traceparent holds.
             recorder = Recorder(files, secrets.randbits(61))
-            engine.record_actions(recorder, self._beside)
+            engine.recorders.actions, engine.recorders.beside = recorder, self._beside
             files.prepare()  # every backplane has actions, but it may never publish on a topic
             self._written.append((recorder, files))
         for topic, policy in config.recorded_topics.items():
             folder = segments.messages_folder(run_dir, config.backplane, topic)
             files = self._files(folder, "messages", segments.MESSAGES_SUFFIX, policy, topic)
-            messages = MessageLog(files)
-            engine.record_messages(topic, messages)
+            messages = engine.publishing.records[topic] = MessageLog(files)
             self._written.append((messages, files))
         self._thread = threading.Thread(target=self._tend, name="recording", daemon=True)
 
