@@ -40,7 +40,7 @@ COMPILED = """
     runtime/objects: action binding operation_spec registry schedulable
     runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram recorder statistics
-    runtime/execution: accepted admission board call_changes completion coroutines deferring digest digesting engine
+    runtime/execution: admission board call_changes completion coroutines deferring digest digesting engine
         host idempotency_cache inheritance intake method_action node_services os_priority outgoing_calls
         parked_actions platform poll_leader priority_publisher publishing recorders remote_routes ring_detector routing
         sender sources timer_dispatch user_actions withdrawal worker worker_loop

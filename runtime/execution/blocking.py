@@ -84,11 +84,7 @@ def blocking_call(
     asking = MethodAction(BlockingCaller.of(object), running.name, running.priority, _ask, (spec,), running.deadline_ns)
     asking.chain = (*running.chain, (object.name, running.name))
     asking.trace, asking.principal = running.trace, running.principal
-
-    def has_ended(action: Action) -> None:
-        gate.release()
-
-    asking.on_end = has_ended
+    asking.on_end = lambda _: gate.release()
     object._platform.post_own(component, asking, is_counted=False)
     _wait_in(host, running, gate, LIMIT_S, f"a call of {route}")  # the call itself ends in time
     if asking.error is not None:

@@ -20,11 +20,10 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 
-from ..objects.action import Action
+from ..objects.action import AcceptedCalls, Action
 from ..objects.registry import Route
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
-from .accepted import AcceptedCalls
 from .admission import Admission
 from .clock import Clock
 from .digest import Digest, Digesters
@@ -81,7 +80,7 @@ class Digesting:
 
         def dispatch(ended: Action) -> None:
             then_ns = self._clock.now_ns()
-            self._accepted.end(peer, envelope.id)
+            self._accepted.pop((peer, envelope.id), None)
             error = action.thrown or ended.error  # cancelled while it ran; else a refusal, or the error that it raised
             is_refused = ended.account is None  # a worker has never chosen it
             is_told = is_refused or isinstance(error, (Cancelled, DeadlineExceeded, Unavailable))
@@ -105,5 +104,5 @@ class Digesting:
         action.on_end = dispatch
         self._admission.count_in(action, component, share_of(peer, source))
         if envelope.kind == CALL:
-            self._accepted.add(peer, envelope.id, action)
+            self._accepted[peer, envelope.id] = action
         self._scheduler.post(action, now_ns)

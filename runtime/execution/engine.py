@@ -23,12 +23,11 @@ from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, 
 from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.salvage import Salvaged, salvage
 
-from ..objects.action import DONE, LOCAL, WAITING, Action, Outcome, ParkableAction, run_foreign
+from ..objects.action import DONE, LOCAL, WAITING, AcceptedCalls, Action, Outcome, ParkableAction, run_foreign
 from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
 from ..observation.statistics import OperationStatistics, Statistics
 from ..scheduling.scheduler import Scheduler
-from .accepted import AcceptedCalls
 from .admission import Admission
 from .board import OwnSlot
 from .call_changes import CallChanges
@@ -123,7 +122,8 @@ class Engine:
         self.watch = watch = PollLeader(link.fileno())
         self.sender = sender = Sender(self.hear)
         self.outbox = sender.outbox
-        self.accepted = accepted = AcceptedCalls()
+        self.accepted: AcceptedCalls = {}
+        accepted = self.accepted
         self.calls = calls = OutstandingCalls[MethodAction]()
         self.recorders = recorders = Recorders()
         self.remote = remote = RemoteRoutes()
@@ -309,9 +309,8 @@ class Engine:
             self._drained_ns = 0
             return
         wake_ns = self.next_wake_ns()
-        if (
-            worker.below is not None and self.scheduler.ready.count
-        ):  # a tick may give quota to work that a relief may run
+        if worker.below is not None and self.scheduler.ready.count:
+            # A tick may give quota to work that a relief may run.
             tick_ns = self.scheduler.ticks.next_ns
             wake_ns = tick_ns if wake_ns is None else min(wake_ns, tick_ns)
         # Rounded up: waking a millisecond early would waste an iteration.
@@ -453,10 +452,6 @@ class Engine:
             self.changes.boost(peer, envelope, now_ns)
         else:
             self.outgoing.answered(peer, envelope, now_ns)
-
-    def has_input(self) -> bool:
-        """Whether input waits at the link."""
-        return self.link.has_input()
 
     def see_unread(self, now_ns: int) -> None:
         """Note since when unread input waits at the link. Called by the sentinel; takes the lead."""

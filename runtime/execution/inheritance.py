@@ -13,12 +13,11 @@ from collections.abc import Sequence
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.envelope import boost
+from appbackplane.transport.retrying import WAITING
 
-from ..objects.action import LOCAL, Action, ParkableAction, lent
+from ..objects.action import LOCAL, AcceptedCalls, Action, ParkableAction, lent
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
-from .accepted import AcceptedCalls
-from .awaited import callee_of
 from .coroutines import CallRequest
 from .digest import Digest
 from .idempotency_cache import IdempotencyCache
@@ -137,7 +136,7 @@ class Inheritance:
 
     def reprioritise(self, peer: bytes, id: int, priority: int) -> Action | None:
         """Note the new priority of a call. Returns the action that is to follow it; None: the call has ended."""
-        action = self._accepted.get(peer, id)
+        action = self._accepted.get((peer, id))
         if action is None:
             return None
         if not (self._replays.running and self._replays.reprioritised(action, peer, id, priority)):
@@ -216,3 +215,9 @@ class Inheritance:
         if place is not None:
             self._presence.lend(place, priority, now_ns)
         return []
+
+
+def callee_of(calls: OutstandingCalls[MethodAction], id: int) -> bytes | None:
+    """The peer that holds call `id`; None: it has ended, or is not sent yet, because it waits for a retry."""
+    peer = calls.peer_of(id)
+    return None if peer == WAITING else peer

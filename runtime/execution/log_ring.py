@@ -125,9 +125,8 @@ class RingWriter(_Mapped):
             os.eventfd_write(self._wake_fd, 1)
 
     def _wait_for_room(self, line: _Line) -> None:
-        gate = (
-            threading.Lock()
-        )  # not an Event: its one lock could be held by the code that a signal handler interrupted
+        # Not an Event: its one lock could be held by the code that a signal handler interrupted.
+        gate = threading.Lock()
         gate.acquire()
         for _ in range(round(WAIT_MAX_S / WAIT_STEP_S)):
             if self._written_by == threading.get_ident():

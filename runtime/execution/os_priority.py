@@ -44,10 +44,6 @@ class OsPriority:
 
     # -- this backplane -----------------------------------------------------------------------------------------------
 
-    def nice_of(self, priority: int) -> int:
-        """The OS nice of a priority, as granted."""
-        return self.table.nice_of(priority)
-
     def set_thread(self, tid: int, priority: int) -> None:  # hot: scripts/bench call_rtt
         """Give one of our threads (native id) the nice of a priority. Makes a system call only if that is a change."""
         nice = self.table.nice_of(priority)
@@ -104,7 +100,7 @@ class OsPriority:
     def boost(self, pid: int, cgroup: str | None, priority: int) -> bool:
         """Make another backplane (`Place.pid` and `Place.cgroup`) at least as urgent as a priority. False: refused.
 
-        Never makes one of its threads less urgent. Holds until that backplane sets its threads again, or until `restore`.
+        Never makes one of its threads less urgent. Holds until that backplane sets its threads again.
         """
         if cgroup is not None:
             group = self._group(cgroup)
@@ -116,16 +112,6 @@ class OsPriority:
         else:
             self.refused_count += 1
         return is_done
-
-    def restore(self, pid: int, cgroup: str | None, priority: int) -> bool:
-        """Undo a boost: make another backplane at most as urgent as a priority, the highest that the board shows for it.
-
-        Its main thread, the sentinel, is not changed. False: refused.
-        """
-        if cgroup is not None:
-            group = self._group(cgroup)
-            return group is not None and group.lower_to(self.table.weight_of(priority, version=group.version))
-        return self.table.is_in_force and _lower_threads(pid, self.table.nice_of(priority))
 
     # -- shown --------------------------------------------------------------------------------------------------------
 
@@ -193,10 +179,6 @@ class _Group:
     def raise_to(self, weight: int) -> bool:
         self.written = 0
         return weight <= self._read() or self.write(weight)
-
-    def lower_to(self, weight: int) -> bool:
-        self.written = 0
-        return weight >= self._read() or self.write(weight)
 
     def _read(self) -> int:
         try:
@@ -266,17 +248,6 @@ def _raise_threads(pid: int, nice: int) -> bool:
                 with suppress(ProcessLookupError):
                     if os.getpriority(os.PRIO_PROCESS, tid) > nice:
                         os.setpriority(os.PRIO_PROCESS, tid, nice)
-    except OSError:
-        return False
-    return True
-
-
-def _lower_threads(pid: int, nice: int) -> bool:
-    try:
-        for tid in _threads(pid):
-            with suppress(ProcessLookupError):
-                if tid != pid and os.getpriority(os.PRIO_PROCESS, tid) < nice:
-                    os.setpriority(os.PRIO_PROCESS, tid, nice)
     except OSError:
         return False
     return True

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.calls import OutstandingCalls
@@ -36,7 +37,6 @@ from appbackplane.transport.retrying import (
 from ..objects.action import LOCAL
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
-from .awaited import CLOCK
 from .coroutines import CallRequest, OneShotEvent, Pause
 from .inheritance import Inheritance
 from .intake import Intake
@@ -48,6 +48,9 @@ from .routing import Routing
 from .sender import Sender
 
 log = logging.getLogger("appbackplane.runtime")
+
+#: The callee of a pause. The table of outstanding calls holds pauses and retries, too, since all of them end at a time.
+CLOCK: Final = b"\x00clock"
 
 
 class OutgoingCalls:
@@ -96,9 +99,7 @@ class OutgoingCalls:
     def _begin(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         try:
             self._call(action, request, now_ns)
-        except (
-            BaseException
-        ) as error:  # the edge: a strange call may make a library raise anything; the process goes on
+        except BaseException as error:  # the edge: a strange call may make a library raise anything
             if not isinstance(error, BackplaneError):
                 log.exception("%s could not call %s", action.name, request.spec.route)
                 error = InternalError(f"{request.spec.route}: {type(error).__name__}: {text_of(error)}")
@@ -151,7 +152,7 @@ class OutgoingCalls:
                 continue
             if peer is not LOCAL:
                 self._remote_count -= 1
-            self._take_back(peer, id, now_ns)
+            self._sender.say(peer, cancel(id), now_ns)
             assert isinstance(action.request, CallRequest)
             late = DeadlineExceeded(f"{action.request.spec.route}: no answer before the deadline")
             self._failed(action, late, now_ns)
@@ -172,7 +173,7 @@ class OutgoingCalls:
             return id
         if peer is not CLOCK and peer != WAITING:
             self._remote_count -= 1
-            self._take_back(peer, id, now_ns)
+            self._sender.say(peer, cancel(id), now_ns)
         return 0
 
     def set(self, signal: OneShotEvent, now_ns: int) -> None:
@@ -243,11 +244,8 @@ class OutgoingCalls:
 
     def look_again(self, now_ns: int) -> None:
         """A new routing table: calls that found no instance try again soon, in their order."""
-        for id, action in self.retries.hurry(now_ns, _posted_ns):
+        for id, action in self.retries.hurry(now_ns, attrgetter("posted_ns")):
             action.awaiting_id = id
-
-    def _take_back(self, peer: bytes, id: int, now_ns: int) -> None:
-        self._sender.say(peer, cancel(id), now_ns)
 
     def _go_on(
         self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None
@@ -258,7 +256,3 @@ class OutgoingCalls:
             action.inbox, action.thrown = result, error
             action.received = error
         self._scheduler.resume(action, now_ns)
-
-
-def _posted_ns(action: MethodAction) -> int:
-    return action.posted_ns

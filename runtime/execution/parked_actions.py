@@ -106,7 +106,11 @@ class ParkedActions:
             if action.priority != asked:
                 action.boosted()
             self.hurry(action, now_ns)
-        self._spare()
+        self._blocked_count += 1
+        if self._blocked_count > self.spares:  # one spare thread for each blocked one, or no worker might be left
+            self.spares = self._blocked_count
+            if self.on_spares is not None:
+                self.on_spares()
         worker = current.worker
         if worker is not None and worker.lead is self._lead:
             worker.is_blocked = True
@@ -123,11 +127,3 @@ class ParkedActions:
         self._inheritance.goes_on(action)
         self._inheritance.blocked_count -= 1
         self._blocked_count -= 1
-
-    def _spare(self) -> None:
-        """Count one more blocked thread, and request a spare one in its place, or no worker might be left."""
-        self._blocked_count += 1
-        if self._blocked_count > self.spares:
-            self.spares = self._blocked_count
-            if self.on_spares is not None:
-                self.on_spares()

@@ -10,7 +10,6 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from ..observation.message_log import MessageLog
 from ..observation.recorder import Recorder
 from ..observation.segments import SegmentHeader
 from ..process_config import LiveSettings, ProcessConfig, RecordPolicy
-from .clock import Clock
 from .engine import Engine
 from .external_work import ExternalWorkRecorder
 from .segment_files import SegmentFiles
@@ -31,6 +29,10 @@ from .segment_files import SegmentFiles
 LOOK_S = 5.0
 #: How long the recording thread waits for the lead, at most once for each file set and interval.
 LEAD_TIMEOUT_S = 0.1
+#: The settings in the headers of segments, by their names in `ProcessConfig`.
+LIMITS = (
+    "threads", "priorities", "quotas", "order", "tick_ns", "cpu_limit", "cpu_exempt", "preempt", "nice", "slow_action_ns",
+)  # fmt: skip
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -38,9 +40,9 @@ log = logging.getLogger("appbackplane.runtime")
 class Recording:
     """The recorders and the recording thread of one backplane."""
 
-    def __init__(self, config: ProcessConfig, engine: Engine, clock: Clock, unix_offset_ns: Callable[[], int]) -> None:
-        """`unix_offset_ns`: add it to the clock's time to get Unix time. Raises OSError if a folder cannot be read."""
-        self._config, self._clock, self._unix_offset_ns = config, clock, unix_offset_ns
+    def __init__(self, config: ProcessConfig, engine: Engine) -> None:
+        """Raises OSError if a folder cannot be read."""
+        self._config, self._clock = config, engine.clock
         self._lead, self._stop_recording = engine.lead, engine.stop_recording
         self._is_due = threading.Event()
         self._is_closed = False
@@ -138,20 +140,11 @@ class Recording:
             number=0,
             created_ns=0,
             topic=topic,
-            limits={
-                "threads": config.threads,
-                "priorities": config.priorities,
-                "quotas": config.quotas,
-                "order": config.order,
-                "tick_ns": config.tick_ns,
-                "cpu_limit": config.cpu_limit,
-                "cpu_exempt": config.cpu_exempt,
-                "preempt": config.preempt,
-                "nice": config.nice,
-                "slow_action_ns": config.slow_action_ns,
-            },
+            limits={name: getattr(config, name) for name in LIMITS},
         )
-        return SegmentFiles(folder, header, suffix, policy, self._clock.now_ns, self._unix_offset_ns, self._is_due.set)
+        return SegmentFiles(
+            folder, header, suffix, policy, self._clock.now_ns, self._clock.unix_offset_ns, self._is_due.set
+        )
 
     def _tend(self) -> None:
         while not self._is_closed:

@@ -36,9 +36,8 @@ class Reports:
             more = f" ({left_out} more since the last report)" if left_out else ""
             problem = text_of(error)
             trace = error.trace if isinstance(error, BackplaneError) else None
-            behind = (
-                f"; behind it:\n{trace}" if trace else ""
-            )  # a request's, or the traceback that a callee sends in debug
+            # A request's traceback, or the one that a callee sends in debug.
+            behind = f"; behind it:\n{trace}" if trace else ""
             words = (action.name, action.object.name, problem, more, behind)
             log.error("%s on %s failed: %s%s%s", *words, exc_info=error, extra=of_action(action))
 
@@ -77,4 +76,4 @@ class Reports:
         where = f"{action.object.name}, {doing}," if doing else action.object.name
         report = self.slow_actions.report(action.name, where, run_ns, now_ns, frame, is_running=is_running)
         if report is not None:
-            log.warning("%s", report.sentence(), extra=of_action(action))
+            log.warning("%s", report, extra=of_action(action))

@@ -11,10 +11,9 @@ from appbackplane.transport.envelope import Envelope, status
 from appbackplane.transport.errors import PeerDown, Unavailable
 from appbackplane.transport.resolver import RETRY_AFTER_S
 
-from ..objects.action import LOCAL, Action
+from ..objects.action import LOCAL, AcceptedCalls, Action
 from ..objects.module_state import ModuleState
 from ..objects.registry import Registry, Route
-from .accepted import AcceptedCalls
 from .poll_leader import PollLeader
 from .sender import Sender
 
@@ -65,7 +64,7 @@ class ShutdownGate:
 
     def end(self, now_ns: int) -> None:
         """The process ends: send an error to every remote caller that still waits for a reply."""
-        for peer, id, action in self._accepted:
+        for (peer, id), action in self._accepted.items():
             if peer != LOCAL:
                 self._sender.say(peer, self._last_word(action, id), now_ns)
         self._accepted.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from mypy_extensions import mypyc_attr
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 #: The `peer` of a call whose caller is an action of the same backplane.
 LOCAL: Final = b""
+#: The calls that a backplane has accepted and not answered yet, by caller and call id, the oldest first. A call is accepted
+#: from its arrival, also while a digester computes its object key, until its reply or status is packed.
+AcceptedCalls: TypeAlias = dict[tuple[bytes, int], "Action"]
 
 
 class ThrottleAccount(Protocol):

@@ -27,18 +27,6 @@ _BUILTIN = (bytes, bytearray, memoryview)
 class OperationSpec:
     """One marked method, prepared for calls: the function, the check of its arguments, and its declaration."""
 
-    __slots__ = (
-        "attribute",
-        "binding",
-        "function",
-        "is_coroutine",
-        "mark",
-        "name",
-        "parameters",
-        "priority",
-        "signature",
-    )
-
     def __init__(self, attribute: str, function: Callable[..., Any], mark: Mark) -> None:
         self.attribute = attribute
         self.mark = mark

@@ -8,7 +8,6 @@ supervisor receives them as `ComponentEntry`s for the routing table.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any
 
@@ -36,11 +35,6 @@ DRIVERS = ("system", "backplane")
 class Route:
     """One route: the objects that implement it, and the component whose state decides whether it is served."""
 
-    __slots__ = (
-        "_states", "component", "cursor", "endpoint", "has_digest", "is_counted", "mark", "name", "objects", "priority",
-        "spec", "specs", "states",
-    )  # fmt: skip
-
     def __init__(self, name: str, component: Component, spec: OperationSpec | None, endpoint: Endpoint | None) -> None:
         self.name = name
         self.component = component
@@ -54,6 +48,7 @@ class Route:
         #: The component states in which it is served: by name, and below as members of the enum.
         self.states: tuple[str, ...] = endpoint.states if endpoint is not None else self.mark.states
         self._states = tuple(state for state in ModuleState if state.value in self.states)
+        self.signature = spec.signature if spec is not None else endpoint.signature if endpoint is not None else ""
         self.has_digest = self.mark.digest is not None
         self.is_counted = endpoint is None or endpoint.is_counted
         self.objects: list[AppObject] = []
@@ -227,21 +222,6 @@ class Registry:
         """This backplane's subscribers of `topic`, in the order they were added. Do not change the list."""
         return self._topics.matching(topic)
 
-    def objects(self) -> Iterator[AppObject]:
-        """All objects, components first."""
-        for component in self.components.values():
-            yield component
-            yield from component._objects
-
-    def timers(self, component: Component) -> list[tuple[AppObject, OperationSpec]]:
-        """The `@every` methods of a component and its objects."""
-        return [
-            (object, spec)
-            for object in (component, *component._objects)
-            for spec in type(object).__operations__.values()
-            if spec.mark.kind == "timer"
-        ]
-
     def entries(self) -> tuple[ComponentEntry, ...]:
         """The registration that the supervisor puts into the routing table."""
         return tuple(self._entry(component) for component in self.components.values())
@@ -261,11 +241,7 @@ class Registry:
                 OperationEntry(
                     route=route.name,
                     priority=route.priority,
-                    signature=route.spec.signature
-                    if route.spec
-                    else route.endpoint.signature
-                    if route.endpoint
-                    else "",
+                    signature=route.signature,
                     states=route.states,
                     summary=_summary(route),
                     reentrant=route.is_reentrant,

@@ -25,13 +25,9 @@ class MessageLog:
         #: Number of the last segment that was written to.
         self._segment = 0
         self._has_asked = False
-        self.recorded_count = 0
+        #: Messages written since the process began.
+        self.count = 0
         self.lost_count = 0
-
-    @property
-    def count(self) -> int:
-        """Messages written since the process began."""
-        return self.recorded_count
 
     @property
     def position(self) -> tuple[int, int]:
@@ -55,7 +51,7 @@ class MessageLog:
         room.buffer[self._at + MESSAGE.size : end] = message[MESSAGE.size :]
         room.buffer[self._at : self._at + MESSAGE.size] = message[: MESSAGE.size]
         self._at, self._number = end, self._number + 1
-        self.recorded_count += 1
+        self.count += 1
         if not self._has_asked and self._at * _HALF > room.size:
             self._has_asked = True
             self._supply.prepare()

@@ -41,19 +41,14 @@ _SIGN: Final = 1 << 63
 _FAR: Final = 1 << 61
 
 
-class SegmentRoom:
-    """A segment to write into, with its header written: its memory, the size in bytes, and its number.
+class SegmentRoom(NamedTuple):
+    """A segment to write into, with its header written: its memory, the size in bytes, and its number."""
 
-    `unix_ns`: the offset from monotonic to Unix time. It is kept per segment, because the system's clock may be corrected.
-    """
-
-    __slots__ = ("buffer", "number", "size", "unix_ns")
-
-    def __init__(self, buffer: Any, size: int, number: int, unix_ns: int) -> None:
-        self.buffer = buffer
-        self.size = size
-        self.number = number
-        self.unix_ns = unix_ns
+    buffer: Any
+    size: int
+    number: int
+    #: The offset from monotonic to Unix time. It is kept per segment, because the system's clock may be corrected.
+    unix_ns: int
 
 
 class RecordedPart(NamedTuple):
@@ -74,23 +69,13 @@ class RecordedPart(NamedTuple):
 class Supply(Protocol):
     """Provides segments (execution/segment_files.py). Never blocks: the lead is held."""
 
-    def take(self, least: int = 0) -> SegmentRoom | None:
-        """The next segment, of `least` bytes or more; None: there is none now."""
-
-    def prepare(self) -> None:
-        """Start to make a segment, because one will be needed soon."""
-
-    def finished(self, room: SegmentRoom, count: int, end: int) -> None:
-        """Take a full segment back. It holds `count` records, and nothing from byte `end` on."""
+    def take(self, least: int = 0) -> SegmentRoom | None: ...
+    def prepare(self) -> None: ...
+    def finished(self, room: SegmentRoom, count: int, end: int) -> None: ...
 
 
 class Recorder:
     """Records the actions of one backplane. Part of the engine: every caller must hold the lead."""
-
-    __slots__ = (
-        "_buffer", "_capacity", "_end", "_first", "_index", "_names_at", "_names_count", "_room", "_span",
-        "_supply", "_unix_ns", "lost_count", "recorded_count",
-    )  # fmt: skip
 
     def __init__(self, supply: Supply, span: int) -> None:
         """`span`: the first span id, below 2**62; later ones count up from it."""

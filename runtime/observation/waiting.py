@@ -243,7 +243,7 @@ def _ready(facts: ActionFacts, standing: QueuePlace) -> Iterator[Reason]:
             f"the CPU budget ({facts.cpu_limit} % of a core) is spent: nothing of priority {standing.priority} runs "
             f"until the tick in {_time(facts.until_tick_ns)}"
         )
-        yield Reason(Because.CPU_BUDGET, text, {"limit_percent": facts.cpu_limit, "left_ms": _ms(facts.until_tick_ns)})
+        yield Reason(Because.CPU_BUDGET, text, {"limit_percent": facts.cpu_limit, "left_ms": ms(facts.until_tick_ns)})
     if standing.quota_left <= 0:
         text = (
             f"priority {standing.priority} has spent its quota of {standing.quota}: others go first until the next tick"
@@ -276,7 +276,7 @@ def _awaits(because: Because, because_pause: Because, who: str, awaited: Awaited
     if awaited.callee is None:
         left = _time(awaited.left_ns)
         text = f"{who} waits for {awaited.what}" if awaited.what else f"{who} pauses for another {left}"
-        yield Reason(because_pause, text, {"left_ms": _ms(awaited.left_ns), "route": awaited.route})
+        yield Reason(because_pause, text, {"left_ms": ms(awaited.left_ns), "route": awaited.route})
         return
     if awaited.is_stalled:
         text = f"backplane {awaited.callee} does not read its messages: the call may not have been sent"
@@ -287,7 +287,7 @@ def _awaits(because: Because, because_pause: Because, who: str, awaited: Awaited
     )
     data = {
         "route": awaited.route, "called": awaited.called, "backplane": awaited.callee, "call": awaited.call,
-        "left_ms": _ms(awaited.left_ns),
+        "left_ms": ms(awaited.left_ns),
     }  # fmt: skip
     yield Reason(because, text, data, awaited.call, awaited.callee)
 
@@ -315,7 +315,7 @@ def _what_runs(running: Running) -> str:
 def _running(running: Running) -> dict[str, Any]:
     return {
         "route": running.route, "object": running.object, "priority": running.priority, "worker": running.worker,
-        "for_ms": _ms(running.for_ns),
+        "for_ms": ms(running.for_ns),
     }  # fmt: skip
 
 
@@ -332,7 +332,8 @@ def _named(names: tuple[str, ...], count: int) -> str:
     return f" ({', '.join(names)}{', ...' if count > len(names) else ''})" if names else ""
 
 
-def _ms(ns: int) -> float:
+def ms(ns: int) -> float:
+    """Nanoseconds as milliseconds, to the microsecond."""
     return round(ns / 1e6, 3)
 
 

@@ -54,16 +54,11 @@ class ForwardedCall(NamedTuple):
 
 
 class Chooser(Protocol):
-    """Chooses the node that a call is sent to, from the offers of other nodes. `PeerNode` implements it."""
+    """Chooses the node that a call is sent to: the part of `PeerNode` (transport/peers/node.py) that outward calls use."""
 
-    def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]:
-        """The nodes that the call may be sent to, in order of preference."""
-
-    def loads(self, route: str, caller: str) -> tuple[float, ...]:
-        """Loads announced by the first of these nodes; about equally busy ones are given the same figure."""
-
-    def may_wait(self, name: str, route: str) -> bool:
-        """Whether a node's operation may travel on the bulk line."""
+    def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]: ...
+    def loads(self, route: str, caller: str) -> tuple[float, ...]: ...
+    def may_wait(self, name: str, route: str) -> bool: ...
 
 
 class Outward:

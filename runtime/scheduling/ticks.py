@@ -7,10 +7,8 @@ class Ticks:
     """The time of the next tick. `advance` counts the periods that passed unnoticed (in an idle or a stopped process)."""
 
     def __init__(self, period_ns: int, now_ns: int) -> None:
-        if period_ns <= 0:
-            raise ValueError(f"tick: {period_ns} ns is no period: expected a time above 0")
-        self.period_ns = period_ns
         self.next_ns = now_ns + period_ns
+        self.change(period_ns, now_ns)
 
     def change(self, period_ns: int, now_ns: int) -> None:
         """Change the period. The next tick stays, unless the new period ends earlier. Raises ValueError for 0 or less."""

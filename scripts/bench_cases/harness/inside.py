@@ -100,8 +100,7 @@ class Inside:
         )
         self.backplane = Backplane(config, [self.component], clock=RealClock(), link=Link("bench-inside"))
         if records is not None:
-            clock = RealClock()
-            self.backplane.recording = Recording(config, self.backplane.engine, clock, clock.unix_offset_ns)
+            self.backplane.recording = Recording(config, self.backplane.engine)
             self.backplane.recording.start()
         self.backplane.start(1)
 

@@ -236,7 +236,7 @@ def test_the_longest_topic_and_group_leave_the_ledger_readable() -> None:
     longest = replace(_entry("\U0001f600" * 255, 2**62), topic="\U0001f600" * 255)
     told = b"".join(map(pack, [longest, _entry("behind", 1)]))
     assert [entry.group for entry in unpack(told)] == [longest.group, "behind"]
-    take = batches(None, 8).take  # type: ignore[arg-type,attr-defined]
+    take = batches(None, 8).apply  # type: ignore[arg-type,attr-defined]
     with pytest.raises(InvalidArgument, match="a topic of 256 characters: at most 255"):
         take("x" * 256, "g", 0, 0, [{}])
 

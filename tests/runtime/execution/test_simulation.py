@@ -460,4 +460,5 @@ def test_nothing_is_lost_and_nothing_is_left(seed: int) -> None:
     assert not engine.scheduler.waiting_count and not engine.scheduler.queued_count and not engine.scheduler.ready.count
     assert not len(engine.scheduler.timers)
     assert engine.limits.requests["party"].outstanding == 0
-    assert [(object.name, object._load) for object in engine.registry.objects() if object._load] == []
+    everyone = [one for each in engine.registry.components.values() for one in (each, *each._objects)]
+    assert [(object.name, object._load) for object in everyone if object._load] == []

@@ -449,7 +449,7 @@ class Stress:
         lines.append(
             f"ready {scheduler.ready.depths()} queued {scheduler.queued_count} waiting {scheduler.waiting_count} "
             f"outbox {bool(engine.outbox)} outstanding {len(engine.outgoing.calls)} accepted "
-            f"{[(id, action.name) for _, id, action in list(engine.accepted)[:10]]} "
+            f"{[(id, action.name) for (_, id), action in [*engine.accepted.items()][:10]]} "
             f"woken {watch._is_woken} sentinel asleep {watch.is_sentinel_asleep} spent {scheduler.budget.is_spent}"
         )
         for member in self.crowd.members:
