@@ -88,7 +88,7 @@ class Backplane:
         self._inspection = Inspection(engine)
         #: Batches of rows from outside (backplane_operations.py).
         self.applying = Applying(
-            self.name, Path(config.run_dir), config.generation, lead=engine.lead, clock=clock, watch=engine.watch,
+            self.name, Path(config.run_dir), config.generation, lead=engine.lead, clock=clock, poll_leader=engine.poll_leader,
             sender=engine.sender, publishing=engine.publishing,
         )  # fmt: skip
         self._own = BackplaneOperations(self, engine, self.applying)
@@ -121,7 +121,7 @@ class Backplane:
     @property
     def threads_count(self) -> int:
         """The number of workers that was set, without those that components keep for themselves."""
-        return self._threads or sum(not worker.is_stopping for worker in self.engine.watch.workers)
+        return self._threads or sum(not worker.is_stopping for worker in self.engine.poll_leader.workers)
 
     def start(self, threads: int) -> None:
         """Start `threads` workers, and the parked relief workers if preemption is on."""
@@ -130,7 +130,7 @@ class Backplane:
                 for number in range(1, RELIEFS_MAX + 1):
                     relief = ReliefWorker(-number, self.engine.lead, self._host.platform)
                     start(self.engine, relief)
-                    self.engine.watch.stands_by(relief)
+                    self.engine.poll_leader.stands_by(relief)
         self._host.platform.on_threads = self.engine.parking.on_spares = self._match_threads
         self.set_threads(threads)
 
@@ -146,7 +146,7 @@ class Backplane:
         """Start or stop workers to match the number set, those kept for components, and spares for blocked actions."""
         with self.engine.lead:
             count = min(THREADS_MAX, self._threads + self._host.platform.kept_count + self.engine.parking.spares)
-            staying = [worker for worker in self.engine.watch.workers if not worker.is_stopping]
+            staying = [worker for worker in self.engine.poll_leader.workers if not worker.is_stopping]
             for worker in staying[count:]:
                 worker.is_stopping = True
             for _ in range(count - len(staying)):
@@ -154,8 +154,8 @@ class Backplane:
                 worker = Worker(self._numbers, self.engine.lead, self._host.platform)
                 # It takes the lead first, which is held here: it cannot run before it has joined.
                 start(self.engine, worker)
-                self.engine.watch.joins(worker)
-            self.engine.watch.wake_all()
+                self.engine.poll_leader.joins(worker)
+            self.engine.poll_leader.wake_all()
 
     def configure(self, settings: LiveSettings) -> None:
         """Apply the settings that are set; the others stay. Raises `InvalidArgument`; then nothing has changed."""
@@ -179,7 +179,7 @@ class Backplane:
                 self.set_threads(settings.threads)
             if self.recording is not None:
                 self.recording.changed(settings)
-            self.engine.watch.notify()  # work that was held up may run now, and due times may have moved
+            self.engine.poll_leader.notify()  # work that was held up may run now, and due times may have moved
 
     def stop(self, timeout: float) -> bool:
         """Let running actions end within `timeout` seconds, answer waiting callers, close the link. False: not all ended."""
@@ -191,10 +191,10 @@ class Backplane:
 
         if not self.engine.lead.acquire(timeout=left_s()):
             return False  # user code that runs under the lead (make_room) does not return; without the lead nothing can be done
-        workers = self.engine.watch.team
+        workers = self.engine.poll_leader.team
         for worker in workers:
             worker.is_stopping = True
-        self.engine.watch.wake_all()
+        self.engine.poll_leader.wake_all()
         self.engine.lead.release()
         has_ended = all([worker.join(left_s()) for worker in workers])
         for component in self.engine.registry.components.values():
@@ -219,7 +219,7 @@ class Backplane:
     def stand_in_worker(self, number: int) -> Worker:
         """A worker without a thread of its own: the caller takes its steps."""
         worker = Worker(number, self.engine.lead, self._host.platform)
-        self.engine.watch.joins(worker)
+        self.engine.poll_leader.joins(worker)
         return worker
 
     # -- figures ------------------------------------------------------------------------------------------------------

@@ -41,13 +41,13 @@ class Applying:
     """Applies batches in one backplane. Its operation runs one batch at a time."""
 
     def __init__(
-        self, backplane: str, run_dir: Path, generation: int, *, lead: threading.RLock, clock: Clock, watch: PollLeader,
+        self, backplane: str, run_dir: Path, generation: int, *, lead: threading.RLock, clock: Clock, poll_leader: PollLeader,
         sender: Sender, publishing: Publishing,
     ) -> None:  # fmt: skip
         self._backplane = backplane
         self._lead = lead
         self._clock = clock
-        self._watch = watch
+        self._poll_leader = poll_leader
         self._sender = sender
         self._publishing = publishing
         self._run_dir, self._generation = run_dir, generation
@@ -72,7 +72,7 @@ class Applying:
                 fresh = rows[done - first : done - first + SLICE]
                 self._slice(topic, group, batch, done, fresh)
                 applied += len(fresh)
-                self._watch.notify()
+                self._poll_leader.notify()
 
     def recover(self) -> None:
         """Load the ledger of an earlier process. Call it before any recording, and before retention removes the records."""

@@ -21,7 +21,7 @@ from .ring_detector import RingDetector
 
 
 class CallChanges:
-    """Cancellations and boosts of accepted calls. Used under the lead."""
+    """Cancellations and new priorities of accepted calls. Used under the lead."""
 
     def __init__(
         self, *, scheduler: Scheduler, statistics: Statistics, accepted: AcceptedCalls, replays: IdempotencyCache,
@@ -55,7 +55,7 @@ class CallChanges:
             peer, id = LOCAL, self._cancel(action, now_ns)
             action = self._accepted.get((peer, id))
 
-    def boost(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+    def change_priority(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """The caller changes the priority of a call: a more urgent one waits for it, or no longer does (law 10)."""
         id, priority = envelope.id, envelope.priority
         assert priority is not None

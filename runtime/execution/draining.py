@@ -73,7 +73,7 @@ class Draining:
             for action in refused:
                 self._refuse(action, now_ns)
             if refused:
-                self._engine.watch.notify()  # a worker sends the refusals
+                self._engine.poll_leader.notify()  # a worker sends the refusals
                 return
             running = self._running()
             unread = len(self._engine.outbox.stalled)  # peers that have not read during the whole limit
@@ -103,7 +103,7 @@ class Draining:
         if now_ns - self._asked_ns >= ASK_NS:
             self._asked_ns = now_ns
             callers.ask(unaware)
-            self._engine.watch.notify()
+            self._engine.poll_leader.notify()
         return True
 
     def _count_ended(self) -> int:
@@ -117,7 +117,7 @@ class Draining:
     def _running(self) -> set[str]:
         """Names of actions admitted and not ended: they have a caller, run in a worker, or wait in the middle of their work."""
         found = {action.name for action in self._engine.accepted.values() if not self._is_own(action)}
-        for worker in self._engine.watch.team:
+        for worker in self._engine.poll_leader.team:
             if worker.action is not None and not self._is_own(worker.action):
                 found.add(worker.action.name)
         if self._engine.scheduler.waiting_count:

@@ -119,7 +119,7 @@ class Engine:
         self.lead = lead = threading.RLock()
         self.statistics = statistics = Statistics()
         self.reports = reports = Reports(slow_action_ns)
-        self.watch = watch = PollLeader(link.fileno())
+        self.poll_leader = poll_leader = PollLeader(link.fileno())
         self.sender = sender = Sender(self.hear)
         self.outbox = sender.outbox
         self.accepted: AcceptedCalls = {}
@@ -132,18 +132,18 @@ class Engine:
         # Each part is given the parts that it uses, so it knows only those before it. The few calls upwards are methods of
         # this class that a part is given.
         self.routing = routing = Routing(backplane, registry, link)
-        self.presence = presence = PriorityPublisher(
-            lead=lead, now_ns=clock.now_ns, scheduler=scheduler, watch=watch, drain_if_due=self.drain_if_due, slot=slot,
-            os_priority=os_priority,
+        self.priority_publisher = priority_publisher = PriorityPublisher(
+            lead=lead, now_ns=clock.now_ns, scheduler=scheduler, poll_leader=poll_leader, drain_if_due=self.drain_if_due,
+            slot=slot, os_priority=os_priority,
         )  # fmt: skip
         self.sources = sources = Sources(backplane, routing, source_rules)
         self.shutdown_gate = shutdown_gate = ShutdownGate(
-            backplane, registry=registry, accepted=accepted, sender=sender, watch=watch
+            backplane, registry=registry, accepted=accepted, sender=sender, poll_leader=poll_leader
         )
         self.replays = replays = IdempotencyCache(clock=clock, sender=sender, accepted=accepted, is_debug=is_debug)
         self.inheritance = inheritance = Inheritance(
-            scheduler=scheduler, watch=watch, sender=sender, accepted=accepted, calls=calls, routing=routing, replays=replays,
-            presence=presence,
+            scheduler=scheduler, poll_leader=poll_leader, sender=sender, accepted=accepted, calls=calls, routing=routing,
+            replays=replays, priority_publisher=priority_publisher,
         )  # fmt: skip
         self.completion = completion = Completion(
             lead=lead, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender, accepted=accepted,
@@ -151,8 +151,8 @@ class Engine:
         )  # fmt: skip
         self.deferring = deferring = Deferring(scheduler=scheduler, statistics=statistics, completion=completion)
         self.parking = parking = ParkedActions(
-            lead=lead, scheduler=scheduler, watch=watch, presence=presence, inheritance=inheritance, completion=completion,
-            hand_over=self.hand_over,
+            lead=lead, scheduler=scheduler, poll_leader=poll_leader, priority_publisher=priority_publisher,
+            inheritance=inheritance, completion=completion, hand_over=self.hand_over,
         )  # fmt: skip
         self.withdrawal = withdrawal = Withdrawal(
             scheduler=scheduler, completion=completion, parking=parking, deferring=deferring
@@ -176,7 +176,7 @@ class Engine:
         )  # fmt: skip
         self.outgoing = outgoing = OutgoingCalls(
             calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,
-            presence=presence, recorders=recorders, watch=watch,
+            priority_publisher=priority_publisher, recorders=recorders, poll_leader=poll_leader,
         )  # fmt: skip
         self.changes = changes = CallChanges(
             scheduler=scheduler, statistics=statistics, accepted=accepted, replays=replays, rings=rings, completion=completion,
@@ -225,11 +225,11 @@ class Engine:
             break
         if action is None:
             worker.action = None
-            self.presence.show(worker)
+            self.priority_publisher.show(worker)
             return None
         worker.action = action
-        if not self._is_lone or self.presence.moves_threads:
-            self.presence.show(worker)
+        if not self._is_lone or self.priority_publisher.moves_threads:
+            self.priority_publisher.show(worker)
         if action.account is None:
             action.account = self.statistics.of(action.name)
         chosen: OperationStatistics = action.account
@@ -238,10 +238,10 @@ class Engine:
             self._mark_cpu(worker, now_ns)
             if self.outbox:
                 self.flush(now_ns)
-            self.watch.before_long(worker, is_overrun_sure=chosen.unseen_ns >= QUANTUM_NS or not typical_ns)
+            self.poll_leader.before_long(worker, is_overrun_sure=chosen.unseen_ns >= QUANTUM_NS or not typical_ns)
             self.nudge()
         elif not worker.is_relief:
-            self.watch.retire_reliefs()
+            self.poll_leader.retire_reliefs()
         return action
 
     def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int, int]:  # hot: scripts/bench call_rtt
@@ -315,36 +315,36 @@ class Engine:
             wake_ns = tick_ns if wake_ns is None else min(wake_ns, tick_ns)
         # Rounded up: waking a millisecond early would waste an iteration.
         timeout_ms = None if wake_ns is None else min(WAIT_MAX_MS, max(0, -((self.now_ns() - wake_ns) // 1_000_000)))
-        self.watch.wait(worker, wake_ns, timeout_ms)
+        self.poll_leader.wait(worker, wake_ns, timeout_ms)
 
     def nudge(self) -> None:
         """Wake the poller if there is work that it does not know of. While it slept, another holder of the lead may have
         made an action ready, set an earlier wake-up, or consumed the link's edge by a send."""
-        watch = self.watch
-        if watch.poller is not None and (
-            self.scheduler.has_work(watch.relief_limit() if watch.poller.is_relief else None)
-            or watch.oversleeps(self.next_wake_ns())
+        poll_leader = self.poll_leader
+        if poll_leader.poller is not None and (
+            self.scheduler.has_work(poll_leader.relief_limit() if poll_leader.poller.is_relief else None)
+            or poll_leader.oversleeps(self.next_wake_ns())
             or self.link.has_input()
         ):
-            watch.notify()
+            poll_leader.notify()
 
     def step_back(self, worker: Worker) -> None:
         """A worker ends or parks without choosing again: hand the poll and the remaining work to other workers."""
         worker.action = None
-        self.presence.show(worker)
+        self.priority_publisher.show(worker)
         self.hand_over()
 
     def leaves(self, worker: Worker) -> None:
         """A worker ends."""
-        self.watch.leaves(worker)
+        self.poll_leader.leaves(worker)
         self.step_back(worker)
-        self.presence.left(worker)
+        self.priority_publisher.left(worker)
 
     def hand_over(self) -> None:
         """The calling worker will neither send nor poll: send what is queued, and have another worker poll."""
         if self.outbox:
             self.flush(self.now_ns())
-        self.watch.hand_over()
+        self.poll_leader.hand_over()
         self.nudge()
 
     def stop(self) -> None:
@@ -363,7 +363,7 @@ class Engine:
     def close(self) -> None:
         """Close the link, and the descriptor that wakes the poller."""
         self.link.close()
-        self.watch.close()
+        self.poll_leader.close()
 
     def next_wake_ns(self) -> int | None:
         """When the next timer, tick, deadline, probe or retry of a stalled peer is due; None: none is."""
@@ -386,9 +386,9 @@ class Engine:
             self.flush(now_ns)
         self._is_unsure = True
         receive = self.link.receive
-        is_awake = self.watch.is_readable
+        is_awake = self.poll_leader.is_readable
         if is_awake:
-            self.watch.is_readable = False
+            self.poll_leader.is_readable = False
             self.link.expect()
         for number in range(FRAMES_MAX):
             received = None
@@ -449,14 +449,14 @@ class Engine:
         elif kind == CANCEL:
             self.changes.cancel(peer, envelope.id, now_ns)
         elif kind == BOOST:
-            self.changes.boost(peer, envelope, now_ns)
+            self.changes.change_priority(peer, envelope, now_ns)
         else:
             self.outgoing.answered(peer, envelope, now_ns)
 
     def see_unread(self, now_ns: int) -> None:
         """Note since when unread input waits at the link. Called by the sentinel; takes the lead."""
         with self.lead:
-            if not self.intake.unread_since_ns and self.watch.poller is None and self.link.has_input():
+            if not self.intake.unread_since_ns and self.poll_leader.poller is None and self.link.has_input():
                 self.intake.unread_since_ns = now_ns
 
     def is_reachable(self, peer: bytes, frame: bytes) -> bool:
@@ -506,8 +506,8 @@ class Engine:
         now_ns = self.now_ns()
         if self.outbox:
             self.flush(now_ns)
-        self.presence.show(self.watch.team[0])
-        self.watch.overrun(now_ns)
+        self.priority_publisher.show(self.poll_leader.team[0])
+        self.poll_leader.overrun(now_ns)
         self.nudge()
 
     def flush(self, now_ns: int) -> bool:
@@ -529,4 +529,4 @@ class Engine:
     def post(self, action: Action, now_ns: int) -> None:
         """Queue an action that did not come over the link, and wake a worker for it."""
         self.inheritance.post(action, now_ns)
-        self.watch.notify()
+        self.poll_leader.notify()

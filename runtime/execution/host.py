@@ -2,7 +2,7 @@
 
 Called from inside actions, and by `Component.post` from any thread. Each method takes the lead for as long as it needs it.
 None of them waits for anything else. Users' arguments are typed `Any` until they have been checked: compiled code would
-refuse them with messages of its own. Systems on top of the scheduler and a node's endpoint get more (platform.py,
+refuse them with messages of its own. Systems on top of the scheduler and a node's endpoint get more (engine_platform.py,
 node_services.py).
 """
 
@@ -23,9 +23,9 @@ from ..scheduling.timers import Timer
 from .coroutines import CallRequest
 from .current import current
 from .engine import Engine
+from .engine_platform import EnginePlatform
 from .method_action import MethodAction
 from .node_services import EngineNodeServices
-from .platform import EnginePlatform
 from .user_actions import check
 
 
@@ -64,7 +64,7 @@ class EngineHost:
             if spec.principal is None and action is not None:
                 spec.principal = action.principal
             self._engine.outgoing.cast(caller, spec, self.now_ns())
-            self._engine.watch.notify()
+            self._engine.poll_leader.notify()
 
     def publish(self, topic: Any, body: Mapping[str, Any]) -> None:
         """Send a message to all subscribers of a topic. Raises `InvalidArgument`."""
@@ -73,7 +73,7 @@ class EngineHost:
         action = current.action
         with self._engine.lead:
             self._engine.publishing.publish(topic, body, self._engine.recorders.trace_of(action), self.now_ns())
-            self._engine.watch.notify()
+            self._engine.poll_leader.notify()
 
     def after(
         self,
@@ -132,4 +132,4 @@ class EngineHost:
         """Queue the deferred actions of a state machine again, after a change of its state."""
         with self._engine.lead:
             self._engine.deferring.requeue(actions)
-            self._engine.watch.notify()
+            self._engine.poll_leader.notify()

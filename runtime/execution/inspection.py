@@ -70,7 +70,7 @@ class Inspection:
                 standing = cast(list[AppObject], list(islice(ready.standing(priority), AGES_MAX)))
                 oldest_ns.append(min((o._head.posted_ns for o in standing if o._head is not None), default=None))
                 objects.update((id(o), o) for o in standing)
-            for worker in self._engine.watch.team:
+            for worker in self._engine.poll_leader.team:
                 if worker.action is not None:
                     objects[id(worker.action.object)] = worker.action.object
             for _, _, _, waiting in islice(self._engine.calls, AGES_MAX):
@@ -99,7 +99,7 @@ class Inspection:
 
     def _busy(self) -> list[tuple[Action, int]]:
         """The running actions and their start times, the longest first, without those declared to take long."""
-        team = [(worker.action, worker.started_ns) for worker in self._engine.watch.team]
+        team = [(worker.action, worker.started_ns) for worker in self._engine.poll_leader.team]
         busy = [(action, at_ns) for action, at_ns in team if action is not None and at_ns and not is_long(action)]
         return sorted(busy, key=lambda entry: entry[1])
 
@@ -185,7 +185,7 @@ class Inspection:
     def _facts(self, asked: str, looking: Action | AppObject, now_ns: int, *, with_stack: bool) -> ActionFacts:
         object = looking if isinstance(looking, AppObject) else looking.object
         action = looking if isinstance(looking, Action) else self._first_of(object)
-        busy = [(worker, worker.action) for worker in self._engine.watch.team if worker.action is not None]
+        busy = [(worker, worker.action) for worker in self._engine.poll_leader.team if worker.action is not None]
         running = [self._running(w, a, now_ns, with_stack=with_stack) for w, a in busy]
         of_object = next((one for one, (_, a) in zip(running, busy, strict=True) if a.object is object), None)
         where, ahead = (None, []) if action is None else self._where(action, [a for _, a in busy])
@@ -209,7 +209,7 @@ class Inspection:
             digests=action.asked.route if isinstance(action, Digest) else None,
             until_tick_ns=self._until_tick_ns(object, now_ns),
             cpu_limit=self._engine.scheduler.budget.limit_percent,
-            workers_count=len(self._engine.watch.workers),
+            workers_count=len(self._engine.poll_leader.workers),
             busy=tuple(one for one in running if one.worker >= 0),
             throttled=self._throttled(object),
             unserved_state=self._unserved_state(object, asked, action),
@@ -219,7 +219,7 @@ class Inspection:
         """The longest waiting action of an object: the first queued one, else the running, awaiting or deferred one."""
         if object._head is not None:
             return object._head
-        for worker in self._engine.watch.team:
+        for worker in self._engine.poll_leader.team:
             if worker.action is not None and worker.action.object is object:
                 return worker.action
         if object._waits and (waiting := self._engine.inheritance.waiting(object)) is not None:
@@ -232,7 +232,7 @@ class Inspection:
         A running or awaiting action counts before actions queued behind it, which it delays. `route`: only actions of it.
         """
         busy = [o for o in islice(chain((component,), component._objects), LOOK_MAX) if o._load]
-        running = {id(w.action.object): w.action for w in self._engine.watch.team if w.action is not None}
+        running = {id(w.action.object): w.action for w in self._engine.poll_leader.team if w.action is not None}
         firsts = [
             running.get(id(o)) or (self._engine.inheritance.waiting(o) if o._waits else None) or self._first_of(o)
             for o in busy[:AGES_MAX]

@@ -143,7 +143,7 @@ class Intake:
             if record is not None:
                 work = self._replays.join(record, peer, id, priority, deadline_ns, now_ns)
                 if work is not None:
-                    self._inheritance.boost(work, priority, now_ns)
+                    self._inheritance.inherit(work, priority, now_ns)
                     if chain:
                         self._rings.attached(work, peer, id)
                 return

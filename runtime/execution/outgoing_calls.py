@@ -58,7 +58,7 @@ class OutgoingCalls:
 
     def __init__(
         self, *, calls: OutstandingCalls[MethodAction], routing: Routing, scheduler: Scheduler, sender: Sender, intake: Intake,
-        inheritance: Inheritance, presence: PriorityPublisher, recorders: Recorders, watch: PollLeader,
+        inheritance: Inheritance, priority_publisher: PriorityPublisher, recorders: Recorders, poll_leader: PollLeader,
     ) -> None:  # fmt: skip
         self.calls = calls
         self._routing = routing
@@ -66,9 +66,9 @@ class OutgoingCalls:
         self._sender = sender
         self._intake = intake
         self._inheritance = inheritance
-        self._presence = presence
+        self._priority_publisher = priority_publisher
         self._recorders = recorders
-        self._watch = watch
+        self._poll_leader = poll_leader
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
         #: All objects of a backplane share one budget.
@@ -183,7 +183,7 @@ class OutgoingCalls:
         if isinstance(action, MethodAction) and action.request is signal:
             self.calls.end(action.awaiting_id)
             self._go_on(action, now_ns)
-            self._watch.notify()
+            self._poll_leader.notify()
 
     def fail_peer(self, peer: bytes, now_ns: int, error: PeerDown | None = None) -> None:
         """A peer is dead: the calls it held end in PEER_DOWN."""
@@ -223,7 +223,7 @@ class OutgoingCalls:
             raise Busy(f"{spec.route}: {place} does not keep up with the messages sent to it", retry_after=0.05)
         else:
             assert place is not None
-            self._presence.lend(self._routing.directory.backplanes[place], priority, now_ns)
+            self._priority_publisher.lend(self._routing.directory.backplanes[place], priority, now_ns)
 
     def _failed(self, action: MethodAction, error: BackplaneError, now_ns: int, *, is_sent: bool = True) -> None:
         """A call has failed: retry it, or resume its action with the error."""

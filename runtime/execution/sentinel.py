@@ -75,7 +75,7 @@ class Sentinel:
         max_latency_ns: int = 0,
     ) -> None:
         self._engine = engine
-        watch = engine.watch
+        poll_leader = engine.poll_leader
         #: Called under the lead with the keeper of the CPU limit (`CpuBudget.keeper`), if there is a limit.
         self.on_keeper: Callable[[str], None] | None = None
         #: The latency contract, ns; 0: at most the default one.
@@ -89,7 +89,7 @@ class Sentinel:
         self._configure = configure
         self._os_priority = os_priority
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        watch.sentinel_fd = self._wake_fd
+        poll_leader.sentinel_fd = self._wake_fd
         self._control = Control(
             link,
             run_dir,
@@ -111,7 +111,7 @@ class Sentinel:
         self._beaten_ns = 0
         self._overrun_detector = OverrunDetector(self._engine.clock.cpu_ns_of)
         self._progress = Progress(
-            lead=engine.lead, statistics=engine.statistics, scheduler=engine.scheduler, watch=watch,
+            lead=engine.lead, statistics=engine.statistics, scheduler=engine.scheduler, poll_leader=poll_leader,
             has_input=engine.link.has_input, now_ns=self._engine.now_ns(),
         )  # fmt: skip
         self._parent, self._is_orphan = os.getppid(), False
@@ -167,7 +167,7 @@ class Sentinel:
     def close(self) -> None:
         """Send the queued envelopes and close the link. Unread envelopes are dropped."""
         self._control.flush()
-        self._engine.watch.sentinel_fd = -1
+        self._engine.poll_leader.sentinel_fd = -1
         self._link.close()
         os.close(self._wake_fd)
 
@@ -175,10 +175,10 @@ class Sentinel:
 
     def _look(self, now_ns: int) -> int:  # hot: scripts/bench urgent_long
         """Check the workers; returns the nanoseconds until the next check."""
-        watch = self._engine.watch
+        poll_leader = self._engine.poll_leader
         running_since_ns = 0
         is_overrun = False
-        for worker in watch.team:
+        for worker in poll_leader.team:
             # No lead: only the worker itself writes `started_ns`, and a slightly stale value does no harm.
             started_ns = worker.started_ns
             if started_ns:
@@ -193,17 +193,17 @@ class Sentinel:
             if self._looks_idle >= LOOKS_IDLE:
                 with self._engine.lead:
                     # Only a worker that wakes up wakes us, and one that never sleeps (a flood of short actions) would not.
-                    watch.is_sentinel_asleep = watch.poller is not None
-                if watch.is_sentinel_asleep:
+                    poll_leader.is_sentinel_asleep = poll_leader.poller is not None
+                if poll_leader.is_sentinel_asleep:
                     return HEARTBEAT_NS
             return self._seldom_ns()
         self._looks_idle = 0
-        watch.is_sentinel_asleep = False
-        if not watch.reliefs:  # no thread reads the link before an action ends
+        poll_leader.is_sentinel_asleep = False
+        if not poll_leader.reliefs:  # no thread reads the link before an action ends
             self._engine.see_unread(now_ns)
         if is_overrun:
             # Without a relief to let in, checking often would change nothing, and cost bulk work 10 %.
-            is_found = watch.poller is None and bool(watch.reliefs)
+            is_found = poll_leader.poller is None and bool(poll_leader.reliefs)
             self._looks_without_overrun = 0 if is_found else self._looks_without_overrun + 1
             with self._engine.lead:
                 self._engine.overrun()
@@ -265,7 +265,7 @@ class Sentinel:
             self._read_on()
         with self._engine.lead:
             self._engine.update(directory, self._engine.now_ns())
-            self._engine.watch.notify()
+            self._engine.poll_leader.notify()
         answer({}, None)
 
     def _read_on(self) -> None:
@@ -276,7 +276,7 @@ class Sentinel:
                 engine.drain(self._engine.now_ns())
                 if not engine.link.has_input():
                     return
-                self._engine.watch.notify()
+                self._engine.poll_leader.notify()
             select.select((), (), (), GAP_S)
 
     def _move(self, body: Any, answer: Answer) -> None:
@@ -309,7 +309,7 @@ class Sentinel:
             self._tell_keeper()
             if self._os_priority is not None:
                 self._os_priority.moved_to(body["cgroup"])
-            self._engine.watch.notify()  # a spent budget may hold up work no more, or from now on
+            self._engine.poll_leader.notify()  # a spent budget may hold up work no more, or from now on
 
     def _tell_keeper(self) -> None:
         keeper = self._engine.scheduler.budget.keeper

@@ -25,13 +25,13 @@ class ShutdownGate:
     """Whether the intake is closed, and the errors of refused calls. Used under the lead."""
 
     def __init__(
-        self, backplane: str, *, registry: Registry, accepted: AcceptedCalls, sender: Sender, watch: PollLeader
+        self, backplane: str, *, registry: Registry, accepted: AcceptedCalls, sender: Sender, poll_leader: PollLeader
     ) -> None:
         self._backplane = backplane
         self._registry = registry
         self._accepted = accepted
         self._sender = sender
-        self._watch = watch
+        self._poll_leader = poll_leader
         #: The reason in the error message; None: the intake is open.
         self._because: str | None = None
 
@@ -71,6 +71,6 @@ class ShutdownGate:
 
     def _last_word(self, action: Action, id: int) -> Envelope:
         """PEER_DOWN if the action has begun; else a refusal, which the caller may safely retry."""
-        if action.has_begun or any(worker.action is action for worker in self._watch.team):
+        if action.has_begun or any(worker.action is action for worker in self._poll_leader.team):
             return status(id, PeerDown(f"{action.name}: backplane {self._backplane} stopped before it ended"))
         return status(id, self.not_begun(action.name), is_refused=True)

@@ -170,7 +170,7 @@ class ParkableAction(Action):
         """The part of it that runs now, for reports of slow actions; empty if it has no parts. The caller holds the lead."""
         return ""
 
-    def boosted(self) -> None:
+    def priority_changed(self) -> None:
         """Called when its priority changes while it waits. The caller holds the lead."""
 
 

@@ -62,7 +62,7 @@ class Process:
             "publishing": SimpleNamespace(
                 records={TOPIC: self.log}, tell=lambda _topic, row, _trace, _now: self.tell(row)
             ),
-            "watch": SimpleNamespace(notify=lambda: None),
+            "poll_leader": SimpleNamespace(notify=lambda: None),
         }
         self.applying = Applying("b", run_dir, generation, lead=threading.RLock(), **parts)
         write = self.applying._write

@@ -77,7 +77,7 @@ class EnginePlatform:
             self._engine.scheduler.post(action, now_ns)
             if action.object._waits or self._engine.inheritance.blocked_count:
                 self._engine.inheritance.queued(action, now_ns)
-            self._engine.watch.notify()
+            self._engine.poll_leader.notify()
 
     def resume(self, action: ParkableAction) -> None:
         """Resume a parked action: its wait is over. From any thread."""
@@ -93,7 +93,7 @@ class EnginePlatform:
     def raise_to(self, action: Action, priority: int) -> None:
         """Raise a queued action to `priority`, because work of that priority waits behind it."""
         with self._engine.lead:
-            self._engine.inheritance.boost(action, priority, self.now_ns())
+            self._engine.inheritance.inherit(action, priority, self.now_ns())
             self._engine.nudge()
 
     def keep_threads(self, component: Component, count: int) -> None:
@@ -119,7 +119,7 @@ class EnginePlatform:
 
     def has_work_above(self, worker: Worker) -> bool:
         """Whether any backplane has work of higher priority than the action of `worker`. Called by that action."""
-        return self._engine.presence.has_work_above(worker)
+        return self._engine.priority_publisher.has_work_above(worker)
 
     @property
     def is_draining(self) -> bool:
