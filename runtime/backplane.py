@@ -30,11 +30,8 @@ from .execution.worker import ReliefWorker, Worker
 from .execution.worker_loop import start
 from .objects.component import Component
 from .objects.module_state import ModuleState
-from .objects.registry import Registry
 from .process_config import LiveSettings, ProcessConfig
-from .scheduling.deadline_order import DeadlineScheduler
 from .scheduling.quotas import quotas_from
-from .scheduling.scheduler import Policy, Scheduler
 
 #: Workers of one backplane. Beyond a few dozen they contend for the GIL; use more backplanes to use more cores.
 THREADS_MAX = 256
@@ -63,27 +60,7 @@ class Backplane:
         #: None: nothing is recorded.
         self.recording: Recording | None = None
         self._preempts = config.preempt
-        policy = Policy(
-            priorities=config.priorities,
-            quotas=config.quotas,
-            tick_ns=config.tick_ns,
-            cpu_limit=config.cpu_limit,
-            cpu_exempt=config.cpu_exempt,
-        )
-        kind = DeadlineScheduler if config.order == "deadline" else Scheduler
-        self.engine = engine = Engine(
-            backplane=config.backplane,
-            clock=clock,
-            link=link,
-            registry=Registry(config.backplane, config.priorities),
-            scheduler=kind(policy, clock.now_ns()),
-            slow_action_ns=config.slow_action_ns,
-            slot=slot,
-            os_priority=os_priority,
-            is_debug=config.debug,
-            source_rules=config.sources,
-        )
-        engine.replays.policy = config.replay
+        self.engine = engine = Engine(config, clock=clock, link=link, slot=slot, os_priority=os_priority)
         self._clock = clock
         self._inspection = Inspection(engine)
         #: Batches of rows from outside (backplane_operations.py).
@@ -145,7 +122,9 @@ class Backplane:
     def _match_threads(self) -> None:
         """Start or stop workers to match the number set, those kept for components, and spares for blocked actions."""
         with self.engine.lead:
-            count = min(THREADS_MAX, self._threads + self._host.platform.kept_count + self.engine.parking.spares)
+            count = min(
+                THREADS_MAX, self._threads + sum(self._host.platform.kept.values()) + self.engine.parking.spares
+            )
             staying = [worker for worker in self.engine.poll_leader.workers if not worker.is_stopping]
             for worker in staying[count:]:
                 worker.is_stopping = True

@@ -20,7 +20,6 @@ from appbackplane.transport.errors import Unavailable
 
 from ..observation import segments
 from ..observation.applied import Applied, LedgerEntry, pack, unpack
-from ..observation.message_log import MessageLog
 from .clock import Clock
 from .poll_leader import PollLeader
 from .publishing import Publishing
@@ -87,7 +86,6 @@ class Applying:
             log.warning("%s", error)  # batches are refused until the ledger can be written
 
     def close(self) -> None:
-        """Close the ledger."""
         if self._ledger >= 0:
             os.close(self._ledger)
             self._ledger = -1
@@ -104,8 +102,9 @@ class Applying:
         there = 0
         try:
             for row in rows:
-                if records is not None:
-                    record(topic, records, self._sender.encoder.body(row), now_ns)
+                if records is not None and not records.append(self._sender.encoder.body(row), now_ns):
+                    why = f"topic {topic} cannot be recorded now (see status --stats for why)"
+                    raise Unavailable(why, retry_after=1.0)  # this row is not published, nor any behind it
                 there += 1
                 self._publishing.tell(topic, row, None, now_ns)
         finally:
@@ -153,12 +152,6 @@ class Applying:
             if path.name[: -len(segments.MESSAGES_SUFFIX)].isdecimal()
             and (number := int(path.name[: -len(segments.MESSAGES_SUFFIX)])) >= entry.segment
         )
-
-
-def record(topic: str, records: MessageLog, body: bytes, now_ns: int) -> None:
-    """Record one row. Raises `Unavailable` if that is impossible now; the row is not published then."""
-    if not records.append(body, now_ns):
-        raise Unavailable(f"topic {topic} cannot be recorded now (see status --stats for why)", retry_after=1.0)
 
 
 def messages_of(path: Path, generation: int, since: int) -> int:

@@ -68,7 +68,6 @@ class Deferring:
                 self.drop(action, DeadlineExceeded(late), now_ns)
 
     def drop(self, action: MethodAction, error: BackplaneError, now_ns: int) -> None:
-        """End a deferred action."""
         machine = action.object
         assert isinstance(machine, StateMachine)
         machine._deferred.remove(action)

@@ -21,6 +21,7 @@ from appbackplane.transport.errors import (
 from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 
 from ..objects.action import AcceptedCalls, Action
+from ..objects.app_object import AppObject
 from ..objects.registry import Route
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
@@ -68,8 +69,12 @@ class Digesting:
         name = f"{component.component_name}.{method_name}"
         deadline = envelope.deadline if envelope.deadline is not None else TIMEOUT_DEFAULT_NS
         deadline_ns = due_ns(deadline, now_ns) if envelope.kind == CALL else None
+        digester = self._digesters.get(component.component_name)
+        if digester is None:
+            digester = self._digesters[component.component_name] = AppObject()
+            digester._component, digester._name = component, f"{component.name}.digester"
         action = Digest(
-            self._digesters.created(component),
+            digester,
             name,
             max(0, priority - 1),
             lambda _, *given: method(component, *given),

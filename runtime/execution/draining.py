@@ -142,7 +142,7 @@ class Draining:
             if name != self._own:
                 yield component
                 yield from component._objects
-        yield from self._engine.digesters.all()
+        yield from self._engine.digesters.values()
 
     def _refuse(self, action: Action, now_ns: int) -> None:
         if isinstance(action, MethodAction) and action.timer is not None:

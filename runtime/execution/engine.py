@@ -8,9 +8,9 @@ be short, and at the latest after `DRAIN_INTERVAL_NS`. A virtual backplane runs 
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from appbackplane.transport import addressing, codec
@@ -27,7 +27,10 @@ from ..objects.action import DONE, LOCAL, WAITING, AcceptedCalls, Action, Outcom
 from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
 from ..observation.statistics import OperationStatistics, Statistics
-from ..scheduling.scheduler import Scheduler
+from ..process_config import ProcessConfig
+from ..scheduling.deadline_order import DeadlineScheduler
+from ..scheduling.scheduler import Policy, Scheduler
+from ..scheduling.timers import Timer
 from .admission import Admission
 from .board import OwnSlot
 from .call_changes import CallChanges
@@ -56,8 +59,7 @@ from .ring_detector import RingDetector
 from .routing import Routing
 from .sender import Sender
 from .shutdown_gate import ShutdownGate
-from .sources import SourceRule, Sources
-from .timer_dispatch import fire
+from .sources import Sources
 from .withdrawal import Withdrawal
 from .worker import Worker
 
@@ -80,6 +82,8 @@ STALLED_RETRY_NS: Final = 2_000_000
 STOP_LOOKS_MAX = 100
 WAIT_MAX_MS = 3_600_000  # poll(2) takes an int: a timer of a month would not fit
 
+log = logging.getLogger("appbackplane.runtime")
+
 
 class EngineLink(LinkPort, Protocol):
     """The methods that the engine needs of a link (transport/link.py; testing/memory_link.py)."""
@@ -97,28 +101,28 @@ class Engine:
 
     def __init__(
         self,
+        config: ProcessConfig,
         *,
-        backplane: str,
         clock: Clock,
         link: EngineLink,
-        registry: Registry,
-        scheduler: Scheduler,
-        slow_action_ns: int,
         slot: OwnSlot | None = None,
         os_priority: OsPriority | None = None,
-        is_debug: bool = False,
-        source_rules: Mapping[str, SourceRule] = MappingProxyType({}),
     ) -> None:
-        self.backplane = backplane
+        self.backplane = backplane = config.backplane
         self.clock = clock
         #: The clock's function itself: it is called three times an action.
         self.now_ns: Callable[[], int] = clock.now_ns
         self.link = link
-        self.registry = registry
-        self.scheduler = scheduler
+        self.registry = registry = Registry(backplane, config.priorities)
+        policy = Policy(
+            priorities=config.priorities, quotas=config.quotas, tick_ns=config.tick_ns, cpu_limit=config.cpu_limit,
+            cpu_exempt=config.cpu_exempt,
+        )  # fmt: skip
+        kind = DeadlineScheduler if config.order == "deadline" else Scheduler
+        self.scheduler = scheduler = kind(policy, clock.now_ns())
         self.lead = lead = threading.RLock()
         self.statistics = statistics = Statistics()
-        self.reports = reports = Reports(slow_action_ns)
+        self.reports = reports = Reports(config.slow_action_ns)
         self.poll_leader = poll_leader = PollLeader(link.fileno())
         self.sender = sender = Sender(self.hear)
         self.outbox = sender.outbox
@@ -128,7 +132,8 @@ class Engine:
         self.recorders = recorders = Recorders()
         self.remote = remote = RemoteRoutes()
         self.limits = limits = ComponentLimits()
-        self.digesters = digesters = Digesters()
+        self.digesters: Digesters = {}
+        digesters = self.digesters
         # Each part is given the parts that it uses, so it knows only those before it. The few calls upwards are methods of
         # this class that a part is given.
         self.routing = routing = Routing(backplane, registry, link)
@@ -136,18 +141,20 @@ class Engine:
             lead=lead, now_ns=clock.now_ns, scheduler=scheduler, poll_leader=poll_leader, drain_if_due=self.drain_if_due,
             slot=slot, os_priority=os_priority,
         )  # fmt: skip
-        self.sources = sources = Sources(backplane, routing, source_rules)
+        self.sources = sources = Sources(backplane, routing, config.sources)
         self.shutdown_gate = shutdown_gate = ShutdownGate(
             backplane, registry=registry, accepted=accepted, sender=sender, poll_leader=poll_leader
         )
-        self.replays = replays = IdempotencyCache(clock=clock, sender=sender, accepted=accepted, is_debug=is_debug)
+        self.replays = replays = IdempotencyCache(
+            config.replay, clock=clock, sender=sender, accepted=accepted, is_debug=config.debug
+        )
         self.inheritance = inheritance = Inheritance(
             scheduler=scheduler, poll_leader=poll_leader, sender=sender, accepted=accepted, calls=calls, routing=routing,
             replays=replays, priority_publisher=priority_publisher,
         )  # fmt: skip
         self.completion = completion = Completion(
             lead=lead, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender, accepted=accepted,
-            shutdown_gate=shutdown_gate, inheritance=inheritance, replays=replays, recorders=recorders, is_debug=is_debug,
+            shutdown_gate=shutdown_gate, inheritance=inheritance, replays=replays, recorders=recorders, is_debug=config.debug,
         )  # fmt: skip
         self.deferring = deferring = Deferring(scheduler=scheduler, statistics=statistics, completion=completion)
         self.parking = parking = ParkedActions(
@@ -335,7 +342,6 @@ class Engine:
         self.hand_over()
 
     def leaves(self, worker: Worker) -> None:
-        """A worker ends."""
         self.poll_leader.leaves(worker)
         self.step_back(worker)
         self.priority_publisher.left(worker)
@@ -417,7 +423,7 @@ class Engine:
             except MalformedFrame as error:
                 self.reports.malformed(received[0] if received else b"", error, now_ns)
         for timer in self.scheduler.timers.due(now_ns):
-            fire(self.inheritance, timer, now_ns)
+            self._fire(timer, now_ns)
         self.outgoing.expire(now_ns)
         self.deferring.expire(now_ns)
         if now_ns >= self.callers.due_ns:
@@ -425,6 +431,30 @@ class Engine:
             self.callers.look(now_ns)
         if self.outbox:
             self.flush(now_ns)
+
+    def _fire(self, timer: Timer, now_ns: int) -> None:
+        """Queue the action that a due timer becomes (law 8), if it makes one; it takes the timer's place in `max_posted`."""
+        if timer.make is None:
+            action = MethodAction(timer.object, timer.name, timer.priority, timer.function, timer.arguments)
+            action.timer = timer
+            action.throttle, timer.account = timer.account, None
+            self.inheritance.post(action, now_ns)
+            return
+        made = None
+        try:
+            made = timer.make()
+        except Exception:  # the edge: `make` may be a user's code; the worker that fires timers goes on
+            log.exception("%s: the timer's action could not be created", timer.name)
+        account = None
+        if not timer.interval_ns:
+            account, timer.account = timer.account, None
+        if made is not None:
+            made.throttle = account
+            self.inheritance.post(made, now_ns)
+            return
+        timer.is_pending = False
+        if account is not None:
+            account.ended(now_ns)
 
     def _hear_salvaged(self, peer: bytes, salvaged: Salvaged, now_ns: int) -> None:
         for refusal in salvaged.refusals:
@@ -476,7 +506,7 @@ class Engine:
         self.callers.update(old, directory)
         routing.adopt(directory)
         self.sources.refresh()
-        for name in routing.ended(directory):
+        for name in routing.connections.outdated(directory, keep=""):
             finished, peer = routing.connections.finished(name), routing.connections.drop(name)
             assert peer is not None
             self.outbox.forget(peer)

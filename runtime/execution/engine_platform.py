@@ -37,6 +37,8 @@ class EnginePlatform:
         #: Waits for gates on behalf of threads that run no action; None: they block themselves (blocking.py). Set by
         #: single-threaded tests.
         self.stand_in: Callable[[Any, float], bool] | None = None
+        #: Functions to call under the lead for each new directory. Remove one only under the lead.
+        self.directory_hearers = engine.directory_hearers
         #: The system's run directory.
         self.run_dir = run_dir
 
@@ -102,11 +104,6 @@ class EnginePlatform:
         if self.on_threads is not None:
             self.on_threads()
 
-    @property
-    def kept_count(self) -> int:
-        """Threads that components keep for themselves."""
-        return sum(self.kept.values())
-
     def with_lead(self, function: Callable[[], T]) -> T:
         """Call `function` under the lead and return its result: meanwhile no component changes state and no timer fires."""
         with self._engine.lead:
@@ -171,14 +168,6 @@ class EnginePlatform:
         places = self._engine.routing.directory.backplanes
         found = (name for name in self.places(route) if name in places)
         return tuple(name for name in found if places[name].is_up and not places[name].is_draining)
-
-    def hear_directory(self, function: Callable[[], None]) -> None:
-        """Call `function` under the lead for each new directory."""
-        self._engine.directory_hearers.append(function)
-
-    def hear_directory_no_more(self, function: Callable[[], None]) -> None:
-        """Undo `hear_directory` for the same function. Needs the lead."""
-        self._engine.directory_hearers.remove(function)
 
 
 def _never() -> None:

@@ -83,13 +83,15 @@ class IdempotencyRecord:
 class IdempotencyCache:
     """The idempotency cache. Used under the lead."""
 
-    def __init__(self, *, clock: Clock, sender: Sender, accepted: AcceptedCalls, is_debug: bool) -> None:
+    def __init__(
+        self, policy: ReplayPolicy, *, clock: Clock, sender: Sender, accepted: AcceptedCalls, is_debug: bool
+    ) -> None:
         self._clock = clock
         self._sender = sender
         self._accepted = accepted
         self._is_debug = is_debug
-        #: Its bounds; set by the assembly.
-        self.policy = ReplayPolicy()
+        #: Its bounds.
+        self.policy = policy
         #: Work under way; usually none, which is all that a call without a key checks.
         self.running: dict[Action, IdempotencyRecord] = {}
         self._of: dict[Scope, IdempotencyRecord] = {}

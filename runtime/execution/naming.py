@@ -45,7 +45,7 @@ class Names:
                 continue
             object = self._engine.registry.by_key(component.component_name, name[len(component.component_name) + 1 :])
             if object is None:
-                others = (*component._objects, *self._engine.digesters.all())
+                others = (*component._objects, *self._engine.digesters.values())
                 object = next((other for other in others if other._name == asked), None)
             if object is not None:
                 return object

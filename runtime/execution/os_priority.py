@@ -81,7 +81,9 @@ class OsPriority:
         """Forget the remembered nice of threads that others have changed; returns their number. 0.2 us a thread."""
         moved = 0
         for tid, nice in list(self._threads.items()):
-            now = _nice_of(tid)
+            now: int | None = None
+            with suppress(ProcessLookupError):  # it has ended
+                now = os.getpriority(os.PRIO_PROCESS, tid)
             if now != nice:
                 moved += now is not None
                 self._threads.pop(tid, None)
@@ -107,10 +109,8 @@ class OsPriority:
             is_done = group is not None and group.raise_to(self.table.weight_of(priority, version=group.version))
         else:
             is_done = self.table.is_in_force and _raise_threads(pid, self.table.nice_of(priority))
-        if is_done:
-            self.boosts_count += 1
-        else:
-            self.refused_count += 1
+        self.boosts_count += is_done
+        self.refused_count += not is_done
         return is_done
 
     # -- shown --------------------------------------------------------------------------------------------------------
@@ -135,7 +135,6 @@ class OsPriority:
         return "nice" if self.table.is_in_force else "none"
 
     def close(self) -> None:
-        """Close the weight files."""
         for group in self._groups.values():
             if group is not None:
                 group.close()
@@ -244,22 +243,10 @@ def _raise_threads(pid: int, nice: int) -> bool:
         if os.getpriority(os.PRIO_PGRP, pid) >= nice:  # no thread there is more urgent: set all in one call
             os.setpriority(os.PRIO_PGRP, pid, nice)
         else:
-            for tid in _threads(pid):
+            for tid in map(int, os.listdir(f"/proc/{pid}/task")):
                 with suppress(ProcessLookupError):
                     if os.getpriority(os.PRIO_PROCESS, tid) > nice:
                         os.setpriority(os.PRIO_PROCESS, tid, nice)
     except OSError:
         return False
     return True
-
-
-def _nice_of(tid: int) -> int | None:
-    """The OS nice of a thread; None: it does not exist (any more)."""
-    try:
-        return os.getpriority(os.PRIO_PROCESS, tid)
-    except ProcessLookupError:
-        return None
-
-
-def _threads(pid: int) -> list[int]:
-    return [int(name) for name in os.listdir(f"/proc/{pid}/task")]

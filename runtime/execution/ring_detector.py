@@ -107,8 +107,8 @@ class RingDetector:
         record = self._replays.running.get(action)
         waiter = None if record is None else record.waiters.get((peer, id))
         if record is None or waiter is None:
-            if not _is_first(action, way, since):
-                return action
+            if action.posted_ns != since or action.started_ns or not _starts_with(action, way):
+                return action  # not the call that began the search, or it has run
             self._break(action, way)
         elif waiter.since_ns == since and _starts_with(action, way):
             error = FailedPrecondition(
@@ -137,11 +137,6 @@ class RingDetector:
             f"declare {action.name} reentrant=True, or call without waiting (cast)"
         )
         self._withdrawal.take_out(action, error, now_ns)
-
-
-def _is_first(action: Action, way: Path, since: int) -> bool:
-    """Whether `action` is the call that began the search, and has not run yet."""
-    return action.posted_ns == since and not action.started_ns and _starts_with(action, way)
 
 
 def _starts_with(action: Action, way: Path) -> bool:

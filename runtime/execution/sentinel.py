@@ -260,7 +260,7 @@ class Sentinel:
     def _directory(self, body: Any, answer: Answer) -> None:
         directory = Directory.from_body(body["directory"])
         with self._engine.lead:
-            has_ended = bool(self._engine.routing.ended(directory))
+            has_ended = bool(self._engine.routing.connections.outdated(directory, keep=""))
         if has_ended:
             self._read_on()
         with self._engine.lead:

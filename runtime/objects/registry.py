@@ -79,20 +79,9 @@ class Route:
         # Not `in`, nor by name: an enum's hash and value are Python functions.
         return any(state is now for state in self._states)
 
-    @property
-    def is_idempotent(self) -> bool:
-        """Whether a call may be retried: every class declares it idempotent."""
-        return bool(self.specs) and all(spec.mark.idempotent for spec in self.specs.values())
-
-    @property
-    def is_reentrant(self) -> bool:
-        """Whether a call that comes back through its own chain is served: every class declares it reentrant."""
-        return bool(self.specs) and all(spec.mark.reentrant for spec in self.specs.values())
-
-    @property
-    def calls(self) -> tuple[str, ...]:
-        """All routes that its classes declare in `calls`, each once."""
-        return tuple(dict.fromkeys(route for spec in self.specs.values() for route in spec.mark.calls))
+    def all_declare(self, option: str) -> bool:
+        """Whether every class declares an option, `idempotent` or `reentrant`; only then may callers rely on it."""
+        return bool(self.specs) and all(getattr(spec.mark, option) for spec in self.specs.values())
 
     @property
     def is_exported(self) -> bool:
@@ -244,9 +233,9 @@ class Registry:
                     signature=route.signature,
                     states=route.states,
                     summary=_summary(route),
-                    reentrant=route.is_reentrant,
-                    calls=route.calls,
-                    idempotent=route.is_idempotent,
+                    reentrant=route.all_declare("reentrant"),
+                    calls=tuple(dict.fromkeys(called for spec in route.specs.values() for called in spec.mark.calls)),
+                    idempotent=route.all_declare("idempotent"),
                     export=route.is_exported,
                 )
                 for route in routes

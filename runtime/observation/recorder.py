@@ -187,11 +187,7 @@ class Recorder:
     def turn(self) -> None:
         """Close the segment because of its age; the next record begins another one."""
         if self._index:
-            self._hand_back()
-
-    def close(self) -> None:
-        """Hand back the current segment. Nothing may be recorded any more."""
-        self._hand_back()
+            self.close()
 
     @property
     def count(self) -> int:
@@ -204,7 +200,7 @@ class Recorder:
             self._supply.prepare()
             self._end = self._capacity
             return True
-        self._hand_back()
+        self.close()
         room = self._supply.take()
         if room is None:
             return False
@@ -215,7 +211,8 @@ class Recorder:
         self._names_at = HEADER_BYTES
         return True
 
-    def _hand_back(self) -> None:
+    def close(self) -> None:
+        """Hand back the current segment, if there is one; the next record begins another one."""
         if self._room is not None:
             end = int(_RECORDS_AT + self._index * _RECORD_BYTES)
             self._supply.finished(self._room, int(self._index), end)
@@ -235,7 +232,7 @@ class Recorder:
                 object._number = int(self._names_count - 1)
             if account.number >= self._first and object._number >= self._first:
                 return True
-            self._hand_back()
+            self.close()
             if not self._has_room():
                 return False
         return False

@@ -9,10 +9,11 @@ another call names it in `next`; asking about that call, too, yields the chain a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from traceback import FrameSummary
 from typing import Any
+
+import msgspec
 
 #: Running actions listed if all workers are busy: even the cause of 256 busy workers shows in the first few.
 RUNNING_SHOWN = 8
@@ -57,8 +58,7 @@ class Where(Enum):
     DEFERRED = "deferred"
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(msgspec.Struct, frozen=True):
     """The action that a worker runs, and for how long."""
 
     route: str
@@ -72,8 +72,7 @@ class Running:
     what: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(msgspec.Struct, frozen=True):
     """The cause of a suspended action: a call, or (`callee` is None) a condition in this backplane, or only time."""
 
     #: The action that waits.
@@ -89,8 +88,7 @@ class Awaited:
     what: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True):
     """An action that waits, parked or in its thread, such as for a lock, and one of the holders of that lock."""
 
     route: str
@@ -103,8 +101,7 @@ class Parked:
     callee: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePlace:
+class QueuePlace(msgspec.Struct, frozen=True):
     """The place of an object in a ready queue."""
 
     priority: int
@@ -118,8 +115,7 @@ class QueuePlace:
     ahead: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Throttled:
+class Throttled(msgspec.Struct, frozen=True):
     """The outstanding requests of a component and their limit."""
 
     component: str
@@ -127,8 +123,7 @@ class Throttled:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class ActionFacts:
+class ActionFacts(msgspec.Struct, frozen=True):
     """One action and its object (or only the object), at one moment."""
 
     object: str
@@ -160,13 +155,12 @@ class ActionFacts:
     is_known: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """One reason, as a sentence and as data; one link of the chain."""
 
     because: Because
     text: str
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = {}
     #: The call to ask about next, and the backplane that has it; empty: the chain ends here.
     next: str = ""
     callee: str = ""

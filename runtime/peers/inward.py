@@ -53,11 +53,10 @@ class Arrival:
     The calls are unpacked by then, and only packing one again would show its length.
     """
 
-    __slots__ = ("bytes", "outstanding")
+    outstanding: int = 0
 
     def __init__(self, bytes: int = 0) -> None:
         self.bytes = bytes
-        self.outstanding = 0
 
 
 class _Usage:

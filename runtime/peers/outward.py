@@ -175,12 +175,8 @@ class Outward:
         An announcement is old, and only the announcer's word: it may scale our measurement, not replace it. So a node that
         announces 0 and holds calls back is passed over like any other.
         """
-        least, best = order[0], -1.0
-        for name, load in zip(order, loads, strict=False):
-            weighted = (self._counts[name.encode()] + 1) * (1.0 + load)
-            if best < 0 or weighted < best:
-                least, best = name, weighted
-        return least
+        weights = [(self._counts[name.encode()] + 1) * (1.0 + load) for name, load in zip(order, loads, strict=False)]
+        return order[weights.index(min(weights))] if weights else order[0]
 
     def _begin_at(self, name: str, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         route = envelope.route or ""

@@ -30,7 +30,6 @@ from .cpu_budget import CpuBudget
 from .object_queue import IDLE, READY, RUNNING, WAITING
 from .quotas import Quotas, quotas_from
 from .ready_queues import Ready, ReadyQueues
-from .ticks import Ticks
 from .timers import Timers
 
 #: Saves two accesses to the enum per action.
@@ -298,3 +297,28 @@ class Scheduler:
         if self.ready.count and self.budget.is_spent:
             return self.ticks.next_ns if timer_ns is None else min(self.ticks.next_ns, timer_ns)
         return timer_ns
+
+
+class Ticks:
+    """The end of each integration period (law 4). `advance` counts the periods that passed unnoticed: in an idle process, or in
+    a stopped one.
+    """
+
+    def __init__(self, period_ns: int, now_ns: int) -> None:
+        self.next_ns = now_ns + period_ns
+        self.change(period_ns, now_ns)
+
+    def change(self, period_ns: int, now_ns: int) -> None:
+        """Change the period. The next tick stays, unless the new period ends earlier. Raises ValueError for 0 or less."""
+        if period_ns <= 0:
+            raise ValueError(f"tick: {period_ns} ns is no period: expected a time above 0")
+        self.period_ns = period_ns
+        self.next_ns = min(self.next_ns, now_ns + period_ns)
+
+    def advance(self, now_ns: int) -> int:
+        """How many ticks are due. The next one is set after `now_ns`, in step with the first."""
+        if now_ns < self.next_ns:
+            return 0
+        passed = (now_ns - self.next_ns) // self.period_ns + 1
+        self.next_ns += passed * self.period_ns
+        return passed

@@ -139,9 +139,9 @@ MUTATIONS = (
         'self._turn_away(peer, envelope, told, then_ns)', "pass",
     ),
     law(
-        8, "timers run at once", "runtime/execution/timer_dispatch.py",
-        "action.throttle, timer.account = timer.account, None\n        inheritance.post(action, now_ns)",
-        "action.timer = timer\n        action.run()",
+        8, "timers run at once", "runtime/execution/engine.py",
+        "action.throttle, timer.account = timer.account, None\n            self.inheritance.post(action, now_ns)",
+        "action.timer = timer\n            action.run()",
     ),
     law(8, "timers pile up", "runtime/scheduling/timers.py", "if timer.is_pending:", "if False:"),
     law(8, "hooks run beside the scheduler", MODULES, "self._post(action, now_ns)", "action.run(); ended(action)"),

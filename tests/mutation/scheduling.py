@@ -165,7 +165,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/scheduling/ticks.py",
+        "runtime/scheduling/scheduler.py",
         (f"{RULES}/test_ticks.py",),
         ("ticks drift", "self.next_ns += passed * self.period_ns", "self.next_ns = now_ns + self.period_ns"),
         ("a shorter period begins with the tick after next", "min(self.next_ns, now_ns + period_ns)", "self.next_ns"),
