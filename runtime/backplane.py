@@ -107,7 +107,7 @@ class Backplane:
                 for number in range(1, RELIEFS_MAX + 1):
                     relief = ReliefWorker(-number, self.engine.lead, self._host.platform)
                     start(self.engine, relief)
-                    self.engine.poll_leader.stands_by(relief)
+                    self.engine.poll_leader.joins(relief)
         self._host.platform.on_threads = self.engine.parking.on_spares = self._match_threads
         self.set_threads(threads)
 

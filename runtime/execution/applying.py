@@ -148,9 +148,8 @@ class Applying:
         folder = segments.messages_folder(self._run_dir, self._backplane, entry.topic)
         return sum(
             messages_of(path, entry.generation, entry.index if number == entry.segment else 0)
-            for path in folder.glob(f"*{segments.MESSAGES_SUFFIX}")
-            if path.name[: -len(segments.MESSAGES_SUFFIX)].isdecimal()
-            and (number := int(path.name[: -len(segments.MESSAGES_SUFFIX)])) >= entry.segment
+            for number, path in segments.files_in(folder, segments.MESSAGES_SUFFIX)
+            if number >= entry.segment
         )
 
 

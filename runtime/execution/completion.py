@@ -101,7 +101,10 @@ class Completion:
         account.wait.record(action.wait_ns)
         account.cpu_ns += action.cpu_ns
         if action.error is not None and has_run:
-            _count_error(account, action.error)
+            if isinstance(action.error, NotAccepted):
+                account.refused_count += 1
+            elif not isinstance(action.error, Cancelled):  # counted when the caller cancelled the call
+                account.error_count += 1
         statistics.actions_count += 1
         if recorder is not None:
             if action.parts is None:
@@ -190,10 +193,3 @@ class Completion:
     def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         self._guarded(action.refuse, error, action, now_ns)
         action.error = error
-
-
-def _count_error(account: OperationStatistics, error: BaseException) -> None:
-    if isinstance(error, NotAccepted):
-        account.refused_count += 1
-    elif not isinstance(error, Cancelled):  # counted when the caller cancelled the call
-        account.error_count += 1

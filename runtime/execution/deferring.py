@@ -28,10 +28,6 @@ class Deferring:
         #: Deferred actions that have a deadline.
         self._calls: OutstandingCalls[MethodAction] = OutstandingCalls()
 
-    def __len__(self) -> int:
-        """Deferred actions that have a deadline."""
-        return len(self._calls)
-
     def next_deadline_ns(self) -> int | None:
         """When the next deferred action ends; None: none has a deadline."""
         return self._calls.next_deadline_ns()

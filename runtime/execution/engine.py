@@ -1,4 +1,4 @@
-"""Engine: the state that the workers of one backplane share, and the steps of their loop under the lead.
+"""Engine: the parts of one backplane, which its workers share, and the steps of their loop under the lead.
 
 The lead is one lock over scheduler, registry, link and outstanding calls. `choose` drains the link into the ready queues
 (law 7: the receiving thread dispatches), flushes outgoing frames and takes the next action. The worker runs it without the
@@ -115,9 +115,12 @@ class Engine:
         self.link = link
         self.registry = registry = Registry(backplane, config.priorities)
         policy = Policy(
-            priorities=config.priorities, quotas=config.quotas, tick_ns=config.tick_ns, cpu_limit=config.cpu_limit,
+            priorities=config.priorities,
+            quotas=config.quotas,
+            tick_ns=config.tick_ns,
+            cpu_limit=config.cpu_limit,
             cpu_exempt=config.cpu_exempt,
-        )  # fmt: skip
+        )
         kind = DeadlineScheduler if config.order == "deadline" else Scheduler
         self.scheduler = scheduler = kind(policy, clock.now_ns())
         self.lead = lead = threading.RLock()

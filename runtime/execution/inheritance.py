@@ -164,8 +164,10 @@ class Inheritance:
             if behind is not None and behind < due:
                 due = behind
         here, most_urgent = action.object._head, action.object._priority
-        if here is None or most_urgent >= due or not self._has_begun(action):
+        if here is None or most_urgent >= due:
             return due
+        if not action.continues and all(action is not each for each in self._begun(action.object)):
+            return due  # it has not begun: others wait for the queue of its object, not for this action
         if not here.continues:
             return most_urgent
         while here is not None:  # the object's priority may come from a resumed action, which waits for nothing
@@ -187,9 +189,6 @@ class Inheritance:
             if each.action is not None and each.action.object is object and each.action not in begun
         ]
         return begun
-
-    def _has_begun(self, action: Action) -> bool:
-        return action.continues or any(action is each for each in self._begun(action.object))
 
     def _awaited(self, action: Action, now_ns: int) -> list[Action] | None:
         """Pass the new priority of `action` on to its callee; returns the actions here that it waits for, None if unknown."""

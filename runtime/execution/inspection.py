@@ -84,7 +84,7 @@ class Inspection:
                 "objects": [self._object_figures(o, now_ns) for _, _, o in sorted(queued)[:SHOWN_MAX]],
                 "calls": [
                     {
-                        "call": self._names.name(peer, id),
+                        "call": call_name(self._engine.backplane, peer, id),
                         "route": route_of(action),
                         "object": action.object.name,
                         "age_ms": ms(now_ns - action.posted_ns),
@@ -178,7 +178,7 @@ class Inspection:
             "priority": looking.priority,
         }
         who = self._names.who_waits_for(looking)
-        return described if who is None else {**described, "call": self._names.name(*who)}
+        return described if who is None else {**described, "call": call_name(self._engine.backplane, *who)}
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class Inspection:
         if holder is None:
             return Parked(waiting.name, what)
         who = self._names.who_waits_for(holder)
-        call, callee = ("", "") if who is None else (self._names.name(*who), self._engine.backplane)
+        call, callee = ("", "") if who is None else (call_name(self._engine.backplane, *who), self._engine.backplane)
         return Parked(waiting.name, what, holder.name, holder.object.name, call, callee)
 
     def _awaited(self, object: AppObject, only: Action | None, now_ns: int) -> tuple[Awaited, ...]:

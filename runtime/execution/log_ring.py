@@ -17,6 +17,7 @@ import os
 import struct
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import Final
 from zlib import crc32
 
@@ -239,10 +240,8 @@ class RingReader(_Mapped):
 
     def wake(self) -> None:
         """Reset `wake_fd` after it was signalled."""
-        try:
+        with suppress(BlockingIOError):
             os.eventfd_read(self.wake_fd)
-        except BlockingIOError:
-            return
 
     def close(self) -> None:
         """Unmap the memory and close both descriptors."""

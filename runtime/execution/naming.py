@@ -58,7 +58,7 @@ class Names:
             raise NotFound(f"backplane {self._engine.backplane} serves no route {name!r}")
         accepted = islice(self._engine.accepted.items(), LOOK_MAX)
         calls = [(peer, id) for (peer, id), action in accepted if route_of(action) == name]
-        more = {"calls": [self.name(*who) for who in calls[:SHOWN_MAX]], "count": len(calls)}
+        more = {"calls": [call_name(self._engine.backplane, *who) for who in calls[:SHOWN_MAX]], "count": len(calls)}
         if calls:
             return self._engine.accepted.get(calls[0]), more
         queued = islice(_queued(islice(route.objects, LOOK_MAX)), LOOK_MAX)
@@ -88,10 +88,6 @@ class Names:
         if isinstance(action, Digest):
             return (action.sender, action.asked.id) if action.asked.id else None
         return None if action.peer is None else (action.peer, action.call_id)
-
-    def name(self, peer: bytes, id: int) -> str:
-        """The name of a call that this backplane serves."""
-        return call_name(self._engine.backplane, peer, id)
 
 
 def _queued(objects: Iterable[AppObject]) -> Iterator[Action]:

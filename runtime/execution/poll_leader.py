@@ -50,11 +50,10 @@ class PollLeader:
         self.is_sentinel_asleep = False
 
     def joins(self, worker: Worker) -> None:
-        self.workers.append(worker)
-        self.team = (*self.workers, *self.reliefs)
-
-    def stands_by(self, relief: ReliefWorker) -> None:
-        self.reliefs.append(relief)
+        if isinstance(worker, ReliefWorker):
+            self.reliefs.append(worker)
+        else:
+            self.workers.append(worker)
         self.team = (*self.workers, *self.reliefs)
 
     def leaves(self, worker: Worker) -> None:

@@ -129,10 +129,17 @@ class Recording:
             kind, suffix = "messages", segments.MESSAGES_SUFFIX
         own = {name: getattr(config, name) for name in LIMITS}
         header = SegmentHeader(
-            kind=kind, system=config.system, node=os.uname().nodename, backplane=backplane, generation=config.generation,
-            pid=os.getpid(), number=0, created_ns=0, topic=topic,
+            kind=kind,
+            system=config.system,
+            node=os.uname().nodename,
+            backplane=backplane,
+            generation=config.generation,
+            pid=os.getpid(),
+            number=0,
+            created_ns=0,
+            topic=topic,
             limits=own if executed_by is None else {"executed_by": executed_by},
-        )  # fmt: skip
+        )
         return SegmentFiles(
             folder, header, suffix, policy, self._clock.now_ns, self._clock.unix_offset_ns, self._is_due.set
         )

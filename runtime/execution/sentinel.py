@@ -218,7 +218,7 @@ class Sentinel:
 
     def _notice_slow(self, worker: Worker, started_ns: int, now_ns: int) -> None:
         action = worker.action
-        if action is None or is_long(action) or self._engine.reports.is_noticed(action):
+        if action is None or is_long(action) or id(action) in self._engine.reports.noticed:
             return
         frame = sys._current_frames().get(worker.ident)
         with self._engine.lead:

@@ -83,7 +83,7 @@ class Action:
         self.priority_own = priority
         #: Monotonic ns after which it is not begun; None: never too late.
         self.deadline_ns = deadline_ns
-        #: When it was last queued, 0 once it has ended. Written by the scheduler and by `Endings`.
+        #: When it was last queued, 0 once it has ended. Written by the scheduler and by `Completion`.
         self.posted_ns = 0
         #: Whether it may run while its object awaits a reply: the action that receives it, or a reentrant call.
         self.continues = False

@@ -49,6 +49,9 @@ class Route:
         self.states: tuple[str, ...] = endpoint.states if endpoint is not None else self.mark.states
         self._states = tuple(state for state in ModuleState if state.value in self.states)
         self.signature = spec.signature if spec is not None else endpoint.signature if endpoint is not None else ""
+        self.summary = endpoint.summary if endpoint is not None else ""
+        if spec is not None:
+            self.summary = (inspect.getdoc(spec.function) or "").partition("\n")[0]
         self.has_digest = self.mark.digest is not None
         self.is_counted = endpoint is None or endpoint.is_counted
         self.objects: list[AppObject] = []
@@ -163,7 +166,7 @@ class Registry:
         _check_module(component)
         self.components[name] = component
         component._name = f"{self._backplane}/{name}"
-        for cls in _declares_of(component):
+        for cls in (*_declares_of(component), type(component)):
             self._declare(component, cls)
         self._enter(component, component)
         for object in component._objects:
@@ -232,7 +235,7 @@ class Registry:
                     priority=route.priority,
                     signature=route.signature,
                     states=route.states,
-                    summary=_summary(route),
+                    summary=route.summary,
                     reentrant=route.all_declare("reentrant"),
                     calls=tuple(dict.fromkeys(called for spec in route.specs.values() for called in spec.mark.calls)),
                     idempotent=route.all_declare("idempotent"),
@@ -270,7 +273,6 @@ class Registry:
         lends = _lends_of(object)
         if lends is not None:
             self._check_priority(f"{type(object).__qualname__}.lends", lends)
-        self._declare(component, type(object))
         for spec in type(object).__operations__.values():
             if spec.mark.kind == "operation":
                 self.routes[f"{component.component_name}.{spec.name}"].objects.append(object)
@@ -323,9 +325,3 @@ def _check_module(component: Any) -> None:  # Any: users' declarations have unkn
 def _take_out(objects: list[AppObject], object: AppObject) -> None:
     """Remove the object by identity; `list.remove` would remove the first one that compares equal."""
     del objects[next(index for index, each in enumerate(objects) if each is object)]
-
-
-def _summary(route: Route) -> str:
-    if route.spec is None:
-        return route.endpoint.summary if route.endpoint else ""
-    return (inspect.getdoc(route.spec.function) or "").partition("\n")[0]

@@ -296,7 +296,8 @@ def _parked(because: Because, who: str, parked: Parked) -> Reason:
 
 
 def _runs(because: Because, text: str, running: Running) -> Reason:
-    since = f"{text} on {_worker(running)} for {_time(running.for_ns)}"
+    worker = "a relief worker" if running.worker < 0 else f"worker {running.worker}"
+    since = f"{text} on {worker} for {_time(running.for_ns)}"
     if running.what:
         since += f", and waits there for {running.what}"
     return Reason(because, since, _running(running), frames=running.frames)
@@ -311,10 +312,6 @@ def _running(running: Running) -> dict[str, Any]:
         "route": running.route, "object": running.object, "priority": running.priority, "worker": running.worker,
         "for_ms": ms(running.for_ns),
     }  # fmt: skip
-
-
-def _worker(running: Running) -> str:
-    return "a relief worker" if running.worker < 0 else f"worker {running.worker}"
 
 
 def _many(count: int, noun: str) -> str:

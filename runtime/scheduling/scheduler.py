@@ -16,13 +16,12 @@ Cost: about 0.5 us for post + next + finished (scripts/bench inproc).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..objects.action import Action, Outcome
+from ..objects.action import DONE, Action, Outcome
 from ..objects.app_object import AppObject
 from ..objects.schedulable import Schedulable
 from . import object_queue
@@ -31,9 +30,6 @@ from .object_queue import IDLE, READY, RUNNING, WAITING
 from .quotas import Quotas, quotas_from
 from .ready_queues import Ready, ReadyQueues
 from .timers import Timers
-
-#: Saves two accesses to the enum per action.
-_DONE: Final = Outcome.DONE
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +156,9 @@ class Scheduler:
         (law 4).
         """
         if now_ns >= self.ticks.next_ns:
-            self._tick(now_ns)
+            self.budget.reset(self.ticks.advance(now_ns))
+            self.quotas.reset()
+            self.tick_count += 1
         if not self.ready.count:
             return None
         end = self.priorities if below is None else below
@@ -203,7 +201,7 @@ class Scheduler:
         """Report that a worker's run of an action returned `outcome`; its object becomes ready, waiting or idle."""
         object: Schedulable = action.object
         assert object._state == RUNNING, "finished without having been chosen"
-        if outcome is _DONE:
+        if outcome is DONE:
             object._load -= 1
             if not object._waits:  # the usual case, without `_place`
                 if object._head is None:
@@ -285,11 +283,6 @@ class Scheduler:
             object._state = WAITING if object._waits else IDLE
             self.waiting_count += object._state == WAITING
         self.waiting_count -= before == WAITING
-
-    def _tick(self, now_ns: int) -> None:
-        self.budget.reset(self.ticks.advance(now_ns))
-        self.quotas.reset()
-        self.tick_count += 1
 
     def next_wake_ns(self) -> int | None:
         """When a sleeping worker must wake without input: at a timer, or at the tick that renews a spent budget."""

@@ -68,7 +68,7 @@ MUTATIONS = (
     ),
     law(
         4, "a tick leaves the quotas", SCHEDULER,
-        "        self.quotas.reset()\n        self.tick_count += 1", "        self.tick_count += 1",
+        "            self.quotas.reset()\n            self.tick_count += 1", "            self.tick_count += 1",
     ),
     law(
         4, "a tick leaves the CPU account", SCHEDULER,
