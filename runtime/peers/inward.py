@@ -53,17 +53,16 @@ class Arrival:
     The calls are unpacked by then, and only packing one again would show its length.
     """
 
-    outstanding: int = 0
-
     def __init__(self, bytes: int = 0) -> None:
         self.bytes = bytes
+        self.outstanding = 0
 
 
 class _Usage:
     """Calls and bytes that one key holds here."""
 
-    calls: int = 0
-    bytes: int = 0
+    def __init__(self) -> None:
+        self.calls = self.bytes = 0
 
 
 class HeldCall(NamedTuple):
