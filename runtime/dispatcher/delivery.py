@@ -395,7 +395,7 @@ class Delivery(ParkableAction):
         with self.dispatcher._mutex:
             return "" if self.waits_on is None else f"the lock of {self.waits_on.name}"
 
-    def boosted(self) -> None:
+    def priority_changed(self) -> None:
         """Its priority has changed: move it in the wait queue of its lock."""
         with self.dispatcher._mutex:
             effects = locking.boosted(self)

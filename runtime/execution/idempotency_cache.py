@@ -18,9 +18,8 @@ from appbackplane.transport.call_checks import check_idempotency_key
 from appbackplane.transport.envelope import Envelope, status
 from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, Status, Unavailable
 
-from ..objects.action import DONE, Action, Outcome, lent
+from ..objects.action import DONE, AcceptedCalls, Action, Outcome, lent
 from ..process_config import ReplayPolicy
-from .accepted import AcceptedCalls
 from .call_cycles import check_return
 from .clock import Clock
 from .failures import as_error
@@ -83,13 +82,15 @@ class IdempotencyRecord:
 class IdempotencyCache:
     """The idempotency cache. Used under the lead."""
 
-    def __init__(self, *, clock: Clock, sender: Sender, accepted: AcceptedCalls, is_debug: bool) -> None:
+    def __init__(
+        self, policy: ReplayPolicy, *, clock: Clock, sender: Sender, accepted: AcceptedCalls, is_debug: bool
+    ) -> None:
         self._clock = clock
         self._sender = sender
         self._accepted = accepted
         self._is_debug = is_debug
-        #: Its bounds; set by the assembly.
-        self.policy = ReplayPolicy()
+        #: Its bounds.
+        self.policy = policy
         #: Work under way; usually none, which is all that a call without a key checks.
         self.running: dict[Action, IdempotencyRecord] = {}
         self._of: dict[Scope, IdempotencyRecord] = {}
@@ -131,7 +132,7 @@ class IdempotencyCache:
             self._sender.answer(peer, id, record.packed, now_ns)
             return None
         record.waiters[peer, id] = KeyWaiter(priority, deadline_ns, self._clock.now_ns())
-        self._accepted.add(peer, id, action)
+        self._accepted[peer, id] = action
         return action
 
     def urgency_behind(self, action: Action) -> int | None:
@@ -162,7 +163,7 @@ class IdempotencyCache:
             packed = self._pack(action, told)
         waiters, record.action, record.waiters = record.waiters, None, {}
         for peer, id in waiters:
-            self._accepted.end(peer, id)
+            self._accepted.pop((peer, id), None)
             self.replayed_count += 1
             self._sender.answer(peer, id, packed, now_ns)
         if has_begun and (told is None or told.status not in NOT_NOW):
@@ -190,7 +191,7 @@ class IdempotencyCache:
             else:
                 action.peer = None
                 action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))
-        self._accepted.end(peer, id)
+        self._accepted.pop((peer, id), None)
         return True
 
     def reprioritised(self, action: Action, peer: bytes, id: int, priority: int) -> bool:
@@ -205,7 +206,7 @@ class IdempotencyCache:
     def refuse_waiter(self, action: Action, peer: bytes, id: int, error: BackplaneError, now_ns: int) -> None:
         """End one call that waits for the work of another; the work goes on, and may fall back to a lower priority."""
         del self.running[action].waiters[peer, id]
-        self._accepted.end(peer, id)
+        self._accepted.pop((peer, id), None)
         self._sender.say(peer, status(id, error), now_ns)
 
     def figures(self) -> dict[str, int]:

@@ -27,7 +27,7 @@ from appbackplane.transport.errors import (
     text_of,
 )
 
-from ..objects.action import LOCAL, Action
+from ..objects.action import LOCAL, AcceptedCalls, Action
 from ..objects.app_object import AppObject
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
@@ -36,7 +36,6 @@ from ..objects.registry import Registry, Route
 from ..observation.statistics import Statistics
 from ..scheduling.balance import least_busy
 from ..scheduling.scheduler import Scheduler
-from .accepted import AcceptedCalls
 from .admission import Admission
 from .call_cycles import check_return
 from .clock import Clock
@@ -101,9 +100,7 @@ class Intake:
             self.admit(peer, envelope, now_ns)
         except BackplaneError as error:
             self.turn_away(peer, envelope, error, now_ns)
-        except (
-            BaseException
-        ) as error:  # the edge: a strange argument may make a library raise anything; the process goes on
+        except BaseException as error:  # the edge: a strange argument may make a library raise anything
             log.exception("%s could not be accepted", envelope.route)
             problem = InternalError(f"{envelope.route}: {type(error).__name__}: {text_of(error)}")
             self.turn_away(peer, envelope, problem, now_ns)
@@ -146,7 +143,7 @@ class Intake:
             if record is not None:
                 work = self._replays.join(record, peer, id, priority, deadline_ns, now_ns)
                 if work is not None:
-                    self._inheritance.boost(work, priority, now_ns)
+                    self._inheritance.inherit(work, priority, now_ns)
                     if chain:
                         self._rings.attached(work, peer, id)
                 return
@@ -184,7 +181,7 @@ class Intake:
             raise
         if kind == CALL:
             action.peer, action.call_id = peer, id
-            self._accepted.add(peer, id, action)
+            self._accepted[peer, id] = action
             if is_keyed:
                 self._replays.began(action, envelope)
         if self.unread_since_ns and peer is not LOCAL:

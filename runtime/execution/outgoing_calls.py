@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from appbackplane.transport.call_checks import check_call
 from appbackplane.transport.call_spec import CallSpec
@@ -36,7 +37,6 @@ from appbackplane.transport.retrying import (
 from ..objects.action import LOCAL
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
-from .awaited import CLOCK
 from .coroutines import CallRequest, OneShotEvent, Pause
 from .inheritance import Inheritance
 from .intake import Intake
@@ -49,13 +49,16 @@ from .sender import Sender
 
 log = logging.getLogger("appbackplane.runtime")
 
+#: The callee of a pause. The table of outstanding calls holds pauses and retries, too, since all of them end at a time.
+CLOCK: Final = b"\x00clock"
+
 
 class OutgoingCalls:
     """Calls of this backplane's objects, and its actions' waits. Used under the lead."""
 
     def __init__(
         self, *, calls: OutstandingCalls[MethodAction], routing: Routing, scheduler: Scheduler, sender: Sender, intake: Intake,
-        inheritance: Inheritance, presence: PriorityPublisher, recorders: Recorders, watch: PollLeader,
+        inheritance: Inheritance, priority_publisher: PriorityPublisher, recorders: Recorders, poll_leader: PollLeader,
     ) -> None:  # fmt: skip
         self.calls = calls
         self._routing = routing
@@ -63,9 +66,9 @@ class OutgoingCalls:
         self._sender = sender
         self._intake = intake
         self._inheritance = inheritance
-        self._presence = presence
+        self._priority_publisher = priority_publisher
         self._recorders = recorders
-        self._watch = watch
+        self._poll_leader = poll_leader
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
         #: All objects of a backplane share one budget.
@@ -96,9 +99,7 @@ class OutgoingCalls:
     def _begin(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         try:
             self._call(action, request, now_ns)
-        except (
-            BaseException
-        ) as error:  # the edge: a strange call may make a library raise anything; the process goes on
+        except BaseException as error:  # the edge: a strange call may make a library raise anything
             if not isinstance(error, BackplaneError):
                 log.exception("%s could not call %s", action.name, request.spec.route)
                 error = InternalError(f"{request.spec.route}: {type(error).__name__}: {text_of(error)}")
@@ -151,7 +152,7 @@ class OutgoingCalls:
                 continue
             if peer is not LOCAL:
                 self._remote_count -= 1
-            self._take_back(peer, id, now_ns)
+            self._sender.say(peer, cancel(id), now_ns)
             assert isinstance(action.request, CallRequest)
             late = DeadlineExceeded(f"{action.request.spec.route}: no answer before the deadline")
             self._failed(action, late, now_ns)
@@ -172,7 +173,7 @@ class OutgoingCalls:
             return id
         if peer is not CLOCK and peer != WAITING:
             self._remote_count -= 1
-            self._take_back(peer, id, now_ns)
+            self._sender.say(peer, cancel(id), now_ns)
         return 0
 
     def set(self, signal: OneShotEvent, now_ns: int) -> None:
@@ -182,7 +183,7 @@ class OutgoingCalls:
         if isinstance(action, MethodAction) and action.request is signal:
             self.calls.end(action.awaiting_id)
             self._go_on(action, now_ns)
-            self._watch.notify()
+            self._poll_leader.notify()
 
     def fail_peer(self, peer: bytes, now_ns: int, error: PeerDown | None = None) -> None:
         """A peer is dead: the calls it held end in PEER_DOWN."""
@@ -222,7 +223,7 @@ class OutgoingCalls:
             raise Busy(f"{spec.route}: {place} does not keep up with the messages sent to it", retry_after=0.05)
         else:
             assert place is not None
-            self._presence.lend(self._routing.directory.backplanes[place], priority, now_ns)
+            self._priority_publisher.lend(self._routing.directory.backplanes[place], priority, now_ns)
 
     def _failed(self, action: MethodAction, error: BackplaneError, now_ns: int, *, is_sent: bool = True) -> None:
         """A call has failed: retry it, or resume its action with the error."""
@@ -243,11 +244,8 @@ class OutgoingCalls:
 
     def look_again(self, now_ns: int) -> None:
         """A new routing table: calls that found no instance try again soon, in their order."""
-        for id, action in self.retries.hurry(now_ns, _posted_ns):
+        for id, action in self.retries.hurry(now_ns, attrgetter("posted_ns")):
             action.awaiting_id = id
-
-    def _take_back(self, peer: bytes, id: int, now_ns: int) -> None:
-        self._sender.say(peer, cancel(id), now_ns)
 
     def _go_on(
         self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None
@@ -258,7 +256,3 @@ class OutgoingCalls:
             action.inbox, action.thrown = result, error
             action.received = error
         self._scheduler.resume(action, now_ns)
-
-
-def _posted_ns(action: MethodAction) -> int:
-    return action.posted_ns

@@ -50,13 +50,10 @@ class PollLeader:
         self.is_sentinel_asleep = False
 
     def joins(self, worker: Worker) -> None:
-        """Add a regular worker."""
-        self.workers.append(worker)
-        self.team = (*self.workers, *self.reliefs)
-
-    def stands_by(self, relief: ReliefWorker) -> None:
-        """Add a relief worker."""
-        self.reliefs.append(relief)
+        if isinstance(worker, ReliefWorker):
+            self.reliefs.append(worker)
+        else:
+            self.workers.append(worker)
         self.team = (*self.workers, *self.reliefs)
 
     def leaves(self, worker: Worker) -> None:
@@ -67,7 +64,6 @@ class PollLeader:
 
     @property
     def is_relief_looking(self) -> bool:
-        """Whether a relief polls the link."""
         return self.poller is not None and self.poller.is_relief
 
     def wait(self, worker: Worker, wake_ns: int | None, timeout_ms: int | None) -> None:
@@ -187,7 +183,6 @@ class PollLeader:
             self._wake_poller()
 
     def close(self) -> None:
-        """Close the wake-up descriptor."""
         if self._wake_fd >= 0:
             os.close(self._wake_fd)
             self._wake_fd = -1

@@ -113,7 +113,6 @@ class Publishing:
             self._send(lines, self._sender.encoder.rest(envelope), lost)
 
     def patterns(self) -> frozenset[str]:
-        """The patterns of all subscribed clients."""
         return frozenset(pattern for patterns in self._patterns.values() for pattern in patterns)
 
     def subscribe(self, peer: bytes, pattern: str) -> None:

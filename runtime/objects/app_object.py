@@ -120,16 +120,16 @@ class AppObject(Schedulable):
         Only in `async def` operations. While it waits, the object is in the wait queue: new requests queue behind the reply
         (law 6). Raises the subclass of `BackplaneError` in which the call ended.
         """
-        spec = CallSpec(
+        return AppObject.request(  # a subclass may have a `request` of its own
+            self,
             route,
             arguments,
             key=key,
             priority=priority,
             timeout=timeout,
             idempotency_key=idempotency_key,
-            is_retried=retry,
+            retry=retry,
         )
-        return self._host.call(self, spec)
 
     def request(
         self,

@@ -53,8 +53,6 @@ class Arrival:
     The calls are unpacked by then, and only packing one again would show its length.
     """
 
-    __slots__ = ("bytes", "outstanding")
-
     def __init__(self, bytes: int = 0) -> None:
         self.bytes = bytes
         self.outstanding = 0
@@ -62,8 +60,6 @@ class Arrival:
 
 class _Usage:
     """Calls and bytes that one key holds here."""
-
-    __slots__ = ("bytes", "calls")
 
     def __init__(self) -> None:
         self.calls = self.bytes = 0
@@ -79,21 +75,14 @@ class HeldCall(NamedTuple):
 
 
 class System(Protocol):
-    """The part of `ClientSession` that inward calls use, under the same names."""
+    """The part of `ClientSession` (transport/session.py) that inward calls use."""
 
     directory: Directory | None
 
-    def call(self, token: object, spec: CallSpec) -> int:
-        """Begin a call; returns its id."""
-
-    def cast(self, spec: CallSpec) -> None:
-        """Send a call without a reply."""
-
-    def cancel(self, id: int) -> None:
-        """Cancel a call; an ended one is left alone."""
-
-    def boost(self, id: int, priority: int) -> None:
-        """Change the priority of a call."""
+    def call(self, token: object, spec: CallSpec) -> int: ...
+    def cast(self, spec: CallSpec) -> None: ...
+    def cancel(self, id: int) -> None: ...
+    def boost(self, id: int, priority: int) -> None: ...
 
 
 class Inward:

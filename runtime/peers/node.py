@@ -25,7 +25,7 @@ from appbackplane.transport.session import ClientSession
 
 from ..objects.component import Component
 from ..objects.operation import operation
-from .endpoint import NodeEndpoint
+from .node_endpoint import NodeEndpoint
 from .roster import PeerInWords
 
 log = logging.getLogger("appbackplane.peers")

@@ -53,18 +53,14 @@ class Topics:
         self._exported: TopicTable[bool] = TopicTable()
         #: Number of the last message, by node, incarnation, connection and topic; the latest used last.
         self._numbers: dict[tuple[str, int, bool, str], int] = {}
-        self._gaps = GapCounter()
+        #: Counts messages of other nodes that were lost before they came here.
+        self.gaps = GapCounter()
         #: Messages that were dropped before they came here, by topic.
         self._dropped: Counter[str] = Counter()
         #: Messages that a node did not get: its queue is full, or it is down.
         self.lost_count = 0
         #: Messages of a node that its key may not publish.
         self.refused_count = 0
-
-    @property
-    def missed_count(self) -> int:
-        """Messages of other nodes that were lost before they came here."""
-        return self._gaps.lost_count
 
     def update(self, directory: Directory) -> None:
         """Take over a new version of this system's routing table."""
@@ -110,7 +106,7 @@ class Topics:
         if not self._permits(holder, topic):
             self.refused_count += 1
             return False
-        lost = self._gaps.gap_before(numbering.encode(), topic, envelope.id)
+        lost = self.gaps.gap_before(numbering.encode(), topic, envelope.id)
         try:
             self._session.publish(topic, envelope.priority, envelope.body, node=name, trace=envelope.trace, lost=lost)
         except BackplaneError:  # a subscriber that does not read sees a gap; all others have got it

@@ -43,7 +43,7 @@ class ProcessExecutor:
         self.ledger.recall = self.recall
         self.route = f"{ledger.policy.pool}.{EXECUTE}"
         self._count = ledger.policy.workers
-        kernel._platform.hear_directory(self._look)
+        kernel._platform.directory_hearers.append(self._look)
         self._look()
 
     def kick(self, worker: str) -> None:
@@ -76,9 +76,8 @@ class ProcessExecutor:
         self._count = 0
         self._wanted = ()
         self._is_stopped = True
-        self.kernel._platform.hear_directory_no_more(
-            self._look
-        )  # otherwise this start of the kernel would stay in memory
+        # Otherwise this start of the kernel would stay in memory.
+        self.kernel._platform.directory_hearers.remove(self._look)
 
     def is_wanted(self, worker: str) -> bool:
         """Whether this worker is to get more requests."""

@@ -24,7 +24,7 @@ from appbackplane.transport.errors import (
 
 from ..execution.coroutines import OneShotEvent
 from ..execution.method_action import MethodAction
-from ..execution.pausing import pause
+from ..execution.user_functions import pause
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from .element import Done, Element, Failure

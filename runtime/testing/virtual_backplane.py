@@ -164,10 +164,11 @@ class VirtualBackplane:
     def move(self, state: str, component: str | None = None) -> list[str]:
         """Move one component, or all in the order given, and run their hooks. Raises a hook's error."""
         order: list[str] = []
+        lifecycle = self.backplane.engine.lifecycle
         for each in self._components:
             if component is None or each.component_name == component:
                 failures: list[BaseException | None] = []
-                self.backplane.move(each.component_name, ModuleState(state), failures.append)
+                lifecycle.move(each.component_name, ModuleState(state), failures.append)
                 order += self.run_until_idle()
                 if failures and failures[0] is not None:
                     raise failures[0]
@@ -353,7 +354,7 @@ class VirtualBackplane:
         assert self._backplane is not None
         engine = self._backplane.engine
         # A route that is served here, too, has two backplanes, like that of replicas.
-        served, here = self._backplane.routes, self._config.backplane
+        served, here = engine.registry.routes, self._config.backplane
         routes: dict[str, tuple[str, ...]] = {
             route: ("outside", here) if route in served else ("outside",) for route in self._outside
         }

@@ -195,7 +195,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_idempotency_cache.py",),
         (
             "an urgent call with the key of a bulk call waits as long as that one",
-            "                    self._inheritance.boost(work, priority, now_ns)\n",
+            "                    self._inheritance.inherit(work, priority, now_ns)\n",
             "                    pass\n",
         ),
     ),

@@ -28,7 +28,7 @@ from appbackplane.runtime import (
 )
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.execution.current import current
-from appbackplane.runtime.execution.running import current as running
+from appbackplane.runtime.execution.user_functions import current as running
 
 # Load
 

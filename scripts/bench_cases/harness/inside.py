@@ -91,8 +91,7 @@ class Inside:
         )
         self.backplane = backplane_of(config, self.component)
         if records is not None:
-            clock = RealClock()
-            self.backplane.recording = Recording(config, self.backplane.engine, clock, clock.unix_offset_ns)
+            self.backplane.recording = Recording(config, self.backplane.engine)
             self.backplane.recording.start()
         self.backplane.start(1)
 

@@ -248,8 +248,8 @@ def test_a_file_that_somebody_removes_while_retention_looks_is_no_problem(
     log = MessageLog(files)
     while log.count < 20:
         log.append(bytes(10_000), time.now_ns)
-    listed = files._files
-    monkeypatch.setattr(files, "_files", lambda: [*listed(), tmp_path / "sold" / "00000000.messages"])
+    removed, listed = tmp_path / "sold" / "00000000.messages", segments.files_in
+    monkeypatch.setattr(segments, "files_in", lambda *where: [(0, removed), *listed(*where)])
     files.tend()
     assert files.problem is None
 

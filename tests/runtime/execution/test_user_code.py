@@ -404,7 +404,7 @@ def test_a_long_chain_of_calls_can_be_hurried() -> None:
     backplane.run_until_idle()
     backplane.call("chain.go", key="0", priority=1)
     backplane.run_until_idle()
-    accepted = [action for *_, action in backplane.backplane.engine.accepted]
+    accepted = [*backplane.backplane.engine.accepted.values()]
     assert len(accepted) == LENGTH + 1
     assert {action.priority for action in accepted} == {1}
 

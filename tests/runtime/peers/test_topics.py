@@ -198,7 +198,7 @@ def test_what_a_node_publishes_is_told_as_its_own_with_what_is_missing_before_it
     assert [(topic, node, lost) for topic, _, node, lost in around.told] == [
         ("prices.eu", "b", 0), ("prices.eu", "b", 0), ("prices.eu", "b", 2), ("prices.eu", "b", 0),
     ]  # fmt: skip
-    assert around.topics.missed_count == 2
+    assert around.topics.gaps.lost_count == 2
 
 
 def test_who_does_not_read_here_is_not_the_nodes_fault(around: Around) -> None:

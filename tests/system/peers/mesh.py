@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from appbackplane.runtime.peers.endpoint import NodeEndpoint
+from appbackplane.runtime.peers.node_endpoint import NodeEndpoint
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers.lines import Lines
 from appbackplane.transport.peers.membership import Membership

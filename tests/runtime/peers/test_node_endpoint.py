@@ -16,7 +16,7 @@ import pytest
 
 from appbackplane.runtime.peers.allowance import SAY_BYTES_MAX
 from appbackplane.runtime.peers.answers import Packed
-from appbackplane.runtime.peers.endpoint import ASKED_MAX, CORES, SAY, TURN_MAX_NS, NodeEndpoint
+from appbackplane.runtime.peers.node_endpoint import ASKED_MAX, CORES, SAY, TURN_MAX_NS, NodeEndpoint
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, STATUS, Envelope, reply
 from appbackplane.transport.errors import Busy, Status

@@ -1,4 +1,7 @@
-"""Pausing: `pause` for users. Apart from coroutines.py, which is compiled: mypyc words its errors for bad arguments itself."""
+"""User functions: `pause` and `current`, for operations.
+
+Not compiled: mypyc would word the errors for bad arguments itself.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from collections.abc import Awaitable
 
 from appbackplane.transport.call_checks import is_number
 
+from ..objects.action import Action
 from .coroutines import Pause
+from .current import current as _thread
 
 
 def pause(seconds: float) -> Awaitable[None]:
@@ -16,3 +21,14 @@ def pause(seconds: float) -> Awaitable[None]:
     if not seconds >= 0:
         raise ValueError(f"pause({seconds!r}): expected a number of seconds, 0 or more")
     return Pause(round(seconds * 1e9))
+
+
+def current() -> Action:
+    """The running action: its `source` and `principal` (who called, and on whose behalf), `priority` and `deadline_ns`.
+
+    Raises RuntimeError in a thread that runs no action.
+    """
+    action = _thread.action
+    if action is None:
+        raise RuntimeError("current(): no action runs in this thread; call it in an operation, a timer or a hook")
+    return action
