@@ -16,10 +16,11 @@ import zmq
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import CAST, Envelope
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
-from appbackplane.transport.peers.lines import Came, Lines, Lost, PeerConnected
+from appbackplane.transport.peers.lines import DROPPED_MAX, Came, Lines, Lost, PeerConnected
 from appbackplane.transport.security import links
 from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
+from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
 from tests.descriptors import none_left
 from tests.waiting import EVERY_S, Limit
@@ -277,6 +278,7 @@ from appbackplane.transport.peers.lines import HWM, Lines
 from appbackplane.transport.security import links
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.keys import PublicKey
+from appbackplane.transport.security.keys import PublicKey
 
 folder = Path(sys.argv[1])
 to_peer, from_node = os.pipe()
@@ -354,4 +356,34 @@ def test_who_says_something_on_a_line_that_was_dialled_is_hung_up_on(end: Callab
     finally:
         door.close(linger=0)
         gatekeeper.close()
+        context.term()
+
+
+def test_a_message_of_many_frames_stops_nobody(pair: tuple[End, End]) -> None:
+    """Received at once, a message of a million empty frames stopped the thread that serves all peers for 19 s: they gave the
+    node up. It is dropped a little at a time, and its connection is cut, as neither nodes nor clients send several frames.
+    """
+    a, b = pair
+    context = zmq.Context()
+    flood: zmq.Socket[bytes] = context.socket(zmq.DEALER)
+    links.client(flood, b.keyring, PublicKey.parse(a.key))
+    events: zmq.Socket[bytes] = flood.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+    busy: list[bool] = []
+
+    def is_so(what: object) -> bool:
+        busy.append(a.lines.has_more)
+        return bool(what)
+
+    try:
+        links.connect(flood, a.address)
+        until(lambda: events.poll(0), a)
+        events.recv_multipart()
+        flood.send_multipart([b""] * (10 * DROPPED_MAX))
+        until(lambda: is_so(events.poll(0)), a)
+        assert b.lines.say(a.address, packed(1))
+        until(lambda: is_so(a.bodies() == [1]), a, b)
+        assert sum(busy) >= 9, "at most so many in one turn, and other sockets between"
+    finally:
+        events.close(linger=0)
+        flood.close(linger=0)
         context.term()
