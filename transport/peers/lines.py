@@ -38,8 +38,6 @@ SWEEP_NS: Final = 100_000_000
 SWEEPS_A_LOOK: Final = 4
 #: Frames received in one iteration: a frame is up to 512 envelopes, or a megabyte.
 FRAMES_MAX: Final = 64
-#: Frames in one socket's receive queue: 16 MiB at most from a peer that keeps to its window.
-HWM: Final = 64
 #: Frames of one message of the wrong shape that are dropped in one iteration: 0.5 ms. A message of a million empty frames is
 #: 35 MB on the wire; received at once it stopped a node for 19 s, and all its peers gave it up.
 DROPPED_MAX: Final = 1_000
@@ -109,7 +107,10 @@ class Lines:
         try:
             self._door = self._context.socket(zmq.ROUTER)
             links.server(self._door, keyring, LIMITS)
-            self._door.setsockopt(zmq.RCVHWM, HWM)
+            # No receive limit: ZeroMQ aborts the process where a socket has stopped reading at one, the peer is gone, and a
+            # heartbeat of that peer is among what was received (links.py). A node sends what its window admits, and a key
+            # with too much unread is cut (security/endless.py).
+            self._door.setsockopt(zmq.RCVHWM, 0)
             #: Connected clients, which are not nodes.
             self.visitors = Visitors(self._door, keyring)
             self._gatekeeper = Gatekeeper(self._context, keyring, log)
