@@ -236,8 +236,8 @@ def test_what_clients_ask_for_never_keeps_the_nodes_operations_from_its_peers(ar
 
 def test_a_topic_of_another_host_is_no_longer_than_one_may_be(around: Around) -> None:
     """Each was remembered, a thousand of 16 MiB; and one of 16 MiB of dots would have stopped the node for hours."""
-    with pytest.raises(InvalidArgument, match=r"got 8,000,006 characters"):
-        around.hear(1, "prices" + ".a" * 4_000_000)
+    with pytest.raises(InvalidArgument, match=r"got 200,006 characters"):
+        around.hear(1, "prices" + ".a" * 100_000)
     with pytest.raises(InvalidArgument, match=r"limit 1,024"):
         around.topics.hearers.subscribe("client/1", "prices." + "a" * 1_018)
     with pytest.raises(InvalidArgument, match=r"got \[0, 0,"):
