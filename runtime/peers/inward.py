@@ -251,16 +251,21 @@ class Inward:
             raise UnknownRoute(route, self._likeness.nearest(route, self._exported, now_ns) if is_told else None)
 
 
+def trace_of(envelope: Envelope) -> str | None:
+    """The trace of another host's message; None: it has none, or what it has is no traceparent."""
+    trace = envelope.trace
+    return trace if trace is not None and TRACE.fullmatch(trace) else None
+
+
 def _spec_of(envelope: Envelope, ends_ns: int, holder: Holder) -> CallSpec:
     """The request of another node. Its principal stays there: this node does not know who may speak for whom."""
-    trace = envelope.trace
     return CallSpec(
         envelope.route or "",
         envelope.body,
         key=envelope.key,
         priority=envelope.priority,
         ends_ns=ends_ns,
-        trace=trace if trace is not None and TRACE.fullmatch(trace) else None,
+        trace=trace_of(envelope),
         idempotency_key=envelope.idempotency_key,
         source=f"node:{holder.user_id}",
     )

@@ -36,8 +36,9 @@ SWEEP_NS: Final = 100_000_000
 SWEEPS_A_LOOK: Final = 4
 #: Frames received in one iteration: a frame is up to 512 envelopes, or a megabyte.
 FRAMES_MAX: Final = 64
-#: Frames in one socket's receive queue: 16 MiB at most from a peer that keeps to its window.
-HWM: Final = 64
+#: Frames of one message of the wrong shape that are dropped in one iteration: 0.5 ms. A message of a million empty frames is
+#: 35 MB on the wire; received at once it stopped a node for 19 s, and all its peers gave it up.
+DROPPED_MAX: Final = 1_000
 #: Classes of messages, each with an outbox. CONTROL, for membership, shares the urgent connection.
 URGENT, BULK, CONTROL = range(3)
 _LOG = logging.getLogger(__name__)
@@ -95,6 +96,8 @@ class Lines:
         self._joining = Joining()
         self._now_ns = 0
         self._lost: list[Lost] = []
+        #: The rest of a message of the wrong shape is to be dropped before the next message.
+        self._is_dropping = False
         #: Dialled since the last iteration: a descriptor signals nothing before its socket was found empty once.
         self._fresh: list[str] = []
         self._sweep_ns = self._looked = 0
@@ -103,7 +106,10 @@ class Lines:
         try:
             self._door = self._context.socket(zmq.ROUTER)
             links.server(self._door, keyring, LIMITS)
-            self._door.setsockopt(zmq.RCVHWM, HWM)
+            # No receive limit: ZeroMQ aborts the process where a socket has stopped reading at one, the peer is gone, and a
+            # heartbeat of that peer is among what was received (links.py). A node sends what its window admits, and a key
+            # with too much unread is cut (security/endless.py).
+            self._door.setsockopt(zmq.RCVHWM, 0)
             #: Connected clients, which are not nodes.
             self.visitors = Visitors(self._door, keyring)
             self._gatekeeper = Gatekeeper(self._context, keyring, log)
@@ -253,17 +259,25 @@ class Lines:
         for address in (*fresh, *(self._monitored.get(fd, "") for fd in ready)):
             yield from self._look(address)
         for _ in range(FRAMES_MAX):
+            if self._is_dropping and self._drop():
+                is_more = True
+                break
             if not int(self._door.getsockopt(zmq.EVENTS)) & links.POLLIN:
                 break
-            parts: list[zmq.Frame] = self._door.recv_multipart(zmq.NOBLOCK, copy=False)
-            holder = self._roll.admit(parts[-1])
-            if holder is None or len(parts) != 2:
+            routing_id = self._door.recv(zmq.NOBLOCK, copy=False)
+            frame = self._door.recv(zmq.NOBLOCK, copy=False)
+            holder = self._roll.admit(frame)
+            if frame.more:  # neither a node nor a client sends such a message
+                self._is_dropping = True
+                self._roll.cut(frame)
                 continue
-            if CLIENT.fullmatch(id := parts[0].bytes):
-                if self.visitors.came(id, holder, parts[1]):
-                    yield Came(holder, parts[1].bytes, id.decode())
+            if holder is None:
                 continue
-            whole = self._joining.take(holder.key.raw, parts[1].bytes)
+            if CLIENT.fullmatch(id := routing_id.bytes):
+                if self.visitors.came(id, holder, frame):
+                    yield Came(holder, frame.bytes, id.decode())
+                continue
+            whole = self._joining.take(holder.key.raw, frame.bytes)
             if isinstance(whole, Took):
                 self._took(holder, whole, now_ns)
             elif whole is not None:
@@ -283,6 +297,14 @@ class Lines:
         self._door.close(linger=linger_ms)  # it carries replies to clients
         self._epoll.close()
         self._context.term()
+
+    def _drop(self) -> bool:
+        """Drop further frames of a message of the wrong shape. Returns whether some are left."""
+        for _ in range(DROPPED_MAX):
+            if not self._door.recv(zmq.NOBLOCK, copy=False).more:
+                self._is_dropping = False
+                break
+        return self._is_dropping
 
     def _leave_untrusted(self) -> None:
         """Disconnect from peers whose key was revoked."""

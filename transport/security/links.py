@@ -2,7 +2,7 @@
 
 CURVE alone lets in every key there is: only an enforced domain with a name makes ZeroMQ ask, and refuse where no gatekeeper
 answers. The connecting end sends heartbeats, and states how long none may come: so both ends notice a cut or a frozen host. A
-reader that has stopped at its high-water mark receives none and cuts, so its owner keeps the sender from filling it. A link
+reader that has stopped at its high-water mark receives none and cuts, or aborts the process: no owner sets such a mark. A link
 that ends is over: ZeroMQ does not connect again and keeps no queue, and the owner makes another socket. ZeroMQ's default has
 two faults. Calls queued for a dead peer would be done by its next incarnation (TRAPS 5). And a reader that was cut while it
 had stopped would be aborted when it reads on (`Assertion failed: _input_stopped`, zeromq/libzmq #3937).
@@ -60,9 +60,10 @@ def server(socket: zmq.Socket[Any], keyring: Keyring, limits: LinkLimits = LIMIT
     own = keyring.own()
     _common(socket, limits)
     # No heartbeats of its own. A heartbeat would abort the process (`Assertion failed: !_io_error`) if its peer was killed
-    # while the socket had stopped reading at its mark, because its owner did not read for 200 ms. It answers its peers'
-    # heartbeats, and cuts peers whose heartbeats end, unless the last message was something else. Owners that have to know
-    # check themselves (remote/visitors.py), or have other signs (peers); the kernel ends the rest.
+    # while the socket had stopped reading at its mark, because its owner did not read for 200 ms. So does the answer to a
+    # heartbeat of that peer: an owner sets no receive limit. The socket cuts peers whose heartbeats end, unless the last
+    # message was something else. Owners that have to know check themselves (remote/visitors.py), or have other signs
+    # (peers); the kernel ends the rest.
     for option, value in (
         (zmq.TCP_KEEPALIVE, 1), (zmq.TCP_KEEPALIVE_IDLE, 5), (zmq.TCP_KEEPALIVE_INTVL, 5), (zmq.TCP_KEEPALIVE_CNT, 3),
     ):  # fmt: skip

@@ -86,6 +86,10 @@ class Roll:
             return None
         return holder
 
+    def cut(self, frame: zmq.Frame) -> None:
+        """Close the connection that this frame came by; `admit` has seen it."""
+        self._cut(int(frame.get(zmq.SRCFD)))
+
     def sweep(self, now_ns: int, due: Iterable[int] = (), waiting: Iterable[int] = ()) -> list[str]:
         """Read the ring again, and cut connections whose keys are not trusted any more, also silent ones.
 

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from appbackplane.runtime import Action, AppObject, Component, Outcome
-from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.execution.recording import Recording
 from appbackplane.runtime.process_config import RecordPolicy
 

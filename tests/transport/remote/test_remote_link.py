@@ -346,6 +346,14 @@ def test_a_connection_that_ends_is_told(door: Door, connected: Caller) -> None:
     assert connected.say(1) is SendResult.FULL
 
 
+def test_a_node_that_sends_several_frames_in_one_message_is_hung_up_on(door: Door, connected: Caller) -> None:
+    """A message of a million frames takes seconds to receive, in which no deadline of the client's calls would be kept."""
+    door.lines.visitors._door.send_multipart([door.clients[-1].encode(), b"", b""])
+    until(lambda: connected.is_over, door, connected)
+    assert "several frames" in connected.link.trouble.message
+    assert isinstance(connected.link.trouble, PeerDown)
+
+
 def test_the_clock_is_told_now_and_then(door: Door, connected: Caller) -> None:
     """Before what is said by it: not with every frame."""
     connected.say(1)
