@@ -156,7 +156,7 @@ class Encoder:
         return packed
 
     def _is_of_signal(self, error: BaseException, value: Any) -> bool:
-        """Whether a signal handler raised this, while `value` was being packed in the main thread: then packing did not fail."""
+        """Whether a signal handler raised this while the main thread packed `value`: then packing itself did not fail."""
         if not isinstance(error, Exception):
             return True
         raised = error.__traceback__

@@ -7,11 +7,11 @@ call twice. Where a chain cannot be followed, the last step gives the reason.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from appbackplane.transport.addressing import BACKPLANE
+from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
 
 from ..direction.child.child import Child
@@ -134,5 +134,5 @@ def places_of(children: Mapping[str, Child], asked: str) -> list[tuple[str, str]
 
 
 def _hint(word: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    near = nearest(word, known)
+    return "" if near is None else f" (did you mean {near!r}?)"

@@ -337,8 +337,8 @@ def test_a_list_that_changes_while_it_is_packed_spoils_no_batch(change: Callable
     items: list[Any] = [1, 1, Counted(lambda: change(items)), 1, 1]
     with pytest.raises(InvalidArgument, match="a value changed while it was being packed: pass a copy"):
         encoder.encode(reply(1, items))
+    items[:] = [1, 1, Counted(lambda: change(items)), 1, 1]
     with pytest.raises(InvalidArgument, match="changed while it was being packed"):
-        items[:] = [1, 1, Counted(lambda: change(items)), 1, 1]
         encoder.reply(1, items)
     assert encoder.reply(1, [Counted(), Counted()]) == encoder.reply(1, [1, 1])
 
