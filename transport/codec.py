@@ -182,7 +182,7 @@ class Encoder:
         """Names the value that cannot travel, in an envelope's row or a body."""
         for each in value if type(value) is tuple else (value,):
             if type(each) is dict:
-                for name, one in each.items():
+                for name, one in tuple(each.items()):  # in one step: another thread may be changing it
                     if not self._can_pack(one):
                         return f"the value of {text_of(name, _NAME_MAX)!r}"
         return "a value"

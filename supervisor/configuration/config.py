@@ -42,6 +42,7 @@ _GENERATION_MAX = 999_999
 #: Larger values are typing errors: a day of actions between two ticks, ten thousand cores. They also fit the machine words
 #: that carry them.
 _QUOTA_MAX, _CPU_LIMIT_MAX = 1_000_000_000, 1_000_000
+_RESTARTS_MAX = 1_000_000
 #: About a GiB of cached calls.
 _REPLAYS_MAX = 1_000_000
 #: A tick costs 1 to 2 us; at 1 ms or more that stays below a hundredth of the time.
@@ -69,7 +70,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Restart always; unless the process ended by itself with exit code 0; or never.
     type: Literal["permanent", "transient", "temporary"] = "permanent"
     #: Restarts allowed within the period; one more death and the backplane is given up. 0: never restarted.
-    max: Annotated[int, msgspec.Meta(ge=0)] = 5
+    max: Annotated[int, msgspec.Meta(ge=0, le=_RESTARTS_MAX)] = 5
     within_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="within")
     #: Delay before the second restart in a row: about one start, so that a crash loop takes half a core at worst.
     backoff_ns: Duration = msgspec.field(default=Duration(200_000_000), name="backoff")

@@ -343,6 +343,20 @@ def test_a_list_that_changes_while_it_is_packed_spoils_no_batch(change: Callable
     assert encoder.reply(1, [Counted(), Counted()]) == encoder.reply(1, [1, 1])
 
 
+def test_a_map_that_changes_while_it_is_packed_is_refused() -> None:
+    """So is one whose names change while the culprit is looked for."""
+    table: dict[Any, Any] = {number: Counted() for number in range(5)}
+
+    def change() -> None:
+        table[len(table) + 99] = Counted(change)
+        del table[next(iter(table))]
+
+    table[2] = Counted(change)
+    with ThreadPoolExecutor(1) as worker, pytest.raises(InvalidArgument, match="chang"):
+        worker.submit(encoder.reply, 1, table).result()
+    assert encoder.reply(1, 1)
+
+
 def test_a_deep_value_with_a_number_of_another_library_travels() -> None:
     """Whether a value has changed is looked at without recursion limits of its own."""
     body: Any = Counted()

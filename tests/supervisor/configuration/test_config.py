@@ -282,7 +282,10 @@ TABLE = {
         system(f'log = {{ file_size = "{"9" * 400}MiB" }}'),
         "system.log.file_size: expected 64KiB to 1GiB, got 4294967296GiB",
     ),
-    "a number of too many digits": (backplane(f"threads = {'9' * 5_000}"), "not TOML: a whole number of more than 1,024 bits"),
+    "a number of too many digits": (
+        backplane(f"threads = {'9' * 5_000}"),
+        "not TOML: a whole number of more than 1,024 bits",
+    ),
     "a number that cannot be shown": (
         backplane(f"cpu_exempt = 0x{'f' * 5_000}"),
         "not TOML: a whole number of more than 1,024 bits",
