@@ -67,7 +67,7 @@ log = logging.getLogger("appbackplane.runtime")
 def main() -> int:
     """Run one backplane until it is told to stop, or describe it; returns the exit code."""
     try:
-        config = msgspec.json.decode(sys.stdin.buffer.read(), type=ProcessConfig)
+        config = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=ProcessConfig)
     except msgspec.DecodeError as error:
         print(f"appbackplane.runtime.process: not a process configuration on standard input: {error}", file=sys.stderr)
         return 2

@@ -390,5 +390,5 @@ class Supervisor:
         """Kill and reap every process that is left: there is one only after an internal error."""
         for running in self._running.values():
             running.process.kill()
+            self._logs.bury(running.ears)  # reaping closes what is read here
             running.process.reap()
-            self._logs.bury(running.ears)

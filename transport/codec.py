@@ -9,6 +9,8 @@ float.
 """
 
 import struct
+import threading
+from functools import partial
 from typing import Any, Final
 
 import msgpack
@@ -69,7 +71,10 @@ def plain_number(value: Any) -> int | float:
     raise TypeError(f"Encoding objects of type {kind.__module__}.{kind.__qualname__} is unsupported")
 
 
-def _to_builtins(value: Any) -> Any:
+def _to_builtins(has_run: list[bool], value: Any) -> Any:
+    """Hook of the packer. `has_run`: filled, since Python code runs here, and other threads with it."""
+    if not has_run:
+        has_run.append(True)
     # str_keys stays off: msgpack carries integer keys, and their type must not change silently.
     return msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=plain_number)
 
@@ -77,12 +82,15 @@ def _to_builtins(value: Any) -> Any:
 class Encoder:
     """Packs envelopes. One per thread: its packer keeps state while it packs."""
 
-    __slots__ = ("_addresses", "_packer")
+    __slots__ = ("_addresses", "_has_run", "_packer")
 
     def __init__(self) -> None:
         #: Route to packed priority, route and key, for calls that set the route alone.
         self._addresses: dict[str, bytes] = {}
-        self._packer = msgpack.Packer(default=_to_builtins, autoreset=True, use_bin_type=True)
+        #: Filled while a value is packed, if Python code ran meanwhile: then another thread may have changed the value.
+        self._has_run: list[bool] = []
+        default = partial(_to_builtins, self._has_run)
+        self._packer = msgpack.Packer(default=default, autoreset=True, use_bin_type=True)
 
     def encode(self, envelope: Envelope) -> bytes:
         """One packed envelope. Raises `InvalidArgument` for a value that cannot be serialised or one that is too large."""
@@ -132,31 +140,69 @@ class Encoder:
         """A packed value, such as a body without its envelope. Raises `InvalidArgument` for one that cannot be serialised."""
         try:
             packed: bytes = self._packer.pack(value)
-        except Exception as error:  # the edge: a value's own code runs here, and another thread may be changing it
-            self._packer.reset()
-            raised = error.__traceback__
-            is_called = raised is not None and raised.tb_next is not None  # not by msgpack itself
-            if is_called and self._can_pack(value):
-                raise  # a signal handler's: packing did not fail
-            raise InvalidArgument(f"{self._culprit(value)} cannot be serialised: {text_of(error)}") from error
+        except BaseException as error:  # the edge: a value's own code runs here, and another thread may be changing it
+            self._reset()
+            if _is_in_main_thread() and self._is_of_signal(error, value):
+                raise
+            because = text_of(error) if isinstance(error, Exception) else f"{type(error).__name__}: {text_of(error)}"
+            raise InvalidArgument(f"{self._culprit(value)} cannot be serialised: {because}") from error
+        if self._has_run:
+            self._has_run.clear()
+            if not _is_one_value(packed):
+                raise InvalidArgument(f"{self._culprit(value)} changed while it was being packed: pass a copy")
         return packed
+
+    def _is_of_signal(self, error: BaseException, value: Any) -> bool:
+        """Whether a signal handler raised this while the main thread packed `value`: then packing itself did not fail."""
+        if not isinstance(error, Exception):
+            return True
+        raised = error.__traceback__
+        is_called = raised is not None and raised.tb_next is not None  # not by msgpack itself
+        return is_called and self._can_pack(value)
 
     def _can_pack(self, value: Any) -> bool:
         try:
             self._packer.pack(value)
-        except Exception:  # as in `pack`: its own code runs
-            self._packer.reset()
+        except BaseException as error:  # as in `pack`: its own code runs
+            self._reset()
+            if _is_in_main_thread() and not isinstance(error, Exception):
+                raise
             return False
+        self._has_run.clear()
         return True
+
+    def _reset(self) -> None:
+        self._packer.reset()
+        self._has_run.clear()
 
     def _culprit(self, value: Any) -> str:
         """Names the value that cannot be serialised, in an envelope's row or a body."""
         for each in value if type(value) is tuple else (value,):
             if type(each) is dict:
-                for name, one in each.items():
+                for name, one in tuple(each.items()):  # in one step: another thread may be changing it
                     if not self._can_pack(one):
                         return f"the value of {text_of(name, _NAME_MAX)!r}"
         return "a value"
+
+
+def _is_in_main_thread() -> bool:
+    """Whether signal handlers may run in this thread: in no other one do they."""
+    return threading.get_ident() == threading.main_thread().ident
+
+
+def _is_one_value(packed: bytes) -> bool:
+    """Whether these bytes are one whole value. 1 ns a byte.
+
+    The packer writes the length of a list before its items. If the list changes meanwhile, the bytes behind it count as items,
+    or items as what follows: readers would take envelopes of other calls for parts of this one.
+    """
+    try:
+        msgspec.msgpack.decode(packed, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    except RecursionError:  # deeper than msgspec goes
+        return True
+    return True
 
 
 def with_id(kind: int, id: int, rest: bytes) -> bytes:  # hot: scripts/bench call_pipelined

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from .call_spec import CallSpec
-from .errors import BackplaneError, Busy, text_of
+from .errors import BackplaneError, Busy, sound, text_of
 
 #: Longest remote traceback, characters: some hundred frames.
 TRACE_MAX = 65_536
@@ -199,13 +199,8 @@ def instead(id: int, reader: str) -> Envelope:
     return status(id, Busy(f"the answer did not fit: {reader} does not read its messages", retry_after=0.1))
 
 
-def _told(error: Any) -> list[Any]:  # any error, with any values in its fields
+def _told(error: BackplaneError) -> list[Any]:
+    error = sound(error)
     trace = None if error.trace is None else text_of(error.trace, TRACE_MAX)
-    return [int(error.status), text_of(error.message) or type(error).__name__, _seconds(error.retry_after), trace]
-
-
-def _seconds(value: Any) -> float | None:
-    try:
-        return None if value is None else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
+    retry_after = None if error.retry_after is None else float(error.retry_after)
+    return [int(error.status), text_of(error.message) or type(error).__name__, retry_after, trace]

@@ -74,6 +74,7 @@ class CallerLiveness:
             if len(self.heard_ns) > HEARD_MAX:
                 self.heard_ns = {peer: at_ns for peer, at_ns in self.heard_ns.items() if now_ns - at_ns < PROBE_NS}
                 self._sources.keep(self.heard_ns)
+                self.farewells.intersection_update(self.heard_ns)
         asked, self._to_ask = self._to_ask[:PROBED_MAX], self._to_ask[PROBED_MAX:]
         for peer in asked:
             if not self._is_reachable(peer, _NOTHING):
@@ -95,6 +96,7 @@ class CallerLiveness:
     def gone(self, peer: bytes) -> None:
         """A peer is dead: schedule the withdrawal of its calls."""
         self.heard_ns.pop(peer, None)
+        self.farewells.discard(peer)
         self._sources.forget(peer)
         if self._remote.lose is not None:
             self._remote.lose(peer)

@@ -18,6 +18,7 @@ from appbackplane.transport.errors import (
     InternalError,
     PeerDown,
     Unavailable,
+    sound,
     text_of,
 )
 
@@ -30,7 +31,7 @@ def as_error(action: Action, error: BaseException, *, is_debug: bool) -> Backpla
     said: BaseException | str = error
     if isinstance(error, BackplaneError):
         if not (isinstance(action, MethodAction) and error is action.received):
-            return error
+            return sound(error)
         if isinstance(error, PeerDown):
             return Unavailable(f"{action.name}: {text_of(error.message)}")
         if not isinstance(error, CallerError) or isinstance(error, (DeadlineExceeded, Cancelled)):

@@ -100,9 +100,11 @@ class IdempotencyCache:
         #: Calls that got the reply of another call's work; and replies dropped before their time.
         self.replayed_count = self.forgotten_count = 0
 
-    def find(self, envelope: Envelope, now_ns: int) -> IdempotencyRecord | None:
+    def find(self, envelope: Envelope, digest: bytes, now_ns: int) -> IdempotencyRecord | None:
         """The record of a call's key; None: this is the first call with it. Raises `InvalidArgument` if the key was used with
         other arguments, `FailedPrecondition` if the work waits for this call, `Busy` at WAITERS_MAX.
+
+        `digest`: of the call's arguments (`digest_of`).
         """
         route, key = envelope.route, envelope.idempotency_key
         assert route is not None and key is not None
@@ -111,7 +113,7 @@ class IdempotencyCache:
         record = self._of.get((route, envelope.key, key))
         if record is None:
             return None
-        if record.digest != digest_of(envelope.body):
+        if record.digest != digest:
             raise InvalidArgument(f"{route}: idempotency_key {key!r} was used with other arguments: take a new one")
         action = record.action
         if action is None:
@@ -140,12 +142,12 @@ class IdempotencyCache:
         record = self.running.get(action)
         return None if record is None else min((one.priority for one in record.waiters.values()), default=None)
 
-    def began(self, action: Action, envelope: Envelope) -> None:
-        """The work of a call with a key has been admitted."""
+    def began(self, action: Action, envelope: Envelope, digest: bytes) -> None:
+        """The work of a call with a key has been admitted. Never raises: the action is counted already."""
         route, key = envelope.route, envelope.idempotency_key
         assert route is not None and key is not None
         scope = (route, envelope.key, key)
-        self.running[action] = self._of[scope] = IdempotencyRecord(scope, digest_of(envelope.body), action)
+        self.running[action] = self._of[scope] = IdempotencyRecord(scope, digest, action)
 
     def ended(self, action: Action, now_ns: int) -> None:
         """An action has ended: record its end, and answer the calls that wait for it."""
@@ -241,9 +243,14 @@ class IdempotencyCache:
         return encoder.encode(status(0, told))
 
 
-def digest_of(arguments: Any) -> bytes:
-    """Digest of a call's arguments, the same in any order of their names."""
-    packed: bytes = msgpack.packb(_ordered(arguments))
+def digest_of(route: str, arguments: Any) -> bytes:
+    """Digest of a call's arguments, the same in any order of their names. Raises `InvalidArgument` for very deep ones."""
+    try:
+        packed: bytes = msgpack.packb(_ordered(arguments))
+    except (ValueError, RecursionError) as error:  # a map takes two of msgpack's 511 levels here
+        raise InvalidArgument(
+            f"{route}: with an idempotency_key, arguments may have some 200 levels of lists and maps: send them flatter"
+        ) from error
     return hashlib.blake2b(packed, digest_size=16).digest()
 
 

@@ -42,7 +42,7 @@ from .clock import Clock
 from .completion import Completion
 from .digest import Digesters
 from .digesting import Digesting
-from .idempotency_cache import IdempotencyCache, KeyedAction
+from .idempotency_cache import IdempotencyCache, KeyedAction, digest_of
 from .inheritance import Inheritance
 from .method_action import MethodAction
 from .remote_routes import RemoteRoutes
@@ -138,8 +138,10 @@ class Intake:
                 self._statistics.of(name).expired_count += 1
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
         is_keyed = envelope.idempotency_key is not None and kind == CALL
+        digest = b""
         if is_keyed and (key is not None or not route.has_digest):
-            record = self._replays.find(envelope, now_ns)
+            digest = digest_of(name, body)
+            record = self._replays.find(envelope, digest, now_ns)
             if record is not None:
                 work = self._replays.join(record, peer, id, priority, deadline_ns, now_ns)
                 if work is not None:
@@ -183,7 +185,7 @@ class Intake:
             action.peer, action.call_id = peer, id
             self._accepted[peer, id] = action
             if is_keyed:
-                self._replays.began(action, envelope)
+                self._replays.began(action, envelope, digest)
         if self.unread_since_ns and peer is not LOCAL:
             action.wait_ns = now_ns - self.unread_since_ns
         self._scheduler.post(action, now_ns)

@@ -8,10 +8,10 @@ time limit is shown, too, but not retried while it still runs; if it ends after 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import (
     BackplaneError,
     DeadlineExceeded,
@@ -221,8 +221,8 @@ class Movement:
             if self.is_going_down:
                 raise Unavailable("the system is going down")
             if event.component is not None and event.component not in known:
-                near = difflib.get_close_matches(event.component, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known)) or 'none yet'}"
+                near = nearest(event.component, known)
+                hint = f"did you mean {near!r}?" if near else f"known: {', '.join(sorted(known)) or 'none yet'}"
                 raise NotFound(f"no component {event.component!r} ({hint})")
             self._orders.add(Order(event.caller, event.to, event.component, now_ns + event.limit_ns))
         except BackplaneError as error:

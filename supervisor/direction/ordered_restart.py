@@ -9,10 +9,10 @@ are carried out one after the other, all others at the same time. For a rolling 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -126,8 +126,8 @@ class OrderedRestarts:
         alike = [child.name for child in there if child.settings.replica_of == word]
         if not alike and self._is_removed(word):
             known = [*(c.name for c in there), *dict.fromkeys(filter(None, (c.settings.replica_of for c in there)))]
-            near = difflib.get_close_matches(word, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+            near = nearest(word, known)
+            hint = f"did you mean {near!r}?" if near else f"known: {', '.join(sorted(known))}"
             raise NotFound(f"no backplane {word!r} ({hint})")
         return alike or [word]
 

@@ -113,7 +113,8 @@ def start(
     stdin = os.memfd_create("appbackplane-config", os.MFD_CLOEXEC)
     try:
         with open(stdin, "wb", closefd=False) as file:
-            file.write(msgspec.json.encode(config))
+            # Not JSON, which has neither `inf` nor `nan`: a component got None for them. Dates travel as text.
+            file.write(msgspec.msgpack.encode(msgspec.to_builtins(config)))
         os.lseek(stdin, 0, os.SEEK_SET)
         return subprocess.Popen(
             # The last word is for `ps`, until the process sets a title, which has the room of these words.
