@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from appbackplane.transport.addressing import BACKPLANE
-from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
 
 from ..direction.child.child import Child
