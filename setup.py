@@ -33,19 +33,19 @@ ROOT = Path(__file__).parent.resolve()
 #: subclass freely stays interpreted (AppObject, Component), and so does what is declared with msgspec (Mark, Policy) and
 #: what runs once a second, a connection or a failure.
 COMPILED = """
-    transport: batching call_spec caller_core calling calls codec connections envelope events frame_reader inbox item_stream
-        link proving publishing purposes request resolver room session topics waitables waiting
+    transport: batching call_checks call_spec caller_core calling calls codec connections envelope events fan_out frame_reader
+        inbox item_stream link resolver session topics waitables waiting
     transport/peers: line lines node parts route_table view window
     transport/security: roll
     runtime/objects: action binding operation_spec registry schedulable
-    runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle ticks timers
+    runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle timers
     runtime/observation: histogram recorder statistics
-    runtime/execution: accepted admission board call_changes completion coroutines deferring digest digesting engine
-        engine_parts host idempotency_cache inheritance intake method_action node_services os_priority outgoing_calls
-        parked_actions platform poll_leader priority_publisher publishing recorders remote_routes ring_detector routing
-        sender sources stream_action streaming timer_dispatch user_actions withdrawal worker worker_loop
+    runtime/execution: admission board call_changes completion coroutines deferring digest digesting engine
+        engine_platform host idempotency_cache inheritance intake method_action node_services os_priority outgoing_calls
+        parked_actions poll_leader priority_publisher publishing recorders remote_routes ring_detector routing
+        sender sources stream_action streaming user_actions withdrawal worker worker_loop
     runtime/dispatcher: delivery locking registration served
-    runtime/peers: answers breaks endpoint inward outward
+    runtime/peers: answers breaks inward node_endpoint outward
     runtime/requests: element lanes ledger owners posters ready_pool synchronized_ledger threads waiting
 """
 #: All that a wheel and an sdist are made of.

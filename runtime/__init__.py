@@ -28,8 +28,7 @@ from appbackplane.transport.errors import (
 
 if TYPE_CHECKING:
     from .execution.coroutines import checkpoint, should_stop, should_yield
-    from .execution.pausing import pause
-    from .execution.running import current
+    from .execution.user_functions import current, pause
     from .objects.action import Action, Outcome
     from .objects.app_object import AppObject
     from .objects.component import Component
@@ -85,10 +84,10 @@ _LATER = {
     "Request": "objects.endpoint",
     "StateMachine": "objects.state_machine",
     "checkpoint": "execution.coroutines",
-    "current": "execution.running",
+    "current": "execution.user_functions",
     "every": "objects.operation",
     "operation": "objects.operation",
-    "pause": "execution.pausing",
+    "pause": "execution.user_functions",
     "should_stop": "execution.coroutines",
     "should_yield": "execution.coroutines",
     "subscribe": "objects.operation",

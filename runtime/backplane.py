@@ -7,7 +7,7 @@ messages. The same assembly runs in a process (process.py) and in the thread of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ from .backplane_operations import BackplaneOperations
 from .execution.applying import Applying
 from .execution.board import OwnSlot
 from .execution.clock import Clock
-from .execution.engine import Engine
-from .execution.engine_parts import EngineLink
+from .execution.engine import Engine, EngineLink
 from .execution.host import EngineHost
 from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority
@@ -31,11 +30,8 @@ from .execution.worker import ReliefWorker, Worker
 from .execution.worker_loop import start
 from .objects.component import Component
 from .objects.module_state import ModuleState
-from .objects.registry import Registry
 from .process_config import LiveSettings, ProcessConfig
-from .scheduling.deadline_order import DeadlineScheduler
 from .scheduling.quotas import quotas_from
-from .scheduling.scheduler import Policy, Scheduler
 
 #: Workers of one backplane. Beyond a few dozen they contend for the GIL; use more backplanes to use more cores.
 THREADS_MAX = 256
@@ -64,39 +60,12 @@ class Backplane:
         #: None: nothing is recorded.
         self.recording: Recording | None = None
         self._preempts = config.preempt
-        policy = Policy(
-            priorities=config.priorities,
-            quotas=config.quotas,
-            tick_ns=config.tick_ns,
-            cpu_limit=config.cpu_limit,
-            cpu_exempt=config.cpu_exempt,
-        )
-        kind = DeadlineScheduler if config.order == "deadline" else Scheduler
-        self.engine = engine = Engine(
-            backplane=config.backplane,
-            clock=clock,
-            link=link,
-            registry=Registry(config.backplane, config.priorities),
-            scheduler=kind(policy, clock.now_ns()),
-            slow_action_ns=config.slow_action_ns,
-            slot=slot,
-            os_priority=os_priority,
-            is_debug=config.debug,
-            source_rules=config.sources,
-        )
-        engine.replays.policy = config.replay
-        self._lead = engine.lead
+        self.engine = engine = Engine(config, clock=clock, link=link, slot=slot, os_priority=os_priority)
         self._clock = clock
-        self._watch = engine.watch
-        self._registry = engine.registry
-        self._scheduler = engine.scheduler
-        self._limits = engine.limits
-        self._slow_actions = engine.reports.slow_actions
-        self._parking = engine.parking
         self._inspection = Inspection(engine)
         #: Batches of rows from outside (backplane_operations.py).
         self.applying = Applying(
-            self.name, Path(config.run_dir), config.generation, lead=engine.lead, clock=clock, watch=engine.watch,
+            self.name, Path(config.run_dir), config.generation, lead=engine.lead, clock=clock, poll_leader=engine.poll_leader,
             sender=engine.sender, publishing=engine.publishing,
         )  # fmt: skip
         self._own = BackplaneOperations(self, engine, self.applying)
@@ -118,67 +87,59 @@ class Backplane:
 
     def entries(self) -> tuple[ComponentEntry, ...]:
         """The components to register with the supervisor. The backplane's own operations need no registration."""
-        return tuple(entry for entry in self._registry.entries() if entry.name != self._own.component_name)
-
-    @property
-    def routes(self) -> Collection[str]:
-        """The names of the routes that it serves, in whatever state."""
-        return self._registry.routes.keys()
+        return tuple(entry for entry in self.engine.registry.entries() if entry.name != self._own.component_name)
 
     def states(self) -> dict[str, ModuleState]:
         """The state of each component."""
-        return {name: component.state for name, component in self._registry.components.items()}
-
-    def move(self, component: str, to: ModuleState, on_end: Callable[[BaseException | None], None]) -> None:
-        """Begin to move a component, as the supervisor does (execution/lifecycle.py). Needs the lead."""
-        self.engine.lifecycle.move(component, to, on_end)
+        return {name: component.state for name, component in self.engine.registry.components.items()}
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
     @property
     def threads_count(self) -> int:
         """The number of workers that was set, without those that components keep for themselves."""
-        return self._threads or sum(not worker.is_stopping for worker in self._watch.workers)
+        return self._threads or sum(not worker.is_stopping for worker in self.engine.poll_leader.workers)
 
     def start(self, threads: int) -> None:
         """Start `threads` workers, and the parked relief workers if preemption is on."""
         if self._preempts:
-            with self._lead:
+            with self.engine.lead:
                 for number in range(1, RELIEFS_MAX + 1):
-                    relief = ReliefWorker(-number, self._lead, self._host.platform)
+                    relief = ReliefWorker(-number, self.engine.lead, self._host.platform)
                     start(self.engine, relief)
-                    self._watch.stands_by(relief)
-        self._host.platform.on_threads = self._parking.on_spares = self._match_threads
+                    self.engine.poll_leader.joins(relief)
+        self._host.platform.on_threads = self.engine.parking.on_spares = self._match_threads
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
         """Set the number of workers. A removed worker finishes its action first. Raises `InvalidArgument`."""
         if not 1 <= count <= THREADS_MAX:
             raise InvalidArgument(f"{count} threads: expected 1 to {THREADS_MAX}")
-        with self._lead:
+        with self.engine.lead:
             self._threads = count
             self._match_threads()
 
     def _match_threads(self) -> None:
         """Start or stop workers to match the number set, those kept for components, and spares for blocked actions."""
-        with self._lead:
-            count = min(THREADS_MAX, self._threads + self._host.platform.kept_count + self._parking.spares)
-            staying = [worker for worker in self._watch.workers if not worker.is_stopping]
+        with self.engine.lead:
+            count = min(
+                THREADS_MAX, self._threads + sum(self._host.platform.kept.values()) + self.engine.parking.spares
+            )
+            staying = [worker for worker in self.engine.poll_leader.workers if not worker.is_stopping]
             for worker in staying[count:]:
                 worker.is_stopping = True
             for _ in range(count - len(staying)):
                 self._numbers += 1
-                worker = Worker(self._numbers, self._lead, self._host.platform)
-                start(
-                    self.engine, worker
-                )  # it takes the lead first, which is held here: it cannot run before it has joined
-                self._watch.joins(worker)
-            self._watch.wake_all()
+                worker = Worker(self._numbers, self.engine.lead, self._host.platform)
+                # It takes the lead first, which is held here: it cannot run before it has joined.
+                start(self.engine, worker)
+                self.engine.poll_leader.joins(worker)
+            self.engine.poll_leader.wake_all()
 
     def configure(self, settings: LiveSettings) -> None:
         """Apply the settings that are set; the others stay. Raises `InvalidArgument`; then nothing has changed."""
-        scheduler, budget = self._scheduler, self._scheduler.budget
-        with self._lead:
+        scheduler, budget = self.engine.scheduler, self.engine.scheduler.budget
+        with self.engine.lead:
             if settings.quotas is not UNSET:
                 try:
                     quotas = quotas_from(settings.quotas, scheduler.priorities)
@@ -192,12 +153,12 @@ class Backplane:
             if settings.cpu_limit is not UNSET:
                 budget.change(settings.cpu_limit)
             if settings.slow_action_ns is not UNSET:
-                self._slow_actions.threshold_ns = settings.slow_action_ns
+                self.engine.reports.slow_actions.threshold_ns = settings.slow_action_ns
             if settings.threads is not UNSET:
                 self.set_threads(settings.threads)
             if self.recording is not None:
                 self.recording.changed(settings)
-            self._watch.notify()  # work that was held up may run now, and due times may have moved
+            self.engine.poll_leader.notify()  # work that was held up may run now, and due times may have moved
 
     def stop(self, timeout: float) -> bool:
         """Let running actions end within `timeout` seconds, answer waiting callers, close the link. False: not all ended."""
@@ -207,18 +168,18 @@ class Backplane:
         def left_s() -> float:
             return max(0.0, (end_ns - self._clock.now_ns()) / 1e9)
 
-        if not self._lead.acquire(timeout=left_s()):
+        if not self.engine.lead.acquire(timeout=left_s()):
             return False  # user code that runs under the lead (make_room) does not return; without the lead nothing can be done
-        workers = self._watch.team
+        workers = self.engine.poll_leader.team
         for worker in workers:
             worker.is_stopping = True
-        self._watch.wake_all()
-        self._lead.release()
+        self.engine.poll_leader.wake_all()
+        self.engine.lead.release()
         has_ended = all([worker.join(left_s()) for worker in workers])
-        for component in self._registry.components.values():
+        for component in self.engine.registry.components.values():
             component._ends(left_s())
         # The lead is kept: a worker that comes back late waits for it until the process ends.
-        if not self._lead.acquire(timeout=max(left_s(), LEAD_TIMEOUT_S)):
+        if not self.engine.lead.acquire(timeout=max(left_s(), LEAD_TIMEOUT_S)):
             return False
         engine.stop()
         engine.close()
@@ -236,8 +197,8 @@ class Backplane:
 
     def stand_in_worker(self, number: int) -> Worker:
         """A worker without a thread of its own: the caller takes its steps."""
-        worker = Worker(number, self._lead, self._host.platform)
-        self._watch.joins(worker)
+        worker = Worker(number, self.engine.lead, self._host.platform)
+        self.engine.poll_leader.joins(worker)
         return worker
 
     # -- figures ------------------------------------------------------------------------------------------------------
@@ -253,10 +214,10 @@ class Backplane:
         # may be one action behind.
         statistics, endings, reports = engine.statistics, engine.completion, engine.reports
         operations = statistics.snapshot(endings.failures(), with_buckets=with_buckets)
-        requests = {name: each._requests() for name, each in self._registry.components.items()}
-        with self._lead:
+        requests = {name: each._requests() for name, each in self.engine.registry.components.items()}
+        with self.engine.lead:
             oldest = self._inspection.figures()
-            scheduler, publishing, calls = self._scheduler, engine.publishing, engine.calls
+            scheduler, publishing, calls = self.engine.scheduler, engine.publishing, engine.calls
             return {
                 "backplane": self.name,
                 "at_ns": self._clock.now_ns(),
@@ -276,9 +237,9 @@ class Backplane:
                     name: {
                         "state": component.state.value,
                         "objects": len(component.objects),
-                        **self._limits.figures(name),
+                        **self.engine.limits.figures(name),
                     }
-                    for name, component in self._registry.components.items()
+                    for name, component in self.engine.registry.components.items()
                     if component is not self._own
                 },
                 "cpu": {
@@ -304,5 +265,5 @@ class Backplane:
                 "requests": {name: told for name, told in requests.items() if told is not None},
                 "recording": {} if self.recording is None else self.recording.figures(),
                 "os_priority": None if self.os_priority is None else self.os_priority.describe(),
-                "slow_actions": self._slow_actions.count,
+                "slow_actions": self.engine.reports.slow_actions.count,
             }

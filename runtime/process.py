@@ -67,7 +67,7 @@ log = logging.getLogger("appbackplane.runtime")
 def main() -> int:
     """Run one backplane until it is told to stop, or describe it; returns the exit code."""
     try:
-        config = msgspec.json.decode(sys.stdin.buffer.read(), type=ProcessConfig)
+        config = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=ProcessConfig)
     except msgspec.DecodeError as error:
         print(f"appbackplane.runtime.process: not a process configuration on standard input: {error}", file=sys.stderr)
         return 2
@@ -86,9 +86,8 @@ def main() -> int:
     except (BackplaneError, DeclarationFault) as error:
         if config.debug:
             log.error("backplane %s", config.backplane, exc_info=error.__cause__ or error)
-        print(
-            f"backplane {config.backplane}: {first_line(error)}", file=sys.stderr
-        )  # last: the supervisor reads the last line
+        # Last: the supervisor reads the last line.
+        print(f"backplane {config.backplane}: {first_line(error)}", file=sys.stderr)
         return 2
 
 
@@ -135,7 +134,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> NoReturn:
         os.sched_setaffinity(0, config.affinity)
     slot = None
     if config.board_fd is not None:
-        slot = OwnSlot(Board.attach(config.board_fd), config.board_slot, config.generation)
+        slot = OwnSlot(Board(config.board_fd), config.board_slot, config.generation)
     identity = f"{config.backplane}-{config.generation}"
     run_dir = Path(config.run_dir)
     link = Link(identity)
@@ -202,9 +201,8 @@ def end(exit_code: int) -> NoReturn:
 
 def record(config: ProcessConfig, backplane: Backplane) -> None:
     """Begin to record actions and topics as configured. Raises `DeclarationFault` if the files cannot be prepared."""
-    clock = RealClock()
     try:
-        recording = Recording(config, backplane.engine, clock, clock.unix_offset_ns)
+        recording = Recording(config, backplane.engine)
         backplane.applying.recover()  # reads recorded messages: before the recording thread removes old ones
     except OSError as error:
         raise DeclarationFault(f"cannot record: {error.filename}: {error.strerror}") from error

@@ -9,8 +9,9 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -18,7 +19,6 @@ from . import program
 from .master import LOCAL
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9}
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _time(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -36,8 +36,19 @@ def main() -> None:
     """Programs on Spark."""
 
 
-def _common(function: Function) -> Function:
-    """Add the argument and options that report, compact and stream share."""
+def _common(work: Callable[..., None]) -> Callable[..., None]:
+    """Add the argument and options that report, compact and stream share, and run it only if the extra is installed."""
+
+    @wraps(work)
+    def function(*, debug: bool, **arguments: Any) -> None:
+        def checked() -> None:
+            from .session import check_installed
+
+            check_installed()
+            work(**arguments)
+
+        _end(checked, debug=debug)
+
     function = click.option("--master", default=LOCAL)(function)
     function = click.option("--json", "as_json", is_flag=True)(function)
     function = click.option("--debug", is_flag=True)(function)
@@ -48,31 +59,21 @@ def _common(function: Function) -> Function:
 @_common
 @click.option("--since-ns", type=int)
 @click.option("--html", type=click.Path(path_type=Path))
-def report(where: Path, master: str, since_ns: int | None, html: Path | None, *, as_json: bool, debug: bool) -> None:
+def report(where: Path, master: str, since_ns: int | None, html: Path | None, *, as_json: bool) -> None:
     """Report on the records in WHERE."""
+    from .report.program import report
 
-    def work() -> None:
-        _check()
-        from .report.program import report
-
-        report(where, master, since_ns=since_ns, html=html, as_json=as_json)
-
-    _end(work, debug=debug)
+    report(where, master, since_ns=since_ns, html=html, as_json=as_json)
 
 
 @main.command("compact")
 @_common
 @click.option("--to", type=click.Path(path_type=Path), required=True)
-def compact(where: Path, master: str, to: Path, *, as_json: bool, debug: bool) -> None:
+def compact(where: Path, master: str, to: Path, *, as_json: bool) -> None:
     """Compact the segments of WHERE into Parquet files in TO."""
+    from .packing import pack
 
-    def work() -> None:
-        _check()
-        from .packing import pack
-
-        pack(where, to, master, as_json=as_json)
-
-    _end(work, debug=debug)
+    pack(where, to, master, as_json=as_json)
 
 
 @main.command("stream")
@@ -90,25 +91,19 @@ def stream(
     checkpoint: Path | None,
     *,
     as_json: bool,
-    debug: bool,
 ) -> None:
     """Publish statistics of the running system in WHERE."""
+    from .stream.program import TRIGGER_NS, WINDOW_NS, stream
 
-    def work() -> None:
-        _check()
-        from .stream.program import TRIGGER_NS, WINDOW_NS, stream
-
-        stream(
-            where,
-            master,
-            trigger_ns=TRIGGER_NS if trigger is None else trigger,
-            window_ns=WINDOW_NS if window is None else window,
-            rules=rules,
-            checkpoint=checkpoint,
-            as_json=as_json,
-        )
-
-    _end(work, debug=debug)
+    stream(
+        where,
+        master,
+        trigger_ns=TRIGGER_NS if trigger is None else trigger,
+        window_ns=WINDOW_NS if window is None else window,
+        rules=rules,
+        checkpoint=checkpoint,
+        as_json=as_json,
+    )
 
 
 @main.command("here")
@@ -121,13 +116,6 @@ def here() -> None:
         click.echo(told())
 
     _end(work)
-
-
-def _check() -> None:
-    """Call before any import of a package that the extra brings. Raises `NotInstalled`."""
-    from .session import check_installed
-
-    check_installed()
 
 
 def _end(work: Callable[[], None], *, debug: bool = False) -> None:

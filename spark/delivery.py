@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from appbackplane.transport import Client, addressing, connect
+from appbackplane.transport.call_checks import IDEMPOTENCY_KEY_MAX
 from appbackplane.transport.errors import (
     BackplaneError,
     DeadlineExceeded,
@@ -24,7 +25,6 @@ from appbackplane.transport.errors import (
     PeerError,
     Unavailable,
 )
-from appbackplane.transport.request import IDEMPOTENCY_KEY_MAX
 
 #: Seconds for a batch to be accepted, restarts of the system included.
 PATIENCE_S: Final = 60.0

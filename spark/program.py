@@ -55,7 +55,6 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 
 def is_debug() -> bool:
-    """Whether `--debug` was given."""
     return bool(click.get_current_context().params.get("debug"))
 
 

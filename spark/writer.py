@@ -12,6 +12,7 @@ import datetime
 import decimal
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,11 +57,8 @@ class WriteTarget:
 
     def check(self) -> None:
         """Check that the system runs, before anything is computed for it. Raises `BackplaneError`."""
-        delivery = SystemDelivery(self.system, self.group)
-        try:
+        with closing(SystemDelivery(self.system, self.group)) as delivery:
             delivery.check()
-        finally:
-            delivery.close()
 
     def deliver(self, batch: int, messages: Sequence[WriterCommitMessage | None]) -> int:
         """Deliver all rows of a batch; returns how many were new. Raises `InvalidArgument` if too large, `BackplaneError`."""
@@ -68,13 +66,11 @@ class WriteTarget:
         check_together(sum(map(len, staged)))
         rows = [row for packed in staged for row in msgspec.msgpack.decode(packed)]
         delivery = SystemDelivery(self.system, self.group, backplane=self.backplane, patience_s=self.patience_s)
-        try:
+        with closing(delivery):
             if self.topic is not None:
                 return delivery.to_topic(self.topic, batch, rows)
             assert self.route is not None
             return delivery.to_route(self.route, batch, rows, self.key)
-        finally:
-            delivery.close()
 
 
 class BatchWriter(DataSourceArrowWriter):

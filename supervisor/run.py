@@ -27,7 +27,6 @@ from .configuration.config import Config
 from .control import status
 from .control.control_socket import Answered, ControlSocket, Crowded, Heard, SupervisorCall, allow_descriptors
 from .control.desk import SupervisorRoutes
-from .control.drains import drain_body, drained
 from .control.limits import Limits
 from .control.questions import Questions
 from .control.reconfiguring import Reconfiguring
@@ -36,7 +35,7 @@ from .direction import effects, events
 from .direction.child.process import MOVABLE, Phase
 from .direction.child.settings import settings_of
 from .direction.director import Director
-from .direction.draining import ANSWER_NS
+from .direction.draining import ANSWER_NS, body_of, drained
 from .logs.collector import Ears, Logs, open_log
 from .logs.output import Output
 from .logs.pipes import LogPipe
@@ -74,7 +73,8 @@ def run(
     """
     allow_descriptors()
     with ExitStack() as stack:
-        signal_pipe = stack.enter_context(signals.as_events())  # from here on an interrupt is a graceful shutdown
+        # From here on an interrupt is a graceful shutdown.
+        signal_pipe = stack.enter_context(signals.as_events(signals.of_supervisor()))
         run_dir = RunDir(Path(config.run_dir), config.system.name, config.file)
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)
@@ -161,8 +161,9 @@ class Supervisor:
         self._poller = Poller()
         self._trials = Trials(self._control, self._director, self._spawner, self._poller, self._take, self._now_ns)
         self._desk = SupervisorRoutes(
-            self._control, self._director, self._questions, self._reconfiguring, self._trials,
-            take=self._take, status_now=self._status, tenure=self._tenure, change_limit=self._limits.change, say=self._say,
+            control=self._control, director=self._director, questions=self._questions, trials=self._trials,
+            reconfiguring=self._reconfiguring, tenure=self._tenure, take=self._take, status_now=self._status,
+            change_limit=self._limits.change, say=self._say,
         )  # fmt: skip
         self._events: deque[events.Event] = deque()
         stack.callback(self._desk.close)
@@ -205,7 +206,7 @@ class Supervisor:
     def _wait(self) -> None:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._service.next_wake_ns(now_ns)]
-        wakes += [self._looks.due_ns, self._logs.next_wake_ns(), self._guarding.next_wake_ns()]
+        wakes += [self._looks.due_ns, self._logs.next_wake_ns(), self._guarding.due_ns]
         wakes += [self._reconfiguring.next_wake_ns(), self._trials.next_wake_ns()]
         wakes.append(None if self._tenure is None else self._tenure.next_wake_ns(now_ns))
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
@@ -261,7 +262,7 @@ class Supervisor:
             return
         move = answered.token  # the effect that made the call
         if isinstance(move, effects.Drain):
-            self._take(drained(move, answered))
+            self._take(drained(move, answered.result, answered.error))
             return
         assert isinstance(move, effects.Move)
         if answered.error is None:
@@ -314,9 +315,8 @@ class Supervisor:
                 body = {"component": effect.component, "state": effect.state, "epoch": effect.epoch}
                 self._call(effect.backplane, effect.generation, "control.move", body, effect, effect.limit_ns)
             case effects.Drain():
-                body = drain_body(effect)
                 limit_ns = effect.limit_ns + effect.stop_limit_ns + ANSWER_NS
-                self._call(effect.backplane, effect.generation, "control.drain", body, effect, limit_ns)
+                self._call(effect.backplane, effect.generation, "control.drain", body_of(effect), effect, limit_ns)
             case effects.Stop():
                 self._placement.lift(effect.backplane)
                 self._control.cast(self._identities.peer_of(effect.backplane, effect.generation), "control.stop", {})
@@ -355,19 +355,18 @@ class Supervisor:
         name, generation = effect.backplane, effect.generation
         try:
             ears = self._logs.listen(name, generation)
+            try:
+                process = self._spawner.spawn(name, generation, ears.ring)
+            except OSError:
+                self._logs.forget(ears)
+                raise
         except OSError as error:
-            self._take(events.SpawnFailed(name, generation, error.strerror or str(error)))
-            return
-        try:
-            process = self._spawner.spawn(name, generation, ears.ring)
-        except OSError as error:
-            self._logs.forget(ears)
             self._take(events.SpawnFailed(name, generation, error.strerror or str(error)))
             return
         ears.pipes = (("stdout", LogPipe(process.stdout.fileno())), ("stderr", LogPipe(process.stderr.fileno())))
         running = self._running[name] = _Running(process, ears)
         self._poller.watch(process.pidfd, lambda: self._on_exit(running))
-        self._poller.watch(ears.ring.wake_fd, lambda: self._logs.on_wake(ears))
+        self._poller.watch(ears.ring.wake_fd, lambda: ears.watch.wake(self._now_ns()))
         for stream, pipe in ears.pipes:
             self._poller.watch(pipe.fd, lambda stream=stream, pipe=pipe: self._on_print(ears, stream, pipe))  # type: ignore[misc]
         self._reconfiguring.spawned(name)
@@ -391,5 +390,5 @@ class Supervisor:
         """Kill and reap every process that is left: there is one only after an internal error."""
         for running in self._running.values():
             running.process.kill()
+            self._logs.bury(running.ears)  # reaping closes what is read here
             running.process.reap()
-            self._logs.bury(running.ears)

@@ -25,11 +25,11 @@ from .errors import (
     PeerDown,
     PeerError,
     PermissionDenied,
+    Status,
     SystemNotRunning,
     Unavailable,
     UnknownRoute,
 )
-from .status import Status
 
 if TYPE_CHECKING:
     from .async_client import AsyncClient, connect_async

@@ -9,6 +9,7 @@ from pathlib import Path
 
 #: Reserved first words of routes; no component may have these names.
 SUPERVISOR, BACKPLANE, CONTROL = "supervisor", "backplane", "control"
+RESERVED = frozenset((SUPERVISOR, BACKPLANE, CONTROL))
 #: Operation of every backplane by which a caller announces that it will call there no more.
 FAREWELL = "farewell"
 #: In a system's log folder: a link to the run directory in which the system was last started.
@@ -19,7 +20,7 @@ OF_NODE = "/"
 
 def default_run_dir(system: str) -> Path:
     """`$XDG_RUNTIME_DIR/appbackplane/NAME`, else a folder of this user under the temporary directory."""
-    runtime_dir = _runtime_dir()
+    runtime_dir = _absolute("XDG_RUNTIME_DIR")
     return (_temporary_base() if runtime_dir is None else Path(runtime_dir) / "appbackplane") / system
 
 
@@ -29,7 +30,7 @@ def run_dir_bases() -> list[Path]:
     cron, sudo and systemd leave XDG_RUNTIME_DIR out, or set another: a system is then sought where a login or a service would
     have put it. Not if the user has chosen another folder, as tests do to be isolated.
     """
-    runtime_dir, usual = _runtime_dir(), f"/run/user/{os.getuid()}"
+    runtime_dir, usual = _absolute("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"
     chosen = [] if runtime_dir is None else [Path(runtime_dir) / "appbackplane"]
     if runtime_dir not in (None, usual):
         return chosen
@@ -39,8 +40,12 @@ def run_dir_bases() -> list[Path]:
 
 def state_home() -> Path:
     """Folder for files that outlive the programs that write them (XDG Base Directory Specification)."""
-    given = os.environ.get("XDG_STATE_HOME")
-    return Path(given) if given and os.path.isabs(given) else Path("~/.local/state").expanduser()
+    return Path(_absolute("XDG_STATE_HOME") or "~/.local/state").expanduser()
+
+
+def config_home() -> Path:
+    """Folder for what the user configures (XDG Base Directory Specification)."""
+    return Path(_absolute("XDG_CONFIG_HOME") or "~/.config").expanduser()
 
 
 def run_link(system: str) -> Path:
@@ -48,16 +53,15 @@ def run_link(system: str) -> Path:
     return state_home() / "appbackplane" / system / RUN_LINK
 
 
-def _runtime_dir() -> str | None:
+def _absolute(variable: str) -> str | None:
     """The variable if it holds an absolute path: a relative one would differ by folder (XDG Base Directory Specification)."""
-    given = os.environ.get("XDG_RUNTIME_DIR")
+    given = os.environ.get(variable)
     return given if given and os.path.isabs(given) else None
 
 
 def _temporary_base() -> Path:
     """Not `tempfile.gettempdir()`, which chooses another folder as soon as /tmp is full: running systems would be lost."""
-    given = os.environ.get("TMPDIR")
-    return Path(given if given and os.path.isabs(given) else "/tmp") / f"appbackplane-{os.getuid()}"
+    return Path(_absolute("TMPDIR") or "/tmp") / f"appbackplane-{os.getuid()}"
 
 
 def supervisor_socket(run_dir: Path) -> Path:

@@ -6,6 +6,8 @@ per peer. All of this runs in the loop's thread. Cancelling a task cancels its c
 """
 
 import asyncio
+import heapq
+import itertools
 import os
 import random
 import time
@@ -13,21 +15,30 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from . import descriptors, request
-from .async_connecting import AsyncConnecting
-from .async_room import AsyncRoom
+from . import call_checks, descriptors
 from .async_stream import AsyncArrivedItems, AsyncItemStream
 from .async_subscription import AsyncSubscription
 from .call_spec import CallSpec
-from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
+from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S, FETCH_AGAIN_NS, FETCH_LIMIT_NS, LOOK_AGAIN_NS
 from .descriptors import Descriptors, opening
 from .directory import Directory
-from .errors import Cancelled, FailedPrecondition, Unavailable, UnknownRoute
+from .errors import (
+    Cancelled,
+    DeadlineExceeded,
+    FailedPrecondition,
+    PeerDown,
+    SystemNotRunning,
+    Unavailable,
+    UnknownRoute,
+)
 from .events import Ended, Events, Streamed
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
-from .ways import Way, is_back_soon, is_remote, way_to
+from .ways import Way, is_back_soon, is_remote, not_in_time, way_to
+
+#: Sort key of a call without a priority of its own, while it waits for room: behind all calls that have one.
+PRIORITY_UNKNOWN = 256
 
 
 async def connect_async(
@@ -48,7 +59,7 @@ async def connect_async(
         if timeout is None:
             await client.start()
         else:
-            await client._connecting.await_system(request.duration_ns(timeout))
+            await client._await_system(call_checks.duration_ns(timeout))
     except BaseException:
         await client.close()
         raise
@@ -67,10 +78,16 @@ class AsyncClient:
         self._link = way.link
         account = RetryAccount(retry_budget or RetryBudget(), time.monotonic_ns())
         self._session = ClientSession(self._link, way.place, account, random.random, way.home)
-        self._connecting = AsyncConnecting(self, way, self._session, time.monotonic_ns)
+        #: The connection attempt and the fetch under way, for all tasks that wait for them.
+        self._starting: asyncio.Future[None] | None = None
+        self._fetching: asyncio.Future[None] | None = None
+        #: When the routing table may be fetched again.
+        self._fetch_again_ns = 0
         self._lifeline_fd = -1
         self._descriptors = Descriptors(f"async client of {way.system!r} {way.where}")
-        self._room = AsyncRoom(self._session, self._loop, time.monotonic_ns)
+        #: Calls that wait until fewer are outstanding: (priority, sequence number, future), the most urgent first.
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._turns = itertools.count()
         self._is_turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -80,11 +97,17 @@ class AsyncClient:
     async def start(self, timeout: float = CONNECT_TIMEOUT_S) -> None:
         """Connect, unless connected. `connect_async` has done so, and calls reconnect by themselves when the system is back."""
         self._expect_open()
-        await self._connecting.start(request.duration_ns(timeout))
+        limit_ns = call_checks.duration_ns(timeout)
+        if self._session.directory is not None:
+            return
+        try:
+            await asyncio.shield(self._starting or self._connect(limit_ns))  # concurrent callers share one attempt
+        except DeadlineExceeded as error:
+            raise not_in_time(self._way, error) from error
 
     async def call(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = call_checks.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
         """Call an operation and await its result: `await client.call("query.search", text="asyncio", priority=0)`.
@@ -94,7 +117,7 @@ class AsyncClient:
         The most urgent waiting call goes first, calls without a `priority` last.
         """
         self._expect_not_forked()
-        spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         future: asyncio.Future[Any] = self._loop.create_future()
         id = await self._begin_patiently(spec, future)
         try:
@@ -105,20 +128,20 @@ class AsyncClient:
 
     def stream(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
-        window: int = request.WINDOW_DEFAULT, retry: bool = True, **keywords: Any,
+        timeout: float | None = call_checks.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        window: int = call_checks.WINDOW_DEFAULT, retry: bool = True, **keywords: Any,
     ) -> AsyncItemStream:  # fmt: skip
         """Call an operation that is a generator, and iterate over its items: `async for row in client.stream("query.rows")`.
 
         Parameters and errors are those of `Client.stream`. The call begins with the first item that is asked for.
         """
-        spec = request.asked(route, key, priority, timeout, arguments, keywords, None, retry)
-        spec.window = request.window_of(route, window)
+        spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, None, retry)
+        spec.window = call_checks.window_of(route, window)
         return AsyncItemStream(self, spec)
 
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = call_checks.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> asyncio.Future[Any]:  # fmt: skip
         """Begin a call without awaiting it. The future ends in the result or the error; cancelling it cancels the call.
@@ -127,9 +150,9 @@ class AsyncClient:
         if there is no room, `UnknownRoute` without fetching the routing table first.
         """
         self._expect_not_forked()
-        spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
-        if self._session.is_full:
+        if self._session.core.is_full:
             raise self._session.no_room(route)
         future: asyncio.Future[Any] = self._loop.create_future()
         id = self._begin(spec, future)
@@ -141,12 +164,12 @@ class AsyncClient:
         arguments: Mapping[str, Any] | None = None, **keywords: Any,
     ) -> None:  # fmt: skip
         """Send a request without a reply. Raises only errors known at once, such as `UnknownRoute`."""
-        spec = request.asked(route, key, priority, CONNECT_TIMEOUT_S, arguments, keywords)
+        spec = call_checks.asked(route, key, priority, CONNECT_TIMEOUT_S, arguments, keywords)
         await self.start()
         try:
             self._session.cast(spec)
         except UnknownRoute:
-            await self._connecting.fetch(time.monotonic_ns() + spec.timeout_ns)
+            await self._fetch(time.monotonic_ns() + spec.timeout_ns)
             self._expect_open()
             self._session.cast(spec)
         self._soon()
@@ -154,24 +177,17 @@ class AsyncClient:
     async def publish(
         self, topic: str, /, *, priority: int | None = None, arguments: Mapping[str, Any] | None = None, **keywords: Any
     ) -> int:
-        """Send a message to every object that subscribes to `topic`. Returns the number of backplanes it is sent to.
-
-        Raises `Busy` if a backplane has no room for it. The others still get the message, and that backplane counts the gap.
-        """
-        request.check(topic, None, priority)
-        body = request.body_of(topic, arguments, keywords)
+        """As `Client.publish`."""
+        call_checks.check(topic, None, priority)
+        body = call_checks.body_of(topic, arguments, keywords)
         await self.start()
         self._soon()
         return self._session.publish(topic, priority, body)
 
     async def subscribe(self, topic: str, *, timeout: float = CONNECT_TIMEOUT_S) -> AsyncSubscription:
-        """Subscribe to the messages that backplanes publish on `topic`, or on all topics below a prefix: `files.*`.
-
-        Returns when all backplanes have confirmed, so that no later message is missed, or after `timeout` seconds.
-        `AsyncSubscription.unconfirmed` names the backplanes that have not confirmed; they are asked again.
-        """
+        """As `Client.subscribe`. `AsyncSubscription.unconfirmed` names the backplanes that have not confirmed in time."""
         check_pattern(topic)
-        limit_ns = request.duration_ns(timeout)
+        limit_ns = call_checks.duration_ns(timeout)
         await self.start(timeout)
         subscription = AsyncSubscription(self, topic)
         confirmed: asyncio.Future[None] = self._loop.create_future()
@@ -195,9 +211,7 @@ class AsyncClient:
         return self._session.directory
 
     async def close(self) -> None:
-        """Let casts and published messages arrive (at most a second), end all outstanding calls (`Cancelled`) and
-        subscriptions, and close the link. Closing twice is harmless.
-        """
+        """As `Client.close`."""
         if self._is_closed or self._pid != os.getpid():
             return  # in a forked copy, the link belongs to the parent
         try:
@@ -216,11 +230,72 @@ class AsyncClient:
     def __repr__(self) -> str:
         return f"<AsyncClient of {self._way.system!r} {self._way.where}>"
 
+    # -- connecting ---------------------------------------------------------------------------------------------------
+
+    async def _await_system(self, limit_ns: int) -> None:
+        """As `Calling.await_system`, without blocking the loop."""
+        until_ns = time.monotonic_ns() + limit_ns
+        while True:
+            left_ns = max(1, until_ns - time.monotonic_ns())
+            try:
+                if self._way.is_remote:
+                    await self._start_for_call(until_ns, is_patient=True)
+                else:
+                    await self.start(left_ns / 1e9)
+                return
+            except (SystemNotRunning, PeerDown):
+                if time.monotonic_ns() + LOOK_AGAIN_NS >= until_ns:
+                    raise
+            await asyncio.sleep(LOOK_AGAIN_NS / 1e9)
+
+    async def _start_for_call(self, until_ns: int, *, is_patient: bool) -> None:
+        """Connect for a call, before its deadline. `is_patient`: as in `Calling._connect`."""
+        while self._session.directory is None:
+            left_s = max(1, until_ns - time.monotonic_ns()) / 1e9
+            try:
+                await asyncio.wait_for(self.start(left_s), left_s)
+            except TimeoutError:  # the start belongs to other tasks, which have more time
+                raise not_in_time(self._way, DeadlineExceeded("no connection before the deadline")) from None
+            except (Unavailable, PeerDown) as error:
+                if self._is_closed or not (is_patient and is_back_soon(self._way, error)):
+                    raise
+
+    async def _fetch(self, until_ns: int) -> None:
+        """As `Calling._fetch`, then adopt the table, before `until_ns`."""
+        if self._fetching is None:
+            if time.monotonic_ns() < self._fetch_again_ns:
+                return
+            self._fetching = self._loop.create_future()
+            self._fetching.add_done_callback(self._fetched)
+            self._session.start(self._fetching, time.monotonic_ns(), FETCH_LIMIT_NS)
+            self._soon()
+        await asyncio.wait((self._fetching,), timeout=max(0, until_ns - time.monotonic_ns()) / 1e9)
+        self._turn()
+
+    def _connect(self, limit_ns: int) -> asyncio.Future[None]:
+        """Begin to connect; the returned future ends when connected, or in an error."""
+        self._watch(self._way.open())
+        starting = self._starting = self._loop.create_future()
+        starting.add_done_callback(self._started)
+        self._session.start(starting, time.monotonic_ns(), limit_ns)
+        self._soon()
+        return starting
+
+    def _started(self, starting: asyncio.Future[None]) -> None:
+        if self._starting is starting:
+            self._starting = None
+        if not starting.cancelled():
+            starting.exception()  # tasks that await it raise it; if none does any more, it need not be reported
+
+    def _fetched(self, fetching: asyncio.Future[None]) -> None:
+        self._fetching, self._fetch_again_ns = None, time.monotonic_ns() + FETCH_AGAIN_NS
+        fetching.exception()  # a failed fetch is reported by the error for the route
+
     # -- steps --------------------------------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
         settled: asyncio.Future[None] = self._loop.create_future()
-        if self._session.settle(settled, time.monotonic_ns(), request.duration_ns(CLOSE_TIMEOUT_S)):
+        if self._session.settle(settled, time.monotonic_ns(), call_checks.duration_ns(CLOSE_TIMEOUT_S)):
             self._soon()
             await asyncio.wait((settled,), timeout=CLOSE_TIMEOUT_S)
 
@@ -229,13 +304,15 @@ class AsyncClient:
             return  # by another task, while this one waited
         self._deliver(self._session.end_all(Cancelled("the client was closed")))
         self._is_closed = True
-        self._room.close()
+        for _, _, room in self._waiting:
+            if not room.done():
+                room.set_result(None)
         self._loop.remove_reader(self._link.fileno())
         self._watch(None)
         self._descriptors.end()
         if self._timer is not None:
             self._timer.cancel()
-        for subscription in self._session.subscribers():
+        for subscription in self._session.hearing.subscribers():
             subscription._closed = True
             subscription._arrived.set()
         # Closing waits for sent frames to leave, which must not block the loop. Nothing else uses the link any more.
@@ -250,17 +327,39 @@ class AsyncClient:
         if self._pid != os.getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
 
+    async def _wait_for_room(self, spec: CallSpec) -> None:
+        """Wait until there is room for a call, or the client is closed. Raises `Busy` at the deadline of the call."""
+        while self._session.core.is_full and not self._is_closed:
+            room: asyncio.Future[None] = self._loop.create_future()
+            urgency = PRIORITY_UNKNOWN if spec.priority is None else spec.priority
+            heapq.heappush(self._waiting, (urgency, next(self._turns), room))
+            try:
+                await asyncio.wait_for(room, max(0, spec.ends_ns - time.monotonic_ns()) / 1e9)
+            except TimeoutError:
+                raise self._session.no_room(spec.route) from None
+            finally:
+                if not self._is_closed:
+                    self._loop.call_soon(self._let_in)  # there may be more room, or this task has just been cancelled
+
+    def _let_in(self) -> None:
+        """Wake the most urgent call that waits for room, if there is some."""
+        while self._waiting and not self._session.core.is_full:
+            room = heapq.heappop(self._waiting)[2]
+            if not room.done():
+                room.set_result(None)
+                return
+
     async def _begin_patiently(self, spec: CallSpec, token: object) -> int:  # hot: scripts/bench call_rtt
         """Begin a call; wait for the system, and for room, if necessary. Returns its id."""
         spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
         if self._session.directory is None:
-            await self._connecting.start_for_call(spec.ends_ns, is_patient=spec.is_retried)
-        if self._session.is_full:
-            await self._room.wait(spec)
+            await self._start_for_call(spec.ends_ns, is_patient=spec.is_retried)
+        if self._session.core.is_full:
+            await self._wait_for_room(spec)
         try:
             return self._begin(spec, token)
         except UnknownRoute:
-            await self._connecting.fetch(spec.ends_ns)
+            await self._fetch(spec.ends_ns)
             return self._begin(spec, token)
 
     def _begin(self, spec: CallSpec, token: object) -> int:  # hot: scripts/bench call_rtt
@@ -329,7 +428,7 @@ class AsyncClient:
             for event in events:
                 done += 1
                 if isinstance(event, Ended):
-                    self._room.let_in()
+                    self._let_in()
                     if isinstance(event.token, AsyncArrivedItems):
                         event.token.buffer.end(event.error)
                         event.token.arrived.set()
@@ -363,9 +462,9 @@ class AsyncClient:
         self._turn(self._session.ahead_frames_max)  # its last frames
         error = self._way.gone()
         if self._session.system_gone(error, is_back_soon=is_back_soon(self._way, error)):
-            self._connecting.open(request.duration_ns(CONNECT_TIMEOUT_S))
+            self._connect(call_checks.duration_ns(CONNECT_TIMEOUT_S))
         self._turn()
-        for subscription in self._session.subscribers():
+        for subscription in self._session.hearing.subscribers():
             subscription._error = error
             subscription._arrived.set()
 
@@ -379,4 +478,4 @@ class AsyncClient:
 
     def _unconfirmed(self, topic: str) -> tuple[str, ...]:
         self._expect_not_forked()
-        return tuple(self._session.unconfirmed(topic))
+        return tuple(self._session.hearing.unanswered(topic))

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 
 class AsyncSubscription:
-    """Messages of one topic: `async for message in subscription`; close it, or use it in an `async with`.
-
-    Messages wait here up to a bound (inbox.py). `Message.lost` counts those lost beyond it, or on the way.
+    """Messages of one topic: `async for message in subscription`; close it, or use it in an `async with`. Bounded, and losses
+    are counted, as in `Subscription`.
     """
 
     def __init__(self, client: "AsyncClient", topic: str) -> None:
@@ -27,11 +26,7 @@ class AsyncSubscription:
         self._arrived: asyncio.Event = asyncio.Event()
 
     async def get(self, timeout: float | None = None) -> Message:
-        """Wait for the next message: `timeout` seconds, then `TimeoutError`; None: without limit.
-
-        Raises `PeerDown` when the system is gone (the next `get` reconnects if the system is back) and `Unavailable` when the
-        subscription or its client has been closed.
-        """
+        """As `Subscription.get`."""
         self._client._expect_not_forked()
         async with asyncio.timeout(timeout):
             while True:

@@ -81,7 +81,7 @@ class Outbox:
     def add_instead(self, peer: bytes, packed: bytes) -> bool:
         """Append a short envelope in place of an answer for which `add` had no room. False: the reserve is used up, too."""
         pending = self._pending.get(peer)
-        if pending is None or pending.bytes + len(packed) <= PEER_BYTES_MAX:
+        if pending is None:
             return self.add(peer, packed)
         if pending.bytes + len(packed) > PEER_BYTES_MAX + RESERVE_BYTES:
             return False

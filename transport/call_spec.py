@@ -12,8 +12,8 @@ from typing import Any
 class CallSpec:
     """A call or a cast before it has an id and a callee.
 
-    A user's values may have any type until `request.check_call` has checked them. `timeout` is in seconds, None: the default;
-    the check sets `timeout_ns`. `ends_ns` is the deadline on this host's monotonic clock, 0 until the call begins.
+    A user's values may have any type until `call_checks.check_call` has checked them. `timeout` is in seconds, None: the
+    default; the check sets `timeout_ns`. `ends_ns` is the deadline on this host's monotonic clock, 0 until the call begins.
     `is_retried`: whether the call may be retried where that is harmless.
     `source` and `principal`: who calls, and on whose behalf; believed from backplanes of this system alone. None: whoever the
     callee sees, and nobody. `window`: how many items the callee of a stream may run ahead; None: the call has one result.

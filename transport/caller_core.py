@@ -2,17 +2,8 @@
 
 Facts and `now_ns` come in: a call to open, an answer, a new routing table, a lost backplane. Packed envelopes go into the
 outbox, and ended calls are returned. Each call ends exactly once. A failed call that may be retried waits in the call table
-(retrying.py). The retry sends the same bytes under another id, with the same deadline. Not thread-safe: it belongs to the
-owner of the link.
-
-| step | method |
-|---|---|
-| resolve the route, connect to its generation | `peer_for`, `connected` |
-| open, end once | `open`, `end` |
-| fail, wait, retry | `failed`, `open_later`; retries are made by `expire` |
-| expire | `expire` |
-| lose a backplane | `adopt` names those that died, `lose` ends their calls |
-| say goodbye | `adopt` tells draining backplanes that no more calls follow |
+(retrying.py), and `expire` makes the retry: the same bytes under another id, with the same deadline. Not thread-safe: it
+belongs to the owner of the link.
 """
 
 from collections.abc import Callable
@@ -27,7 +18,6 @@ from .connections import ANSWERS_AHEAD_MAX, Connections, LinkPort
 from .directory import Directory, Place
 from .envelope import Envelope, boost, cancel, cast, credit
 from .errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument, Unavailable
-from .purposes import Own
 from .resolver import Resolver
 from .retrying import WAITING, Retries, RetryAccount, StopRetrying, after_attempts
 
@@ -44,6 +34,10 @@ OpenCall = tuple[object, CallSpec, int, bytes | None]
 def half() -> float:
     """No randomness: for callers that must know the wait beforehand."""
     return 0.5
+
+
+class Own:
+    """Token of a call that the session itself handles the end of, instead of its owner (session.py)."""
 
 
 class RetriedCall(Own):
@@ -116,7 +110,7 @@ class CallerCore:
         if route.startswith("supervisor."):
             return self.home_peer()
         name = resolver.resolve(route, key)
-        return self.connections.peer(name) or self.connected(name, resolver.place(name))
+        return self.connections.peer(name) or self.connected(name, resolver.directory.backplanes[name])
 
     def connected(self, name: str, place: Place) -> bytes:
         """The peer of an instance, connected if necessary."""

@@ -2,7 +2,7 @@
 
 `Client` (client.py) is the documented interface. This is one compiled module, because each call passes through all of it. The
 session decides, waiting threads poll the link (waiting.py), and results go into the waitables that users hold. A thread that
-touches the link polls it before it releases the lock.
+touches the link polls it before it releases the lock. Waiting releases it: the client may be closed meanwhile.
 """
 
 import os
@@ -10,27 +10,41 @@ import random
 import time
 from typing import Any, Final
 
-from . import request
+from . import call_checks
 from .call_spec import CallSpec
-from .connecting import Connecting
 from .descriptors import Descriptors
 from .directory import Directory
-from .errors import Cancelled, DeadlineExceeded, FailedPrecondition, Unavailable, UnknownRoute
+from .errors import (
+    Cancelled,
+    DeadlineExceeded,
+    FailedPrecondition,
+    PeerDown,
+    SystemNotRunning,
+    Unavailable,
+    UnknownRoute,
+)
 from .events import Ended, Events, Streamed
 from .inbox import Message
 from .item_stream import ArrivedItems
 from .retrying import RetryAccount, RetryBudget
-from .room import Room
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
-from .waitables import CallOutcome, Stream
+from .waitables import CallOutcome, Stream, Waitable
 from .waiting import Waiting
-from .ways import Way, is_back_soon
+from .ways import Way, is_back_soon, not_in_time
 
 #: Seconds that `connect` waits for the routing table, and `subscribe` for the backplanes' confirmations.
 CONNECT_TIMEOUT_S: Final = 5.0
 #: Seconds that `close` waits for proof that casts and published messages have arrived: a living peer needs a millisecond.
 CLOSE_TIMEOUT_S: Final = 1.0
+#: Interval between checks for a system that is not up: a check costs 0.1 ms, and a system needs some 300 ms to come up.
+LOOK_AGAIN_NS: Final = 50_000_000
+#: Limit of the one fetch of the routing table for an unknown route, which may be newer than the table. A fetch takes a
+#: millisecond; a supervisor that does not answer must not delay the error for an unserved route longer.
+FETCH_LIMIT_NS = 1_000_000_000
+#: No second fetch within this time of the last one: a client that calls an unserved route in a loop would load the
+#: supervisor with a table a millisecond, and new tables are pushed within a few.
+FETCH_AGAIN_NS = 100_000_000
 #: A client idle for longer than this polls before it sends: its routing table may be old, or the system gone.
 IDLE_NS = 20_000_000
 #: In a burst, each submit follows the one before within BURST_GAP_NS. The first BURST_EAGER calls leave at once while no
@@ -54,8 +68,12 @@ class Calling:
         self.session = ClientSession(self._link, way.place, account, random.random, way.home)
         descriptors = Descriptors(f"client of {way.system!r} {way.where}")
         self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone, descriptors)
-        self._connecting = Connecting(self, way, self.session, self._waiting, _monotonic_ns)
-        self._room = Room(self.session, self._waiting, _monotonic_ns)
+        #: Ready when a call has ended, for the threads whose `submit` waits until fewer are outstanding. Their number is kept,
+        #: because one that polls is no waiter meanwhile, and must notice room all the same.
+        self._room = Waitable()
+        self._seekers_count = 0
+        #: When the routing table may be fetched again.
+        self._fetch_again_ns = 0
         self._looked_ns = 0
         self._submitted_ns = 0
         self._burst_count = 0
@@ -66,12 +84,20 @@ class Calling:
         with self._lock:
             self._expect_open()
             if self.session.directory is None:
-                self._connecting.start(limit_ns)
+                self._connect(limit_ns)
 
     def await_system(self, limit_ns: int) -> None:
-        """Connect; wait for a system that is not up yet, at most `limit_ns`."""
+        """Connect, and wait for a system that is not up yet. When the time is over, raises the last error."""
         with self._lock:
-            self._connecting.await_system(limit_ns)
+            until_ns = _monotonic_ns() + limit_ns
+            while True:
+                try:
+                    return self._connect(until_ns - _monotonic_ns(), is_patient=True)
+                except (SystemNotRunning, PeerDown):
+                    again_ns = _monotonic_ns() + LOOK_AGAIN_NS
+                    if again_ns >= until_ns:
+                        raise
+                self._waiting.wait(Waitable(), again_ns)
 
     def call(self, spec: CallSpec) -> Any:  # hot: scripts/bench call_rtt
         """Begin a call and wait for its end. Raises the error in which it ended."""
@@ -93,15 +119,15 @@ class Calling:
         """Begin a call that will complete `pending`. It leaves now, or in a burst together with others."""
         with self._lock:
             session = self.session
-            if session.is_full:
-                self._room.wait(spec.route, spec.timeout_ns)
+            if session.core.is_full:
+                self._wait_for_room(spec)
             now_ns = self._begin(pending, spec)
             is_burst = now_ns - self._submitted_ns < BURST_GAP_NS
             self._burst_count = self._burst_count + 1 if is_burst else 1
             if (
                 not is_burst
                 or (self._burst_count <= BURST_EAGER and session.outstanding_count <= BURST_EAGER)
-                or session.gathered_count >= GATHER_MAX
+                or session.core.gathered_count >= GATHER_MAX
                 or self._waiting.is_led
             ):
                 self._look(now_ns)
@@ -143,11 +169,11 @@ class Calling:
     def cast(self, spec: CallSpec) -> None:
         """Send a request without a reply. An unknown route is looked up once more, in a freshly fetched routing table."""
         with self._lock:
-            self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
             try:
                 self.session.cast(spec)
             except UnknownRoute:
-                self._connecting.fetch(request.duration_ns(CONNECT_TIMEOUT_S))
+                self._fetch(call_checks.duration_ns(CONNECT_TIMEOUT_S))
                 self._expect_open()
                 self._look(_monotonic_ns())
                 self.session.cast(spec)
@@ -156,7 +182,7 @@ class Calling:
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
         """Publish to all subscribers of `topic`; returns the number of backplanes."""
         with self._lock:
-            self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
             try:
                 return self.session.publish(topic, priority, body)
             finally:
@@ -180,7 +206,7 @@ class Calling:
     def directory(self) -> Directory:
         """The newest routing table, after one poll of the link."""
         with self._lock:
-            self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
             self._look(_monotonic_ns())
             directory = self.session.directory
         if directory is None:
@@ -195,7 +221,7 @@ class Calling:
             if self._is_closed:
                 return
             settled = CallOutcome(self, "close")
-            now_ns, limit_ns = _monotonic_ns(), request.duration_ns(CLOSE_TIMEOUT_S)
+            now_ns, limit_ns = _monotonic_ns(), call_checks.duration_ns(CLOSE_TIMEOUT_S)
             try:
                 if self.session.settle(settled, now_ns, limit_ns):
                     self._waiting.wait(settled, now_ns + limit_ns)
@@ -206,7 +232,7 @@ class Calling:
 
     def wait_for(self, pending: CallOutcome, timeout: float | None) -> bool:
         """Wait until the call has ended, at most `timeout` seconds. False: it is still outstanding."""
-        limit_ns = None if timeout is None else request.duration_ns(timeout)
+        limit_ns = None if timeout is None else call_checks.duration_ns(timeout)
         with self._lock:
             until_ns = ends_ns = pending._ends_ns
             if limit_ns is not None:
@@ -235,12 +261,12 @@ class Calling:
 
     def next_message(self, stream: Stream, timeout: float | None) -> Message:
         """Wait for the next message of a subscription, at most `timeout` seconds. Raises the error in which it ended."""
-        limit_ns = None if timeout is None else request.duration_ns(timeout)
+        limit_ns = None if timeout is None else call_checks.duration_ns(timeout)
         with self._lock:
             message = stream._inbox.take()
             if message is None:
                 if stream._error is None and not stream._closed:
-                    self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+                    self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
                     until_ns = None if limit_ns is None else _monotonic_ns() + limit_ns
                     if not self._waiting.wait(stream, until_ns):
                         raise TimeoutError(f"no message of {stream.topic!r} in {timeout} s")
@@ -261,7 +287,7 @@ class Calling:
     def unconfirmed(self, topic: str) -> tuple[str, ...]:
         """The backplanes that have not confirmed a subscription."""
         with self._lock:
-            return tuple(self.session.unconfirmed(topic))
+            return tuple(self.session.hearing.unanswered(topic))
 
     # -- with the lock held -------------------------------------------------------------------------------------------
 
@@ -278,7 +304,7 @@ class Calling:
             return  # by another thread, while this one waited
         self._is_closed = True
         self._deliver(self.session.end_all(Cancelled("the client was closed")))
-        for stream in self.session.subscribers():
+        for stream in self.session.hearing.subscribers():
             stream._closed = True
             self._waiting.ready(stream)
         self._waiting.close()
@@ -287,6 +313,39 @@ class Calling:
     def _expect_open(self) -> None:  # hot: scripts/bench call_pipelined
         if self._is_closed:
             raise Unavailable("the client is closed")
+
+    def _connect(self, limit_ns: int, *, is_patient: bool = False) -> None:
+        """Connect. `is_patient`: a node that is down may come back within the limit; the link waits before it dials again."""
+        until_ns = _monotonic_ns() + limit_ns
+        while True:
+            started = self._begin_to_connect(until_ns - _monotonic_ns())
+            if not self._waiting.wait(started, until_ns):
+                self._end_lost(started)
+            error = started._error
+            if error is None:
+                return
+            if not (is_patient and is_back_soon(self.way, error)):
+                raise not_in_time(self.way, error)
+
+    def _begin_to_connect(self, limit_ns: int) -> CallOutcome:
+        """The returned `CallOutcome` ends when connected, or in an error."""
+        lifeline_fd = self.way.open()
+        if lifeline_fd is not None:
+            self._waiting.watch(lifeline_fd)
+        started = CallOutcome(self, "supervisor.directory")
+        self.session.start(started, _monotonic_ns(), limit_ns)
+        return started
+
+    def _fetch(self, limit_ns: int) -> None:
+        """Fetch the routing table, unless just done; the next poll adopts it. If the fetch fails, the old one stays."""
+        now_ns = _monotonic_ns()
+        if now_ns < self._fetch_again_ns:
+            return
+        limit_ns = min(limit_ns, FETCH_LIMIT_NS)
+        fetched = CallOutcome(self, "supervisor.directory")
+        self.session.start(fetched, now_ns, limit_ns)
+        self._waiting.wait(fetched, now_ns + limit_ns)
+        self._fetch_again_ns = _monotonic_ns() + FETCH_AGAIN_NS
 
     # hot: scripts/bench call_pipelined
     def _ready_to_speak(self, now_ns: int, limit_ns: int, *, is_patient: bool = False) -> int:
@@ -298,7 +357,7 @@ class Calling:
             self._waiting.check_lifeline()
             self._look(now_ns)
         if self.session.directory is None:
-            self._connecting.start(limit_ns, is_patient=is_patient)
+            self._connect(limit_ns, is_patient=is_patient)
             now_ns = _monotonic_ns()
         return now_ns
 
@@ -314,7 +373,7 @@ class Calling:
         except (Unavailable, UnknownRoute) as unknown:
             # The routing table may be old, and a newer one unread in the link.
             if isinstance(unknown, UnknownRoute):
-                self._connecting.fetch(timeout_ns)
+                self._fetch(timeout_ns)
                 self._expect_open()
             now_ns = _monotonic_ns()
             self._look(now_ns)
@@ -324,6 +383,17 @@ class Calling:
                 pending._id = session.call_later(error, pending, now_ns, spec)
         pending._ends_ns = spec.ends_ns
         return now_ns
+
+    def _wait_for_room(self, spec: CallSpec) -> None:
+        until_ns = _monotonic_ns() + spec.timeout_ns
+        self._seekers_count += 1
+        try:
+            while self.session.core.is_full:
+                self._room.is_ready = False
+                if not self._waiting.wait(self._room, until_ns):
+                    raise self.session.no_room(spec.route)
+        finally:
+            self._seekers_count -= 1
 
     def _end_lost(self, pending: CallOutcome) -> None:
         """End a call that is past its deadline and lost to the session, because a signal's exception struck the thread that
@@ -355,10 +425,8 @@ class Calling:
         return session.next_wake_ns(now_ns)
 
     def _look_for_some(self, now_ns: int) -> int | None:  # hot: scripts/bench call_rtt
-        """`_look` for a waiting thread: one frame a turn.
-
-        Most turns have only one frame, and checking for a second costs more than it gains.
-        The thread reads until the link is empty before it polls. While another thread polls, no frame may be left on the link.
+        """`_look` for a waiting thread: one frame a turn, as checking for a second costs more than it gains. While another
+        thread polls, no frame may be left on the link.
         """
         return self._look(now_ns, FRAMES_MAX if self._waiting.is_led else 1)
 
@@ -373,8 +441,8 @@ class Calling:
                     elif not pending.is_ready:  # after a signal's exception, a call may end a second time
                         pending._result, pending._error = event.result, event.error
                     self._waiting.ready(pending)
-                    if self._room.seekers_count:
-                        self._room.let_in()
+                    if self._seekers_count:
+                        self._waiting.ready(self._room)
                 elif isinstance(event, Streamed):
                     arrived: ArrivedItems = event.token
                     arrived._buffer.put(event.items, event.is_blocked)
@@ -391,9 +459,9 @@ class Calling:
         self._look(_monotonic_ns(), self.session.ahead_frames_max)  # its last frames
         error = self.way.gone()
         if self.session.system_gone(error, is_back_soon=is_back_soon(self.way, error)):
-            self._connecting.begin(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            self._begin_to_connect(call_checks.duration_ns(CONNECT_TIMEOUT_S))
         self._look(_monotonic_ns())
-        for stream in self.session.subscribers():
+        for stream in self.session.hearing.subscribers():
             stream._error = error
             self._waiting.ready(stream)
 

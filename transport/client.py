@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from . import descriptors, request
+from . import call_checks, descriptors
 from .calling import CONNECT_TIMEOUT_S, Calling
 from .descriptors import opening
 from .directory import Directory
@@ -44,7 +44,7 @@ def connect(
         if timeout is None:
             client.start()
         else:
-            client._calling.await_system(request.duration_ns(timeout))
+            client._calling.await_system(call_checks.duration_ns(timeout))
     except BaseException:
         client.close()
         raise
@@ -61,11 +61,11 @@ class Client:
 
     def start(self, timeout: float = CONNECT_TIMEOUT_S) -> None:
         """Connect, unless connected. `connect` has done so, and calls reconnect by themselves when the system is back."""
-        self._calling.start(request.duration_ns(timeout))
+        self._calling.start(call_checks.duration_ns(timeout))
 
     def call(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = call_checks.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
         """Call an operation and wait for its result: `client.call("query.search", text="asyncio", priority=0)`.
@@ -82,12 +82,12 @@ class Client:
         `Unavailable`, `DeadlineExceeded`, `PeerDown`, or `InternalError` if the operation raised.
         """
         return self._calling.call(
-            request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+            call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         )
 
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = call_checks.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> PendingCall:  # fmt: skip  # hot: scripts/bench call_pipelined
         """Begin a call as `call` does, but do not wait: the returned `PendingCall` gives the result.
@@ -103,15 +103,15 @@ class Client:
         outstanding, calls gather and leave 64 at a time, or when any thread waits or polls (`result`, `done`, `call`, …) or
         calls `flush()`.
         """
-        spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         pending = PendingCall(self._calling, route)
         self._calling.submit(pending, spec)
         return pending
 
     def stream(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
-        window: int = request.WINDOW_DEFAULT, retry: bool = True, **keywords: Any,
+        timeout: float | None = call_checks.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        window: int = call_checks.WINDOW_DEFAULT, retry: bool = True, **keywords: Any,
     ) -> ItemStream:  # fmt: skip
         """Call an operation that is a generator, and iterate over its items: `for row in client.stream("query.rows"): ...`.
 
@@ -123,8 +123,8 @@ class Client:
         The stream ends in its last item, or raises the `BackplaneError` in which it ended: a broken stream never looks like a
         short one. Leaving the loop, `close()` or dropping the stream ends the generator (`GeneratorExit`).
         """
-        spec = request.asked(route, key, priority, timeout, arguments, keywords, None, retry)
-        spec.window = request.window_of(route, window)
+        spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, None, retry)
+        spec.window = call_checks.window_of(route, window)
         arrived = ArrivedItems(self._calling, route, spec.window)
         self._calling.stream(arrived, spec)
         return ItemStream(self._calling, arrived)
@@ -134,7 +134,7 @@ class Client:
         arguments: Mapping[str, Any] | None = None, **keywords: Any,
     ) -> None:  # fmt: skip
         """Send a request without a reply. Raises only errors known at once, such as `UnknownRoute`."""
-        self._calling.cast(request.asked(route, key, priority, None, arguments, keywords))
+        self._calling.cast(call_checks.asked(route, key, priority, None, arguments, keywords))
 
     def publish(
         self, topic: str, /, *, priority: int | None = None, arguments: Mapping[str, Any] | None = None, **keywords: Any
@@ -143,8 +143,8 @@ class Client:
 
         Raises `Busy` if a backplane has no room for it. The others still get the message, and that backplane counts the gap.
         """
-        request.check(topic, None, priority)
-        return self._calling.publish(topic, priority, request.body_of(topic, arguments, keywords))
+        call_checks.check(topic, None, priority)
+        return self._calling.publish(topic, priority, call_checks.body_of(topic, arguments, keywords))
 
     def subscribe(self, topic: str, *, timeout: float = CONNECT_TIMEOUT_S) -> Subscription:
         """Subscribe to the messages that backplanes publish on `topic`, or on all topics below a prefix: `files.*`.
@@ -152,7 +152,7 @@ class Client:
         Returns when all backplanes have confirmed, so that no later message is missed, or after `timeout` seconds.
         `Subscription.unconfirmed` names the backplanes that have not confirmed; they are asked again.
         """
-        limit_ns = request.duration_ns(timeout)
+        limit_ns = call_checks.duration_ns(timeout)
         subscription = Subscription(self._calling, topic)
         self._calling.subscribe(subscription, limit_ns)
         return subscription

@@ -9,28 +9,15 @@ float.
 """
 
 import struct
+import threading
+from functools import partial
 from typing import Any, Final
 
 import msgpack
 import msgspec
 
 from .call_spec import CallSpec
-from .envelope import (
-    BLOCKED,
-    BOOST,
-    CALL,
-    CANCEL,
-    CAST,
-    CREDIT,
-    ITEMS,
-    PUBLISH,
-    REFUSED,
-    REPLY,
-    STATUS,
-    Envelope,
-    Kind,
-    call,
-)
+from .envelope import BLOCKED, BOOST, CALL, CANCEL, CAST, CREDIT, ITEMS, PUBLISH, REFUSED, REPLY, STATUS, Envelope, call
 from .errors import InvalidArgument, MalformedFrame, text_of
 
 #: Input of `decode`: bytes, or a view of memory that another object owns.
@@ -60,7 +47,7 @@ _BLOCKED_FIELDS: Final = b"\xc0" + msgpack.packb(BLOCKED) + b"\xc0" * 3
 #: Two array headers and two integers take at most this many bytes.
 _HEAD_BYTES = 3 + 1 + 9 + 9
 #: First bytes of an envelope, by kind; an id that fits into 32 bits; the constant bytes of a reply around its result.
-_HEADS: Final = {int(kind): bytes((0x90 | _FIELDS, kind)) for kind in Kind}
+_HEADS: Final = {kind: bytes((0x90 | _FIELDS, kind)) for kind in range(CALL, BOOST + 1)}
 _pack_id: Final = struct.Struct(">BI").pack
 _UINT32: Final = 0xCE
 _NIL: Final = b"\xc0"
@@ -92,7 +79,10 @@ def plain_number(value: Any) -> int | float:
     raise TypeError(f"Encoding objects of type {kind.__module__}.{kind.__qualname__} is unsupported")
 
 
-def _to_builtins(value: Any) -> Any:
+def _to_builtins(has_run: list[bool], value: Any) -> Any:
+    """Hook of the packer. `has_run`: filled, since Python code runs here, and other threads with it."""
+    if not has_run:
+        has_run.append(True)
     # str_keys stays off: msgpack carries integer keys, and their type must not change silently.
     return msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=plain_number)
 
@@ -100,16 +90,19 @@ def _to_builtins(value: Any) -> Any:
 class Encoder:
     """Packs envelopes. One per thread: its packer keeps state while it packs."""
 
-    __slots__ = ("_addresses", "_packer")
+    __slots__ = ("_addresses", "_has_run", "_packer")
 
     def __init__(self) -> None:
         #: Route to packed priority, route and key, for calls that set the route alone.
         self._addresses: dict[str, bytes] = {}
-        self._packer = msgpack.Packer(default=_to_builtins, autoreset=True, use_bin_type=True)
+        #: Filled while a value is packed, if Python code ran meanwhile: then another thread may have changed the value.
+        self._has_run: list[bool] = []
+        default = partial(_to_builtins, self._has_run)
+        self._packer = msgpack.Packer(default=default, autoreset=True, use_bin_type=True)
 
     def encode(self, envelope: Envelope) -> bytes:
-        """One packed envelope. Raises `InvalidArgument` for a value that cannot travel or one that is too large."""
-        packed = self._pack(envelope.row())
+        """One packed envelope. Raises `InvalidArgument` for a value that cannot be serialised or one that is too large."""
+        packed = self.pack(envelope.row())
         if len(packed) > ENVELOPE_BYTES_MAX:
             _refuse_size(len(packed))
         return packed
@@ -132,10 +125,10 @@ class Encoder:
         if address is None:
             if len(self._addresses) >= _ADDRESSES_MAX:
                 self._addresses.clear()
-            address = self._addresses[route] = self._pack((None, route, None))[1:]  # less its array header
+            address = self._addresses[route] = self.pack((None, route, None))[1:]  # less its array header
         packed_id: bytes = _pack_id(_UINT32, id)
         due: bytes = _pack_deadline(_INT64, -spec.ends_ns, 0xC0)
-        packed = b"".join((_CALL_HEAD, packed_id, address, due, self._pack(spec.body), _NIL))
+        packed = b"".join((_CALL_HEAD, packed_id, address, due, self.pack(spec.body), _NIL))
         if len(packed) > ENVELOPE_BYTES_MAX:
             _refuse_size(len(packed))
         return packed
@@ -143,7 +136,7 @@ class Encoder:
     def reply(self, id: int, result: Any) -> bytes:  # hot: scripts/bench call_pipelined
         """`encode(Envelope(REPLY, id, body=result))`, at half its cost: constant parts are not packed each time."""
         packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
-        packed = b"".join((_REPLY_HEAD, packed_id, _NILS, self._pack(result), _NIL))
+        packed = b"".join((_REPLY_HEAD, packed_id, _NILS, self.pack(result), _NIL))
         if len(packed) > ENVELOPE_BYTES_MAX:
             _refuse_size(len(packed))
         return packed
@@ -163,40 +156,75 @@ class Encoder:
 
     def rest(self, envelope: Envelope) -> bytes:  # hot: scripts/bench pubsub
         """An envelope without kind and id, for `with_id`: a message to many peers is packed once. Raises as `encode`."""
-        return self._pack(envelope.row()[2:])[1:]  # less its array header
+        return self.pack(envelope.row()[2:])[1:]  # less its array header
 
-    def body(self, value: Any) -> bytes:
-        """A packed body without its envelope. Raises as `encode`."""
-        return self._pack(value)
-
-    def _pack(self, value: Any) -> bytes:
+    def pack(self, value: Any) -> bytes:
+        """A packed value, such as a body without its envelope. Raises `InvalidArgument` for one that cannot be serialised."""
         try:
             packed: bytes = self._packer.pack(value)
-        except Exception as error:  # the edge: a value's own code runs here, and another thread may be changing it
-            self._packer.reset()
-            raised = error.__traceback__
-            is_called = raised is not None and raised.tb_next is not None  # not by msgpack itself
-            if is_called and self._can_pack(value):
-                raise  # a signal handler's: packing did not fail
-            raise InvalidArgument(f"{self._culprit(value)} cannot travel: {text_of(error)}") from error
+        except BaseException as error:  # the edge: a value's own code runs here, and another thread may be changing it
+            self._reset()
+            if _is_in_main_thread() and self._is_of_signal(error, value):
+                raise
+            because = text_of(error) if isinstance(error, Exception) else f"{type(error).__name__}: {text_of(error)}"
+            raise InvalidArgument(f"{self._culprit(value)} cannot be serialised: {because}") from error
+        if self._has_run:
+            self._has_run.clear()
+            if not _is_one_value(packed):
+                raise InvalidArgument(f"{self._culprit(value)} changed while it was being packed: pass a copy")
         return packed
+
+    def _is_of_signal(self, error: BaseException, value: Any) -> bool:
+        """Whether a signal handler raised this while the main thread packed `value`: then packing itself did not fail."""
+        if not isinstance(error, Exception):
+            return True
+        raised = error.__traceback__
+        is_called = raised is not None and raised.tb_next is not None  # not by msgpack itself
+        return is_called and self._can_pack(value)
 
     def _can_pack(self, value: Any) -> bool:
         try:
             self._packer.pack(value)
-        except Exception:  # as in _pack: its own code runs
-            self._packer.reset()
+        except BaseException as error:  # as in `pack`: its own code runs
+            self._reset()
+            if _is_in_main_thread() and not isinstance(error, Exception):
+                raise
             return False
+        self._has_run.clear()
         return True
 
+    def _reset(self) -> None:
+        self._packer.reset()
+        self._has_run.clear()
+
     def _culprit(self, value: Any) -> str:
-        """Names the value that cannot travel, in an envelope's row or a body."""
+        """Names the value that cannot be serialised, in an envelope's row or a body."""
         for each in value if type(value) is tuple else (value,):
             if type(each) is dict:
-                for name, one in each.items():
+                for name, one in tuple(each.items()):  # in one step: another thread may be changing it
                     if not self._can_pack(one):
                         return f"the value of {text_of(name, _NAME_MAX)!r}"
         return "a value"
+
+
+def _is_in_main_thread() -> bool:
+    """Whether signal handlers may run in this thread: in no other one do they."""
+    return threading.get_ident() == threading.main_thread().ident
+
+
+def _is_one_value(packed: bytes) -> bool:
+    """Whether these bytes are one whole value. 1 ns a byte.
+
+    The packer writes the length of a list before its items. If the list changes meanwhile, the bytes behind it count as items,
+    or items as what follows: readers would take envelopes of other calls for parts of this one.
+    """
+    try:
+        msgspec.msgpack.decode(packed, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    except RecursionError:  # deeper than msgspec goes
+        return True
+    return True
 
 
 def with_id(kind: int, id: int, rest: bytes) -> bytes:  # hot: scripts/bench call_pipelined
@@ -253,7 +281,7 @@ def checked(rows: Any) -> list[Envelope]:
 
 
 def head(frame: Frame) -> tuple[int, int] | None:
-    """Kind and id of the only envelope of a frame that cannot be decoded; None if it holds several, or has no such start.
+    """Kind and id of the only envelope of a frame that cannot be decoded; None if it holds several, or begins otherwise.
 
     A batch is cut long before it is large (batching.py), so a large frame that we made holds one envelope. Only the first
     bytes are read, so nothing that the frame claims to hold is allocated.
@@ -342,7 +370,7 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
         if not _is_str_or_nil(trace) or (chain is not None and not _is_chain(chain)):
             raise MalformedFrame("trace or chain of the wrong type")
         if kind == PUBLISH:
-            return Envelope(PUBLISH, id, priority, route, None, deadline, trace, body, chain, None, False, key)
+            return Envelope(PUBLISH, id, priority, route, None, deadline, trace, body, chain, node=key)
         return Envelope(
             kind,
             id,
@@ -354,11 +382,9 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             body,
             chain,
             idempotency_key,
-            False,
-            None,
             source,
             principal,
-            window,
+            window=window,
         )
     if kind == STATUS:
         if not _is_status(fields[7]):

@@ -20,22 +20,13 @@ ANSWERS_AHEAD_MAX: Final = 4096
 
 
 class LinkPort(Protocol):
-    """The part of `link.Link` that a session needs; no method waits."""
+    """The part of `link.Link`, where it is described, that a session needs; no method waits."""
 
-    def connect(self, path: Path) -> bytes:
-        """Connect to a socket; returns the peer to send to."""
-
-    def disconnect(self, peer: bytes) -> None:
-        """Forget a peer and its unread frames."""
-
-    def send(self, peer: bytes, frame: bytes) -> SendResult:
-        """Offer one frame; never blocks."""
-
-    def read_ahead(self, frames: int) -> None:
-        """Keep room for this many frames of each peer that are not received yet."""
-
-    def receive(self) -> tuple[bytes, Frame] | None:
-        """The next (peer, frame); None: there is none."""
+    def connect(self, path: Path) -> bytes: ...
+    def disconnect(self, peer: bytes) -> None: ...
+    def send(self, peer: bytes, frame: bytes) -> SendResult: ...
+    def read_ahead(self, frames: int) -> None: ...
+    def receive(self) -> tuple[bytes, Frame] | None: ...
 
 
 class Connections:

@@ -17,7 +17,8 @@ from .errors import FailedPrecondition
 
 #: Descriptors of a connected client: its link (7), its wake-up eventfd, and its lifeline.
 CLIENT: Final = 9
-_NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
+#: Errors when no descriptor is left.
+NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class Descriptors:
@@ -60,7 +61,7 @@ def opening(count: int = 0) -> Iterator[None]:
         _try_to_open(count)
         yield
     except OSError as error:
-        if error.errno not in _NONE_LEFT:
+        if error.errno not in NONE_LEFT:
             raise
         limit = descriptors_max()
         raise FailedPrecondition(

@@ -9,6 +9,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from . import addressing
 from .errors import FailedPrecondition, InvalidArgument, NotFound, SystemNotRunning
@@ -16,6 +17,11 @@ from .errors import FailedPrecondition, InvalidArgument, NotFound, SystemNotRunn
 #: `_NAME`: names become folder names and words of a command line: no slashes, no dots, nothing special to a shell.
 NO_ROOT = "expected a folder of its own, which the root folder is not"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+#: Levels of lists and tables in a TOML. Each level costs the functions that walk through a configuration some frames of
+#: Python's stack, of which there are a thousand; people write three.
+NESTING_MAX: Final = 64
+#: Bits of a whole number in a TOML. Each key has a bound of its own, and names the value in its error.
+NUMBER_BITS_MAX: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,6 @@ class Location:
         )
 
 
-def run_dir_of(system: str, given: str | None, folder: Path) -> Path:
-    """The run directory of a system whose TOML lies in `folder` and sets `[system] run_dir = given`."""
-    return addressing.default_run_dir(system) if given is None else folder / Path(given).expanduser()
-
-
 def locate(target: str | os.PathLike[str]) -> Location:
     """Find a system by name, run directory or TOML. A string is a name unless it has a slash or ends in `.toml`.
 
@@ -82,11 +83,40 @@ def is_root(path: Path) -> bool:
     return not os.path.abspath(path).strip(os.sep)  # "//" is another root to POSIX
 
 
-def _from_toml(path: Path) -> Location:
+def tables_of(text: str) -> dict[str, Any]:
+    """The tables of a TOML. Raises ValueError, and nothing else, with what is wrong with the text.
+
+    It bounds what Python's parser does not: levels, which exhaust the stack of later steps, and whole numbers, which cannot be
+    shown in an error beyond 4,300 digits.
+    """
     import tomllib  # 1.5 ms that callers by name do not spend
 
     try:
-        system = tomllib.loads(path.read_text(encoding="utf-8-sig"))["system"]
+        tables = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # int() takes no more than 4,300 digits
+        raise ValueError(_TOO_LARGE) from None
+    level: list[Any] = [tables]
+    for _ in range(NESTING_MAX):
+        level = [item for each in level for item in (each.values() if isinstance(each, dict) else each)]
+        if any(isinstance(item, int) and item.bit_length() > NUMBER_BITS_MAX for item in level):
+            raise ValueError(_TOO_LARGE)
+        level = [item for item in level if isinstance(item, dict | list)]
+    if level:
+        raise ValueError(_TOO_DEEP)
+    return tables
+
+
+_TOO_DEEP = f"more than {NESTING_MAX} levels of lists and tables"
+_TOO_LARGE = f"a whole number of more than {NUMBER_BITS_MAX:,} bits"
+
+
+def _from_toml(path: Path) -> Location:
+    try:
+        system = tables_of(path.read_text(encoding="utf-8-sig"))["system"]
         name, given = system["name"], system.get("run_dir")
     except FileNotFoundError:
         raise NotFound(f"no such file: {path}") from None
@@ -94,7 +124,7 @@ def _from_toml(path: Path) -> Location:
         raise InvalidArgument(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{path}: cannot be read: not UTF-8: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise InvalidArgument(f"{path}: not TOML: {error}") from error
     except (KeyError, TypeError, AttributeError):
         raise InvalidArgument(f"{path}: expected a table [system] with a name") from None
@@ -102,7 +132,7 @@ def _from_toml(path: Path) -> Location:
         raise InvalidArgument(f"{path}: [system] name: expected letters, digits, - and _, got {name!r}")
     if given is not None and (not isinstance(given, str) or "\0" in given):
         raise InvalidArgument(f"{path}: [system] run_dir: expected a path, got {given!r}")
-    run_dir = run_dir_of(name, given, path.parent)
+    run_dir = addressing.default_run_dir(name) if given is None else path.parent / Path(given).expanduser()
     if is_root(run_dir):
         raise InvalidArgument(f"{path}: [system] run_dir: {NO_ROOT}, got {given!r}")
     return Location(run_dir, name, path, is_given=given is not None)

@@ -20,11 +20,10 @@ are there only if a backplane calls or casts for somebody else; the thirteenth, 
 """
 
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import Any, Final
 
 from .call_spec import CallSpec
-from .errors import BackplaneError, Busy, text_of
+from .errors import BackplaneError, Busy, sound, text_of
 
 #: Longest remote traceback, characters: some hundred frames.
 TRACE_MAX = 65_536
@@ -35,21 +34,8 @@ REFUSED: Final = "refused"
 BLOCKED: Final = "blocked"
 
 
-class Kind(IntEnum):
-    """Purpose of an envelope. The numbers are part of the wire format."""
-
-    CALL = 1
-    REPLY = 2
-    STATUS = 3
-    CAST = 4
-    PUBLISH = 5
-    CANCEL = 6
-    BOOST = 7
-    ITEMS = 8
-    CREDIT = 9
-
-
-# The kinds as plain integers, for hot loops: comparing an IntEnum member costs three times as much.
+#: Kinds of envelopes. The numbers are part of the wire format. Plain integers: comparing an IntEnum member costs three times as
+#: much.
 CALL: Final = 1
 REPLY: Final = 2
 STATUS: Final = 3
@@ -93,10 +79,10 @@ class Envelope:
         body: Any = None,
         chain: Sequence[Sequence[str]] | None = None,
         idempotency_key: str | None = None,
-        is_refused: bool = False,
-        node: str | None = None,
         source: str | None = None,
         principal: str | None = None,
+        is_refused: bool = False,
+        node: str | None = None,
         window: int | None = None,
         is_blocked: bool = False,
     ) -> None:
@@ -110,10 +96,10 @@ class Envelope:
         self.body = body
         self.chain = chain
         self.idempotency_key = idempotency_key
-        self.is_refused = is_refused
-        self.node = node
         self.source = source
         self.principal = principal
+        self.is_refused = is_refused
+        self.node = node
         self.window = window
         self.is_blocked = is_blocked
 
@@ -151,16 +137,26 @@ def call(id: int, spec: CallSpec, deadline: int | None, chain: Sequence[Sequence
     """Call `id`. `deadline`: as in `Envelope`, minus `spec.ends_ns` or the time that remains."""
     return Envelope(
         CALL, id, spec.priority, spec.route, spec.key, deadline, spec.trace, spec.body, chain, spec.idempotency_key,
-        False, None, spec.source, spec.principal, spec.window,
+        spec.source, spec.principal, window=spec.window,
     )  # fmt: skip
 
 
 def cast(spec: CallSpec) -> Envelope:
     """A call without a reply."""
     return Envelope(
-        CAST, 0, spec.priority, spec.route, spec.key, None, spec.trace, spec.body, None, None, False, None, spec.source,
+        CAST,
+        0,
+        spec.priority,
+        spec.route,
+        spec.key,
+        None,
+        spec.trace,
+        spec.body,
+        None,
+        None,
+        spec.source,
         spec.principal,
-    )  # fmt: skip
+    )
 
 
 def forwarded(asked: Envelope, id: int, route: str, deadline: int | None) -> Envelope:
@@ -205,7 +201,7 @@ def message(
     number: int, topic: str, body: Any, priority: int | None = None, trace: str | None = None, node: str | None = None
 ) -> Envelope:
     """A message of a topic, with its sequence number for one subscriber."""
-    return Envelope(PUBLISH, number, priority, topic, None, None, trace, body, None, None, False, node)
+    return Envelope(PUBLISH, number, priority, topic, None, None, trace, body, node=node)
 
 
 def reply(id: int, result: Any) -> Envelope:
@@ -230,13 +226,8 @@ def instead(id: int, reader: str) -> Envelope:
     return status(id, Busy(f"the answer did not fit: {reader} does not read its messages", retry_after=0.1))
 
 
-def _told(error: Any) -> list[Any]:  # any error, with any values in its fields
+def _told(error: BackplaneError) -> list[Any]:
+    error = sound(error)
     trace = None if error.trace is None else text_of(error.trace, TRACE_MAX)
-    return [int(error.status), text_of(error.message) or type(error).__name__, _seconds(error.retry_after), trace]
-
-
-def _seconds(value: Any) -> float | None:
-    try:
-        return None if value is None else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
+    retry_after = None if error.retry_after is None else float(error.retry_after)
+    return [int(error.status), text_of(error.message) or type(error).__name__, retry_after, trace]

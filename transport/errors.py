@@ -2,10 +2,30 @@
 
 `CallerError`: change the call. `PeerError`: try again later or elsewhere. `InternalError`: a bug of the operation or of ours;
 read the log. Each error carries its `Status`, so that it crosses a process boundary and comes out as itself (`error_from`),
-and a `retry_after` in seconds where waiting helps. Nothing here touches a socket or a clock.
+and a `retry_after` in seconds where waiting helps.
 """
 
-from .status import Status
+from enum import IntEnum
+from typing import Any
+
+
+class Status(IntEnum):
+    """How a call ended. Names and numbers follow gRPC, because every reader of a dashboard knows them. PEER_DOWN is ours (gRPC
+    folds it into UNAVAILABLE): the process that held the call has died, so it is unknown whether the call ran. Numbers travel
+    on the wire and never change their meaning.
+    """
+
+    OK = 0
+    CANCELLED = 1
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    PEER_DOWN = 100
 
 
 class BackplaneError(Exception):
@@ -146,6 +166,54 @@ def text_of(said: object, length_max: int = MESSAGE_MAX) -> str:
     if len(text) > length_max:
         text = f"{text[:length_max]}... ({len(text):,} characters in all)"
     return text.encode(errors="backslashreplace").decode()
+
+
+def sound(error: BackplaneError) -> BackplaneError:
+    """The error itself, or, if users' code has put values of other types into its fields, an error with fields that fit.
+
+    Never raises, though fields may be properties that do. A status that is none becomes INTERNAL.
+    """
+    try:
+        is_sound = (
+            isinstance(error.status, Status)
+            and type(error.message) is str
+            and (error.retry_after is None or type(error.retry_after) is float or _fits(error.retry_after))
+            and (error.trace is None or type(error.trace) is str)
+        )
+    except BaseException:  # the edge: a property may raise anything
+        is_sound = False
+    if is_sound:
+        return error
+    message = text_of(_field(error, "message", "")) or type(error).__name__
+    status, seconds, trace = (_field(error, name, None) for name in ("status", "retry_after", "trace"))
+    told = error_from(_number(status), message, _seconds(seconds), trace if type(trace) is str else None)
+    told.__cause__ = error
+    return told
+
+
+def _fits(seconds: Any) -> bool:
+    return type(seconds) is int and abs(seconds) < 1 << 63
+
+
+def _field(error: BackplaneError, name: str, default: object) -> object:
+    try:
+        return getattr(error, name)
+    except BaseException:  # as in `sound`
+        return default
+
+
+def _number(status: Any) -> int:
+    try:
+        return int(Status(status))
+    except BaseException:  # as in `sound`: it may be of any type
+        return int(Status.INTERNAL)
+
+
+def _seconds(value: Any) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except BaseException:  # as in `sound`
+        return None
 
 
 _BY_STATUS: dict[Status, type[BackplaneError]] = {

@@ -1,7 +1,4 @@
-"""Frame reader: the received envelopes of a session, frame by frame, even if a signal's exception strikes while it reads.
-
-After each use of the link, its owner must read until the link is empty before it waits (`Connections.has_more`).
-"""
+"""Frame reader: the received envelopes of a session, frame by frame, even if a signal's exception strikes while it reads."""
 
 from typing import Final
 
@@ -11,9 +8,9 @@ from .envelope import Envelope
 from .errors import FrameLost, MalformedFrame
 from .salvage import salvage
 
-#: Frames read before a new routing table is adopted, while there are more: as many as four peers send ahead
-#: (link.READ_AHEAD), since answers of a dead one may be among them; or four per outstanding call, as peers take turns. A
-#: flood of messages must not delay the table for long.
+#: Frames read, at most, before a new routing table is adopted, since answers of a dead peer may be among them: what four peers
+#: send ahead (link.READ_AHEAD), or four per outstanding call if that is more, as peers take turns. Without a bound, a flood of
+#: messages would delay the table for long.
 HELD_FRAMES_MAX: Final = 256
 HELD_FRAMES_PER_CALL: Final = 4
 

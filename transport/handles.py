@@ -1,7 +1,6 @@
 """Handles: the objects that a blocking client gives to users: a call under way, and a subscription.
 
-Their bases (waitables.py) hold the received results. For everything else they ask their client, which alone has the lock and
-the link (calling.py).
+They hold received results (waitables.py); their client, which alone has the lock and the link, does the rest (calling.py).
 """
 
 from collections.abc import Iterator

@@ -6,7 +6,7 @@ answered: every later message is received. Pure; the session turns the returned 
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .topics import TopicTable
 
@@ -65,8 +65,8 @@ class Hearing:
         self._waiting.pop(topic, None)
         return [name for name in self._places if name not in unanswered]
 
-    def subscribers(self) -> list[object]:
-        """The subscribers of all topics."""
+    def subscribers(self) -> list[Any]:
+        """The subscribers of all topics, of which each has subscribed to one."""
         return [subscriber for subscribers in self._subscribers.values() for subscriber in subscribers]
 
     def update(self, places: Mapping[str, int]) -> tuple[list[Ask], list[object]]:
@@ -95,7 +95,7 @@ class Hearing:
         return ask.topic in self._subscribers and self._places.get(ask.name) == ask.generation
 
     def unanswered(self, topic: str) -> list[str]:
-        """Backplanes that are up and have not confirmed yet, by name."""
+        """Backplanes that are up and have not confirmed yet, by name; they are asked again."""
         return sorted(self._unanswered.get(topic, ()))
 
     def _freed(self, topic: str) -> list[object]:

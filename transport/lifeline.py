@@ -46,7 +46,7 @@ def open_lifeline(location: Location) -> int | None:
             raise location.not_permitted() from error
         except OSError as error:
             raise location.not_running(nearest(location)) from error
-        pid, uid, _gid = _CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        pid, uid = _process_at(probe)
         check_trusted(location, uid)
         try:
             with opening():
@@ -63,18 +63,13 @@ def find_living(location: Location) -> Location:
     """
     if location.is_given or _is_served(location.run_dir):
         return location
-    for run_dir in other_run_dirs(location.system):
-        if _is_served(run_dir):
+    first, *others = (base / location.system for base in run_dir_bases())
+    with suppress(OSError):  # it was never started here
+        others.insert(0, Path(os.readlink(run_link(location.system))))
+    for run_dir in others:
+        if run_dir != first and _is_served(run_dir):
             return replace(location, run_dir=run_dir)
     return location
-
-
-def other_run_dirs(system: str) -> list[Path]:
-    """Run directories, beside the default, in which the system may have been started."""
-    first, *others = (base / system for base in run_dir_bases())
-    with suppress(OSError):  # it was never started here
-        others.insert(0, Path(os.readlink(run_link(system))))
-    return [run_dir for run_dir in others if run_dir != first]
 
 
 def _is_served(run_dir: Path) -> bool:
@@ -89,10 +84,13 @@ def _is_served(run_dir: Path) -> bool:
             return True
         except OSError:
             return False
-        _pid, uid, _gid = _CREDENTIALS.unpack(
-            probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        )
-        return uid in (os.getuid(), 0)
+        return _process_at(probe)[1] in (os.getuid(), 0)
+
+
+def _process_at(probe: socket.socket) -> tuple[int, int]:
+    """The listening process and its user, by the kernel."""
+    pid, uid, _gid = _CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return pid, uid
 
 
 def nearest(location: Location) -> str | None:

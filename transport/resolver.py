@@ -11,7 +11,7 @@ resolution without a key costs two dictionary look-ups.
 import zlib
 
 from . import addressing
-from .directory import Directory, Place
+from .directory import Directory
 from .errors import Unavailable, UnknownRoute
 
 #: Seconds until a caller may retry a backplane that is down: a process is back in 56 ms (TRAPS 21), imports take longer.
@@ -19,8 +19,6 @@ RETRY_AFTER_S = 0.25
 #: Prefix of a key that selects one of the replicas: the name of a backplane follows, and a colon or the end.
 AT = "@"
 _OWN = f"{addressing.BACKPLANE}."
-#: First words of the system's own routes: an unknown one goes to another node only if it names that node.
-_OURS = (addressing.SUPERVISOR, addressing.BACKPLANE, addressing.CONTROL)
 #: Resolutions cached beside those of the table's own routes: only callers know how many routes elsewhere there are.
 _OTHERS_MAX = 4_096
 #: Backplanes named in a message, at most.
@@ -32,7 +30,7 @@ class Resolver:
     """Routes to backplanes, by one routing table."""
 
     def __init__(self, directory: Directory) -> None:
-        self._directory = directory
+        self.directory = directory
         self._up: dict[str, tuple[str, ...]] = {}
         self._turns: dict[str, int] = {}
         self._idempotent = frozenset(directory.idempotent)
@@ -53,34 +51,23 @@ class Resolver:
         turn = self._turns[route] = self._turns.get(route, -1) + 1
         return up[turn % len(up)]
 
-    @property
-    def directory(self) -> Directory:
-        """The routing table."""
-        return self._directory
-
     def is_idempotent(self, route: str) -> bool:
         """Whether a repetition of the operation does no harm."""
         return route in self._idempotent
-
-    def place(self, name: str) -> Place:
-        """The address of a backplane that `resolve` named."""
-        return self._directory.backplanes[name]
 
     def draining(self, route: str, key: str | None = None) -> str | None:
         """The name of a draining backplane that serves the route, for calls of the work it finishes; None: there is none."""
         names = self._serving(route)
         if key is not None:
             names = (_place_of(names, key),)
-        return next(
-            (name for name in names if self._is_up(name) and self._directory.backplanes[name].is_draining), None
-        )
+        return next((name for name in names if self._is_up(name) and self.directory.backplanes[name].is_draining), None)
 
     def _that_are_up(self, route: str) -> tuple[str, ...]:
         names = self._serving(route)
         up = tuple(name for name in names if self._takes(name, route))
         if not up:
             raise self._unavailable(repr(route), names)
-        return tuple(name for name in up if self._directory.backplanes[name].is_ready) or up
+        return tuple(name for name in up if self.directory.backplanes[name].is_ready) or up
 
     def _by_key(self, route: str, key: str) -> str:
         names = self._serving(route)
@@ -94,32 +81,34 @@ class Resolver:
         return Unavailable(f"{what} is served by {', '.join(names)}: {why}", retry_after=RETRY_AFTER_S)
 
     def _serving(self, route: str) -> tuple[str, ...]:
-        names = self._directory.routes.get(route, ())
+        names = self.directory.routes.get(route, ())
         word, _, rest = route.partition(".")
         if word == addressing.BACKPLANE:  # every backplane serves its own operations, without declaring them
             name = rest.rpartition(".")[0]
-            names = (name,) if name in self._directory.backplanes else ()
-            if name in self._directory.missing:
+            names = (name,) if name in self.directory.backplanes else ()
+            if name in self.directory.missing:
                 raise not_registered(route, (name,))
         return names or self._elsewhere(route, word)
 
     def _elsewhere(self, route: str, word: str) -> tuple[str, ...]:
-        """The backplane that carries calls to other nodes, which decides where a key is at home."""
-        if word not in _OURS and self._directory.node:
-            return (self._directory.node,)
+        """The backplane that carries calls to other nodes, which decides where a key is at home. For an unknown route of the
+        system's own operations (`RESERVED`) only if it names that node.
+        """
+        if word not in addressing.RESERVED and self.directory.node:
+            return (self.directory.node,)
         if addressing.OF_NODE in route:
             raise UnknownRoute(route, because=_ALONE)
-        if word not in _OURS and self._directory.missing:
-            raise not_registered(route, self._directory.missing)
-        raise UnknownRoute(route, self._directory.nearest(route))
+        if word not in addressing.RESERVED and self.directory.missing:
+            raise not_registered(route, self.directory.missing)
+        raise UnknownRoute(route, self.directory.nearest(route))
 
     def _is_up(self, name: str) -> bool:
-        place = self._directory.backplanes.get(name)
+        place = self.directory.backplanes.get(name)
         return place is not None and place.is_up
 
     def _takes(self, name: str, route: str) -> bool:
         """Whether a backplane accepts new calls. It serves its own operations to the end."""
-        return self._is_up(name) and (not self._directory.backplanes[name].is_draining or route.startswith(_OWN))
+        return self._is_up(name) and (not self.directory.backplanes[name].is_draining or route.startswith(_OWN))
 
 
 def not_registered(route: str, missing: tuple[str, ...]) -> Unavailable:

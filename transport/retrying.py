@@ -14,8 +14,7 @@ from typing import Final, Generic
 
 from .call_spec import CallSpec
 from .calls import OutstandingCalls, Token
-from .errors import BackplaneError, error_from
-from .status import Status
+from .errors import BackplaneError, Status, error_from
 
 #: Statuses that may end better when retried. With all others the call would end as before, or has used its time up.
 RETRIED: Final = frozenset((Status.UNAVAILABLE, Status.PEER_DOWN, Status.RESOURCE_EXHAUSTED))
@@ -52,7 +51,7 @@ class RetryBudget:
 class RetryAccount:
     """The retries that are left of a budget.
 
-    Calls cost nothing here: they are numbered anyway, so their number is passed when a retry is requested. Retries earned by
+    A call without a retry costs nothing here: calls are counted anyway, and a retry passes their count. Retries earned by
     calls decay with `WINDOW_NS`; retries earned by time are capped at one window's.
     """
 
@@ -94,13 +93,6 @@ class RetryAccount:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """Retry after this many ns."""
-
-    wait_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class StopRetrying:
     """Do not retry. `because` is for the message, and empty if there is nothing to explain."""
 
@@ -132,24 +124,19 @@ class Retries(Generic[Token]):
     ) -> int | StopRetrying:  # fmt: skip
         """Keep a call whose last attempt ended in `error` until its retry is due. Returns the id of the wait, if it is retried.
 
-        `is_sent`: the attempt has left this process. `is_idempotent`: whether the operation is.
+        `attempts_count`: those that have ended. `is_idempotent`: whether the operation is. `is_sent`: the attempt has left this
+        process. An unsent one costs nobody anything, so it waits for an instance without touching the budget, as long as its
+        deadline allows.
         """
-        if not spec.is_retried:
+        is_repeatable = not is_sent or is_idempotent or spec.idempotency_key is not None
+        if not spec.is_retried or not is_retryable(error, is_repeatable=is_repeatable):
             return StopRetrying()
-        verdict = decide(
-            error,
-            is_repeatable=not is_sent or is_idempotent or spec.idempotency_key is not None,
-            is_sent=is_sent,
-            attempt=attempts_count,
-            remaining_ns=spec.ends_ns - now_ns,
-            account=self.account,
-            now_ns=now_ns,
-            calls_count=self._calls.next_id - self.extra_ids_count,
-            random=self.random(),
-        )
-        if isinstance(verdict, StopRetrying):
-            return verdict
-        id = self._wait_until(now_ns + verdict.wait_ns, token)
+        wait_ns = wait_before(attempts_count, error.retry_after if is_sent else None, self.random())
+        if now_ns + wait_ns >= spec.ends_ns:
+            return StopRetrying("the next would be too late")
+        if is_sent and not self.account.take(now_ns, self._calls.next_id - self.extra_ids_count):
+            return StopRetrying("the retry budget is spent")
+        id = self._wait_until(now_ns + wait_ns, token)
         if not is_sent:
             self._unplaced[id] = None
         return id
@@ -184,33 +171,6 @@ def is_retryable(error: BackplaneError, *, is_repeatable: bool) -> bool:
     if error.is_refused and error.status is Status.UNAVAILABLE and error.retry_after is None:
         return False  # the callee says that waiting does not help: its component is not to serve that
     return error.status in RETRIED and (is_repeatable or error.is_refused)
-
-
-def decide(
-    error: BackplaneError,
-    *,
-    is_repeatable: bool,
-    is_sent: bool,
-    attempt: int,
-    remaining_ns: int,
-    account: RetryAccount,
-    now_ns: int,
-    calls_count: int,
-    random: float,
-) -> Again | StopRetrying:
-    """Decide after the end of the `attempt`-th attempt, counted from 1. `random`: 0 up to 1.
-
-    `is_sent`: the attempt has left this process. An unsent one costs nobody anything, so it waits for an instance without
-    touching the budget, as long as its deadline allows.
-    """
-    if not is_retryable(error, is_repeatable=is_repeatable):
-        return StopRetrying()
-    wait_ns = wait_before(attempt, error.retry_after if is_sent else None, random)
-    if wait_ns >= remaining_ns:
-        return StopRetrying("the next would be too late")
-    if is_sent and not account.take(now_ns, calls_count):
-        return StopRetrying("the retry budget is spent")
-    return Again(wait_ns)
 
 
 def after_attempts(error: BackplaneError, count: int, because: str) -> BackplaneError:

@@ -6,7 +6,8 @@ topic, so a gap is seen and counted instead of guessed at (ZeroMQ's PUB drops si
 """
 
 import re
-from typing import Final, Generic, TypeVar
+import reprlib
+from typing import Final, Generic, TypeGuard, TypeVar
 
 from .errors import InvalidArgument
 
@@ -14,18 +15,34 @@ Subscriber = TypeVar("Subscriber")
 
 
 _TOPIC = re.compile(r"[^.*\s]+(\.[^.*\s]+)*")
+#: Longest topic, and longest pattern, characters. Topics are remembered by the thousand, by publishers and subscribers; and a
+#: search for subscribers takes a look-up of the text before each dot: a topic of 16 MiB would have kept a node for hours.
+TOPIC_LENGTH_MAX: Final = 1_024
 
 
 def check_topic(topic: object) -> None:
     """Raises `InvalidArgument` for a value that is not a topic."""
-    if type(topic) is not str or not _TOPIC.fullmatch(topic):
-        raise InvalidArgument(f"a topic is words joined by dots, such as 'files.changed', got {topic!r}")
+    if not _is_short(topic) or not _TOPIC.fullmatch(topic):
+        raise InvalidArgument(f"a topic is words joined by dots, such as 'files.changed', got {_shown(topic)}")
 
 
 def check_pattern(pattern: object) -> None:
     """Raises `InvalidArgument` for a pattern that cannot be subscribed to."""
-    if type(pattern) is not str or not _TOPIC.fullmatch(pattern.removesuffix(".*")):
-        raise InvalidArgument(f"subscribe to a topic such as 'files.changed', or to 'files.*', got {pattern!r}")
+    if not _is_short(pattern) or not _TOPIC.fullmatch(pattern.removesuffix(".*")):
+        raise InvalidArgument(f"subscribe to a topic such as 'files.changed', or to 'files.*', got {_shown(pattern)}")
+
+
+def _is_short(topic: object) -> TypeGuard[str]:
+    return type(topic) is str and len(topic) <= TOPIC_LENGTH_MAX
+
+
+def _shown(topic: object) -> str:
+    """A value for an error message. It may be of another host: text of megabytes, or a list of millions."""
+    if type(topic) is not str:
+        return reprlib.repr(topic)
+    if len(topic) > TOPIC_LENGTH_MAX:
+        return f"{len(topic):,} characters (limit {TOPIC_LENGTH_MAX:,})"
+    return repr(topic)
 
 
 def overlap(pattern: str, other: str) -> bool:

@@ -18,7 +18,7 @@ from .connections import LinkPort
 from .discovery import Location, locate
 from .errors import BackplaneError, DeadlineExceeded, InvalidArgument, PeerDown, Unavailable
 from .lifeline import find_living, open_lifeline
-from .link import LINGER_MS, Link
+from .link import Link
 
 if TYPE_CHECKING:
     from .remote.remote_link import RemoteLink
@@ -31,60 +31,35 @@ _SCHEME = "tcp://"
 class ClientLink(LinkPort, Protocol):
     """The link as the client needs it, beyond the needs of its session (link.py)."""
 
-    def expect(self) -> None:
-        """The descriptor has just been found readable."""
-
-    def fileno(self) -> int:
-        """Descriptor that is readable when a frame may be there."""
-
-    def close(self, linger_ms: int = LINGER_MS) -> None:
-        """Close; sent frames get `linger_ms` to leave."""
-
-
-class Way(Protocol):
-    """One client's way to one system."""
-
-    #: The system's name in messages, and where it is: "in /run/…", "at tcp://…".
-    system: str
-    where: str
-    #: Name and socket of the process that distributes the routing table.
-    home: str
-    place: Path
-    #: Whether a broken connection is made again.
-    is_remote: bool
-    link: ClientLink
-
-    def open(self) -> int | None:
-        """A descriptor, for the caller to close, that is readable when home is gone; None: unknown. Raises any obstacle."""
-
-    def gone(self) -> BackplaneError:
-        """The error for calls that were outstanding when home was gone, or that waited for it."""
-
-    def not_running(self) -> BackplaneError:
-        """The error for a system that nobody serves."""
+    def expect(self) -> None: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
 
 
 class LocalWay:
-    """The way to a system on this host."""
+    """The way to a system on this host. `RemoteWay` has the same methods."""
 
+    #: Whether a broken connection is made again.
     is_remote = False
 
     def __init__(self, location: Location) -> None:
         self._location = location
+        #: The system's name in messages, and where it is.
         self.system, self.where = location.system, f"in {location.run_dir}"
+        #: Name and socket of the process that distributes the routing table.
         self.home, self.place = addressing.SUPERVISOR, location.supervisor
         self.link: ClientLink = Link(f"client/{os.getpid()}")
 
     def open(self) -> int | None:
-        """Raises `SystemNotRunning`, `Unavailable`, `FailedPrecondition`."""
+        """A descriptor, for the caller to close, that is readable when home is gone; None: unknown. Raises any obstacle."""
         return open_lifeline(self._location)
 
     def gone(self) -> BackplaneError:
-        """`PeerDown`: the supervisor has ended."""
+        """The error for calls that were outstanding when home was gone, or that waited for it."""
         return PeerDown(f"system {self.system!r} is gone: its supervisor has ended")
 
     def not_running(self) -> BackplaneError:
-        """`SystemNotRunning`, which says how to start it."""
+        """The error for a system that nobody serves."""
         return self._location.not_running()
 
 
@@ -100,16 +75,16 @@ class RemoteWay:
         self.link: ClientLink = link
 
     def open(self) -> int | None:
-        """A new descriptor for each connection."""
         return self._link.open()
 
     def gone(self) -> BackplaneError:
-        """The last error of the link."""
         return self._link.trouble
 
     def not_running(self) -> BackplaneError:
-        """`Unavailable`, for the reason of the link's last error."""
         return Unavailable(self._link.trouble.message, retry_after=self._link.trouble.retry_after)
+
+
+Way = LocalWay | RemoteWay
 
 
 def is_remote(target: str | os.PathLike[str]) -> bool:
@@ -126,9 +101,10 @@ def way_to(target: str | os.PathLike[str], keys: str | os.PathLike[str] | None, 
             )
         return LocalWay(find_living(locate(target)))
     from .remote.remote_link import RemoteLink  # 10 ms that nobody needs on this host
-    from .remote.target import Target, keyring_at
+    from .remote.target import Target
+    from .security.keyring import Keyring
 
-    found, keyring = Target.parse(str(target)), keyring_at(keys)
+    found, keyring = Target.parse(str(target)), Keyring(None if keys is None else Path(keys).expanduser())
     found.check_keys(keyring)
     found = found.looked_up()
     return RemoteWay(found, RemoteLink(found, keyring, now_ns, random.random))

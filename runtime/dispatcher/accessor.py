@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .argument import LockedArgument
 from .locking import Lock, LockClaim
 
 T = TypeVar("T")
@@ -101,47 +100,6 @@ def _locked(accessor: AccessorBase, lock: Lock | None, datum: T) -> Iterator[T]:
         yield datum
     finally:
         reach.let_go(claim)
-
-
-class Protected(Protocol[T_co]):
-    """The part of a `DataProtector` that an accessor uses."""
-
-    name: str
-
-    def _select(self, message: Any) -> tuple[Lock, T_co]: ...
-
-
-class ProtectorSelection(Protocol[K_contra, T_co]):
-    """The part of a `SelectiveProtector` that an accessor uses."""
-
-    name: str
-
-    def _reached(self, key: K_contra) -> tuple[Lock, T_co]: ...
-
-
-class AccessorOf(LockedArgument[Accessor[T]]):
-    """The argument registered for a parameter of type `Accessor`."""
-
-    __slots__ = ("protector",)
-
-    def __init__(self, protector: Protected[T]) -> None:
-        self.protector = protector
-
-    def _bind(self, reach: AccessorLocks, message: Any, is_shared: bool) -> Accessor[T]:
-        protector = self.protector
-        return Accessor(protector.name, reach, lambda: protector._select(message), is_shared)
-
-
-class SelectiveAccessorOf(LockedArgument[SelectiveAccessor[K, T]]):
-    """The argument registered for a parameter of type `SelectiveAccessor`."""
-
-    __slots__ = ("protector",)
-
-    def __init__(self, protector: ProtectorSelection[K, T]) -> None:
-        self.protector = protector
-
-    def _bind(self, reach: AccessorLocks, message: Any, is_shared: bool) -> SelectiveAccessor[K, T]:
-        return SelectiveAccessor(self.protector.name, reach, self.protector._reached, is_shared)
 
 
 def finished(who: str) -> FailedPrecondition:

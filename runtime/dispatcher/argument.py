@@ -7,6 +7,7 @@ protocol because no class can be the type argument of its own base.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, Protocol, Self, TypeVar
 
 T_co = TypeVar("T_co", covariant=True)
@@ -20,6 +21,13 @@ class Argument(Protocol[T_co]):
     if TYPE_CHECKING:
 
         def _given(self) -> T_co: ...
+
+
+def _refusing(what: str) -> Callable[..., NoReturn]:
+    def refuse(self: object, *arguments: object, **keywords: object) -> NoReturn:
+        raise TypeError(_outside(self, what))
+
+    return refuse
 
 
 class LockedArgument(Argument[T_co]):
@@ -57,20 +65,11 @@ class LockedArgument(Argument[T_co]):
         def __setitem__(self, key: object, value: object) -> NoReturn:
             raise TypeError(_outside(self, f"has no [{key!r}]"))
 
-        def __iter__(self) -> NoReturn:
-            raise TypeError(_outside(self, "cannot be iterated"))
-
-        def __len__(self) -> NoReturn:
-            raise TypeError(_outside(self, "has no length"))
-
-        def __contains__(self, value: object) -> NoReturn:
-            raise TypeError(_outside(self, "contains nothing"))
-
-        def __call__(self, *arguments: object, **keywords: object) -> NoReturn:
-            raise TypeError(_outside(self, "cannot be called"))
-
-        def __enter__(self) -> NoReturn:
-            raise TypeError(_outside(self, "cannot be locked by hand"))
+        __iter__ = _refusing("cannot be iterated")
+        __len__ = _refusing("has no length")
+        __contains__ = _refusing("contains nothing")
+        __call__ = _refusing("cannot be called")
+        __enter__ = _refusing("cannot be locked by hand")
 
         def __exit__(self, *error: object) -> None: ...
 

@@ -342,7 +342,6 @@ class Delivery(ParkableAction):
     # -- for accessors ------------------------------------------------------------------------------------------------
 
     def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[LockClaim, tuple[str, ...]]:
-        """For an accessor: hold this lock, too. Returns the claim for `let_go`, and the names of data that others changed."""
         if not self.is_calling or self.thread != threading.get_ident():
             raise finished(who)
         self._keep_changes()
@@ -359,7 +358,6 @@ class Delivery(ParkableAction):
         return claim, tuple(disturbed)
 
     def let_go(self, claim: LockClaim) -> None:
-        """For an accessor: release the claim, unless the handler or another accessor needs its lock. Never waits."""
         at = next((at for at, each in enumerate(self.reached) if each is claim), None)
         if at is None or not self.is_calling or self.thread != threading.get_ident():
             return
@@ -377,7 +375,6 @@ class Delivery(ParkableAction):
     # -- as a parkable action -----------------------------------------------------------------------------------------
 
     def book_wait(self) -> None:
-        """Book the wait to the handler for which it waited."""
         if self.entries is not None:
             waited_ns = self.dispatcher._now_ns() - self.waited_from_ns
             self.entries[self.index].wait_ns += waited_ns
@@ -398,7 +395,7 @@ class Delivery(ParkableAction):
         with self.dispatcher._mutex:
             return "" if self.waits_on is None else f"the lock of {self.waits_on.name}"
 
-    def boosted(self) -> None:
+    def priority_changed(self) -> None:
         """Its priority has changed: move it in the wait queue of its lock."""
         with self.dispatcher._mutex:
             effects = locking.boosted(self)

@@ -48,8 +48,6 @@ class SourcesPort(Protocol):
 
 
 class DispatcherBase(Component):
-    """The base of `Dispatcher`."""
-
     #: Guards locks, delivery queues and registrations. Held for a few steps; never take the lead while holding it.
     _mutex: threading.Lock
     #: Handles that resolved to no message, or failed to.
@@ -62,12 +60,10 @@ class DispatcherBase(Component):
     _sources: SourcesPort
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
-        """Queue a message for its handlers. Raises `NoHandler`, and `Busy` at `max_posted`."""
         raise NotImplementedError
 
     @property
     def entries(self) -> tuple[HandlerEntry, ...]:
-        """All registered handlers."""
         raise NotImplementedError
 
     @property

@@ -75,7 +75,6 @@ class ReadyHandle(Handle):
         self.message = message
 
     def resolve(self) -> Message | None:
-        """The message as given to the constructor."""
         return self.message
 
 

@@ -8,9 +8,10 @@ to a list) are not: assign a new value, or call `touch("field")`. A field that h
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
+
+from appbackplane.transport.directory import nearest
 
 from ..objects.operation import DeclarationError
 from .message import Message, spec_of
@@ -96,10 +97,10 @@ class Observed(metaclass=_ObservedType):
                     rules[name] = ChangeRule(name, fields)
         for rule in rules.values():
             for field in sorted(rule.fields - known):
-                near = difflib.get_close_matches(field, known, 1)
+                near = nearest(field, known)
                 raise DeclarationError(
                     f"{cls.__qualname__}.{rule.name}: @on_change({field!r}), and there is no such field"
-                    + (f" (did you mean {near[0]!r}?)" if near else "")
+                    + (f" (did you mean {near!r}?)" if near else "")
                     + f": annotate it in the class, `{field}: …`"
                 )
         cls._rules = tuple(rules.values())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar, get_a
 from appbackplane.transport.errors import Busy, InvalidArgument, NotFound
 
 from ..objects.operation import DeclarationError
-from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
+from .accessor import Accessor, SelectiveAccessor
 from .argument import ActiveObject, Argument, LockedArgument, T_co
 from .checks.choosing import check_factory, check_function, returned, taken
 from .checks.data import check_datum, check_made, claim
@@ -23,6 +23,7 @@ from .locking import Lock, Rank
 from .observed import Observed
 
 if TYPE_CHECKING:
+    from .accessor import AccessorLocks
     from .message import Message
 
 T = TypeVar("T")
@@ -299,6 +300,31 @@ class Choice(LockedArgument[T]):
     def _select(self, message: Message) -> tuple[Lock, T]:
         by = self.by
         return self.protector._of(getattr(message, by) if isinstance(by, str) else by(message))
+
+
+class AccessorOf(LockedArgument[Accessor[T]]):
+    """The argument registered for a parameter of type `Accessor`."""
+
+    __slots__ = ("protector",)
+
+    def __init__(self, protector: DataProtector[T]) -> None:
+        self.protector = protector
+
+    def _bind(self, reach: AccessorLocks, message: Message, is_shared: bool) -> Accessor[T]:
+        protector = self.protector
+        return Accessor(protector.name, reach, lambda: protector._select(message), is_shared)
+
+
+class SelectiveAccessorOf(LockedArgument[SelectiveAccessor[K, T]]):
+    """The argument registered for a parameter of type `SelectiveAccessor`."""
+
+    __slots__ = ("protector",)
+
+    def __init__(self, protector: SelectiveProtector[K, T]) -> None:
+        self.protector = protector
+
+    def _bind(self, reach: AccessorLocks, message: Message, is_shared: bool) -> SelectiveAccessor[K, T]:
+        return SelectiveAccessor(self.protector.name, reach, self.protector._reached, is_shared)
 
 
 def protector_behind(argument: object) -> Protector[Any] | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .accessor import AccessorOf, SelectiveAccessorOf
 from .argument import ActiveObject
 from .checks.data import protector_of
 from .checks.lock_search import found_in, is_lock
@@ -19,7 +18,7 @@ from .checks.signature import signature_of
 from .errors import RegistrationError
 from .locking import LockClaim, ordered
 from .message import MessageSpec
-from .protectors import Choice, DataProtector, Protector
+from .protectors import AccessorOf, Choice, DataProtector, Protector, SelectiveAccessorOf
 
 
 class HandlerEntry:

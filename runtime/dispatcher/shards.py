@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.errors import (
     BackplaneError,
     FailedPrecondition,
@@ -20,17 +21,15 @@ from appbackplane.transport.errors import (
     Unavailable,
     error_from,
 )
-from appbackplane.transport.request import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.resolver import RETRY_AFTER_S, home
 
 from ..execution.method_action import MethodAction
 from ..objects.action import Action
 from ..objects.endpoint import Request
-from .accessor import SelectiveAccessorOf
 from .checks.matching import HandlerParameter
 from .errors import RegistrationError
 from .message import Message, MessageSpec
-from .protectors import Choice, DataProtector, SelectiveProtector
+from .protectors import Choice, DataProtector, SelectiveAccessorOf, SelectiveProtector
 from .registration import HandlerEntry
 from .sending import fields_of, key_text
 

@@ -98,7 +98,7 @@ class Admission:
 
     def _not_begun(self, component: Component) -> Iterator[Action]:
         """Actions not begun: queued at the objects of a component, deferred by its state machines, or parked anywhere."""
-        digester = self._digesters.of(component)
+        digester = self._digesters.get(component.component_name)
         for object in (component, *component._objects, *([] if digester is None else [digester])):
             action = object._head
             while action is not None:

@@ -20,7 +20,6 @@ from appbackplane.transport.errors import Unavailable
 
 from ..observation import segments
 from ..observation.applied import Applied, LedgerEntry, pack, unpack
-from ..observation.message_log import MessageLog
 from .clock import Clock
 from .poll_leader import PollLeader
 from .publishing import Publishing
@@ -41,13 +40,13 @@ class Applying:
     """Applies batches in one backplane. Its operation runs one batch at a time."""
 
     def __init__(
-        self, backplane: str, run_dir: Path, generation: int, *, lead: threading.RLock, clock: Clock, watch: PollLeader,
+        self, backplane: str, run_dir: Path, generation: int, *, lead: threading.RLock, clock: Clock, poll_leader: PollLeader,
         sender: Sender, publishing: Publishing,
     ) -> None:  # fmt: skip
         self._backplane = backplane
         self._lead = lead
         self._clock = clock
-        self._watch = watch
+        self._poll_leader = poll_leader
         self._sender = sender
         self._publishing = publishing
         self._run_dir, self._generation = run_dir, generation
@@ -72,7 +71,7 @@ class Applying:
                 fresh = rows[done - first : done - first + SLICE]
                 self._slice(topic, group, batch, done, fresh)
                 applied += len(fresh)
-                self._watch.notify()
+                self._poll_leader.notify()
 
     def recover(self) -> None:
         """Load the ledger of an earlier process. Call it before any recording, and before retention removes the records."""
@@ -87,7 +86,6 @@ class Applying:
             log.warning("%s", error)  # batches are refused until the ledger can be written
 
     def close(self) -> None:
-        """Close the ledger."""
         if self._ledger >= 0:
             os.close(self._ledger)
             self._ledger = -1
@@ -104,8 +102,9 @@ class Applying:
         there = 0
         try:
             for row in rows:
-                if records is not None:
-                    record(topic, records, self._sender.encoder.body(row), now_ns)
+                if records is not None and not records.append(self._sender.encoder.pack(row), now_ns):
+                    why = f"topic {topic} cannot be recorded now (see status --stats for why)"
+                    raise Unavailable(why, retry_after=1.0)  # this row is not published, nor any behind it
                 there += 1
                 self._publishing.tell(topic, row, None, now_ns)
         finally:
@@ -149,16 +148,9 @@ class Applying:
         folder = segments.messages_folder(self._run_dir, self._backplane, entry.topic)
         return sum(
             messages_of(path, entry.generation, entry.index if number == entry.segment else 0)
-            for path in folder.glob(f"*{segments.MESSAGES_SUFFIX}")
-            if path.name[: -len(segments.MESSAGES_SUFFIX)].isdecimal()
-            and (number := int(path.name[: -len(segments.MESSAGES_SUFFIX)])) >= entry.segment
+            for number, path in segments.files_in(folder, segments.MESSAGES_SUFFIX)
+            if number >= entry.segment
         )
-
-
-def record(topic: str, records: MessageLog, body: bytes, now_ns: int) -> None:
-    """Record one row. Raises `Unavailable` if that is impossible now; the row is not published then."""
-    if not records.append(body, now_ns):
-        raise Unavailable(f"topic {topic} cannot be recorded now (see status --stats for why)", retry_after=1.0)
 
 
 def messages_of(path: Path, generation: int, since: int) -> int:

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from appbackplane.transport.call_checks import TIMEOUT_MAX_S
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.errors import DeadlineExceeded
-from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..objects.action import Action
 from ..objects.app_object import AppObject
@@ -20,7 +20,7 @@ from .current import current
 from .method_action import MethodAction
 from .worker import WorkerHost
 
-#: Waits for a gate, for at most so many seconds, on behalf of a thread that runs no action.
+#: Waits for a gate, at most that many seconds, instead of blocking the thread; returns whether the gate opened (testing).
 StandIn: TypeAlias = Callable[[threading.Lock, float], bool]
 #: Longer than any call.
 LIMIT_S: Final = 2 * TIMEOUT_MAX_S
@@ -81,14 +81,14 @@ def blocking_call(
     gate = threading.Lock()
     gate.acquire()
     spec = CallSpec(route, arguments, key=key, priority=priority, timeout=timeout, is_retried=retry)
-    asking = MethodAction(BlockingCaller.of(object), running.name, running.priority, _ask, (spec,), running.deadline_ns)
+    caller = (
+        AppObject()
+    )  # makes the call in the place of `object`; a new one each time: cheaper than finding a free one
+    caller._component, caller._name = component, object.name
+    asking = MethodAction(caller, running.name, running.priority, _ask, (spec,), running.deadline_ns)
     asking.chain = (*running.chain, (object.name, running.name))
     asking.trace, asking.principal = running.trace, running.principal
-
-    def has_ended(action: Action) -> None:
-        gate.release()
-
-    asking.on_end = has_ended
+    asking.on_end = lambda _: gate.release()
     object._platform.post_own(component, asking, is_counted=False)
     _wait_in(host, running, gate, LIMIT_S, f"a call of {route}")  # the call itself ends in time
     if asking.error is not None:
@@ -96,16 +96,5 @@ def blocking_call(
     return asking.result
 
 
-class BlockingCaller(AppObject):
-    """Stands for an object whose operations block their threads, and makes their calls."""
-
-    @staticmethod
-    def of(object: AppObject) -> BlockingCaller:
-        """A new one for each call: cheaper than finding a free one."""
-        caller = BlockingCaller()
-        caller._component, caller._name = object._component, object.name
-        return caller
-
-
-async def _ask(caller: BlockingCaller, spec: CallSpec) -> Any:
+async def _ask(caller: AppObject, spec: CallSpec) -> Any:
     return await caller._host.call(caller, spec)

@@ -58,7 +58,7 @@ class BoardSlot(NamedTuple):
 
 
 class Board:
-    """The mapped memory. The supervisor calls `create`, a backplane `attach`."""
+    """The mapped memory. The supervisor calls `create`; a backplane passes the descriptor that it inherits."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -73,11 +73,6 @@ class Board:
         fd = os.memfd_create("appbackplane-board", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, SLOTS_MAX + SLOTS_MAX * _WORDS * 8)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-        return cls(fd)
-
-    @classmethod
-    def attach(cls, fd: int) -> Board:
-        """The board behind an inherited descriptor."""
         return cls(fd)
 
     def read(self, slot: int) -> BoardSlot:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from appbackplane.transport.envelope import Envelope, cancel
 from appbackplane.transport.errors import Cancelled
 
-from ..objects.action import LOCAL, Action, ParkableAction
+from ..objects.action import LOCAL, AcceptedCalls, Action, ParkableAction
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
-from .accepted import AcceptedCalls
 from .completion import Completion
 from .deferring import Deferring, is_deferred
 from .digest import route_of
@@ -22,7 +21,7 @@ from .ring_detector import RingDetector
 
 
 class CallChanges:
-    """Cancellations and boosts of accepted calls. Used under the lead."""
+    """Cancellations and new priorities of accepted calls. Used under the lead."""
 
     def __init__(
         self, *, scheduler: Scheduler, statistics: Statistics, accepted: AcceptedCalls, replays: IdempotencyCache,
@@ -46,7 +45,7 @@ class CallChanges:
 
         The calls to this backplane that it awaits are cancelled with it, one after the other: they may be as many as objects.
         """
-        action = self._accepted.get(peer, id)
+        action = self._accepted.get((peer, id))
         if action is None and self._remote.take is not None:
             self._remote.take(peer, cancel(id), now_ns)
         while action is not None:  # None: the answer and the cancellation crossed
@@ -54,15 +53,15 @@ class CallChanges:
                 self._inheritance.settle([action], now_ns)
                 return
             peer, id = LOCAL, self._cancel(action, now_ns)
-            action = self._accepted.get(peer, id)
+            action = self._accepted.get((peer, id))
 
-    def boost(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+    def change_priority(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """The caller changes the priority of a call: a more urgent one waits for it, or no longer does (law 10)."""
         id, priority = envelope.id, envelope.priority
         assert priority is not None
         if envelope.chain is not None:
             self._rings.heard(peer, envelope)
-        elif self._accepted.get(peer, id) is None:
+        elif self._accepted.get((peer, id)) is None:
             if self._remote.take is not None:
                 self._remote.take(peer, envelope, now_ns)
         elif priority >= 0:

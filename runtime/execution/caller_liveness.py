@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory
 
-from .accepted import AcceptedCalls
+from ..objects.action import AcceptedCalls
 from .call_changes import CallChanges
 from .clock import Clock
 from .remote_routes import RemoteRoutes
@@ -70,10 +70,11 @@ class CallerLiveness:
         """Probe some of the waiting callers, and withdraw some of the calls of dead ones."""
         if not self._to_ask and now_ns - self._asked_ns >= PROBE_NS:
             self._asked_ns = now_ns
-            self._to_ask = [peer for peer in self._accepted.peers() if peer]
+            self._to_ask = [*{peer for peer, _ in self._accepted if peer}]
             if len(self.heard_ns) > HEARD_MAX:
                 self.heard_ns = {peer: at_ns for peer, at_ns in self.heard_ns.items() if now_ns - at_ns < PROBE_NS}
                 self._sources.keep(self.heard_ns)
+                self.farewells.intersection_update(self.heard_ns)
         asked, self._to_ask = self._to_ask[:PROBED_MAX], self._to_ask[PROBED_MAX:]
         for peer in asked:
             if not self._is_reachable(peer, _NOTHING):
@@ -95,12 +96,13 @@ class CallerLiveness:
     def gone(self, peer: bytes) -> None:
         """A peer is dead: schedule the withdrawal of its calls."""
         self.heard_ns.pop(peer, None)
+        self.farewells.discard(peer)
         self._sources.forget(peer)
         if self._remote.lose is not None:
             self._remote.lose(peer)
         if peer in self._abandoned:
             return
-        calls = self._accepted.ids_of(peer)
+        calls = [id for one, id in self._accepted if one == peer]
         if calls:
             self._abandoned[peer] = calls[::-1]
             self.due_ns = 0
@@ -110,10 +112,9 @@ class CallerLiveness:
         for name, place in old.backplanes.items():
             now = new.backplanes.get(name)
             if place.is_up and (now is None or not now.is_up or now.generation != place.generation):
-                connections = (
-                    f"{name}-{place.generation}".encode()
-                )  # a connection's name adds a random word without a dash (transport/link.py)
-                heard = {*self.heard_ns, *self._accepted.peers()}
+                # A connection's name adds a random word without a dash (transport/link.py).
+                connections = f"{name}-{place.generation}".encode()
+                heard = {*self.heard_ns, *(peer for peer, _ in self._accepted)}
                 for peer in [one for one in heard if one.rpartition(b"-")[0] == connections]:
                     self.gone(peer)
 
@@ -123,7 +124,7 @@ class CallerLiveness:
                 return
             peer, calls = next(iter(self._abandoned.items()))
             id = calls.pop()
-            if self._accepted.get(peer, id) is not None:
+            if self._accepted.get((peer, id)) is not None:
                 self.abandoned_count += 1
                 self._changes.cancel(peer, id, now_ns)
             if not calls:

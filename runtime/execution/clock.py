@@ -45,7 +45,6 @@ class RealClock:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
     def cpu_ns_of(self, ident: int) -> int:
-        """CPU nanoseconds used by a live thread of this process; `ident`: its `Thread.ident`."""
         return time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
 
     def unix_offset_ns(self) -> int:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from appbackplane.transport.envelope import status
 from appbackplane.transport.errors import BackplaneError, Cancelled, DeadlineExceeded, InternalError
 
-from ..objects.action import Action, Outcome, ParkableAction
+from ..objects.action import AcceptedCalls, Action, Outcome, ParkableAction
 from ..objects.state_machine import NotAccepted
 from ..observation.statistics import OperationStatistics, Statistics
 from ..scheduling.scheduler import Scheduler
 from ..scheduling.timers import Timer
-from .accepted import AcceptedCalls
 from .failures import as_error, is_own_bug
 from .idempotency_cache import IdempotencyCache
 from .inheritance import Inheritance
@@ -68,7 +68,7 @@ class Completion:
         sender = self._sender
         peer, error, is_unsendable = action.peer, action.error, False
         if peer is not None:
-            self._accepted.end(peer, action.call_id)
+            self._accepted.pop((peer, action.call_id), None)
             if error is None:
                 try:
                     if not sender.reply(peer, action.call_id, action.result, now_ns):
@@ -101,7 +101,10 @@ class Completion:
         account.wait.record(action.wait_ns)
         account.cpu_ns += action.cpu_ns
         if action.error is not None and has_run:
-            _count_error(account, action.error)
+            if isinstance(action.error, NotAccepted):
+                account.refused_count += 1
+            elif not isinstance(action.error, Cancelled):  # counted when the caller cancelled the call
+                account.error_count += 1
         statistics.actions_count += 1
         if recorder is not None:
             if action.parts is None:
@@ -115,9 +118,10 @@ class Completion:
             self._judge(action.timer, action.error)
         action.posted_ns = 0
         if action.on_end is not None:
-            self._tell_of_end(action, now_ns)
+            self._guarded(action.on_end, action, action, now_ns)
         if self._followers:
-            self._tell_followers(action, now_ns)
+            for function in self._followers.pop(id(action), ()):
+                self._guarded(function, action, action, now_ns)
 
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
@@ -131,7 +135,8 @@ class Completion:
     def never_posted(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """Refuse an action that was not admitted. Calls `refuse` and `on_end`, since its maker may hold resources for it."""
         self._let_go(action, error, now_ns)
-        self._tell_of_end(action, now_ns)
+        if action.on_end is not None:
+            self._guarded(action.on_end, action, action, now_ns)
 
     def failing_count(self) -> int:
         """Timers that have failed `FAILING_MIN` times in a row or more. Call it without the lead."""
@@ -178,30 +183,13 @@ class Completion:
             self._failing = {timer for timer in self._failing if not timer.is_over}
             return [*self._failing]
 
-    def _tell_of_end(self, action: Action, now_ns: int) -> None:
+    def _guarded(self, function: Callable[[Any], object], argument: object, action: Action, now_ns: int) -> None:
+        """Call a function that may be a user's, or release a user's objects: its failure is reported."""
         try:
-            if action.on_end is not None:
-                action.on_end(action)
-        except BaseException as problem:  # the edge: it may be a user's
+            function(argument)
+        except BaseException as problem:  # the edge
             self._reports.failed(action, problem, now_ns)
-
-    def _tell_followers(self, action: Action, now_ns: int) -> None:
-        for function in self._followers.pop(id(action), ()):
-            try:
-                function(action)
-            except BaseException as problem:  # the edge: a follower may release a user's objects
-                self._reports.failed(action, problem, now_ns)
 
     def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
-        try:
-            action.refuse(error)
-        except BaseException as problem:  # the edge: users may override it
-            self._reports.failed(action, problem, now_ns)
+        self._guarded(action.refuse, error, action, now_ns)
         action.error = error
-
-
-def _count_error(account: OperationStatistics, error: BaseException) -> None:
-    if isinstance(error, NotAccepted):
-        account.refused_count += 1
-    elif not isinstance(error, Cancelled):  # counted when the caller cancelled the call
-        account.error_count += 1

@@ -22,7 +22,6 @@ class ComponentLimits:
         self.own_work[component.component_name] = OwnWork(_declared(component, "max_posted"))
 
     def refused_count(self) -> int:
-        """Requests refused by all components. From any thread."""
         return sum(throttle.refused_count for throttle in list(self.requests.values()))
 
     def figures(self, component: str) -> dict[str, int]:

@@ -30,7 +30,7 @@ from appbackplane.transport.errors import (
 from appbackplane.transport.link import Link
 
 #: Timeout of our calls. The supervisor started us, so it exists, but it answers a registration after more urgent work.
-REGISTER_TIMEOUT_NS = CALL_TIMEOUT_NS = 10_000_000_000
+CALL_TIMEOUT_NS = 10_000_000_000
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -57,9 +57,8 @@ class Control:
         self._outbox = Outbox()
         self._encoder = codec.Encoder()
         self._leaving: deque[Envelope] = deque()
-        self._accepted: Callable[[Any], None] | None = None
         self._calls: dict[int, Heard] = {}
-        self._calls_count = 1  # the registration
+        self._calls_count = 0
 
     @property
     def has_more(self) -> bool:
@@ -68,10 +67,15 @@ class Control:
 
     def register(self, registration: Registration, accepted: Callable[[Any], None]) -> None:
         """Register with the supervisor. `accepted` runs in the sentinel's thread, with the body of the reply."""
-        self._accepted = accepted
+
+        def heard(result: Any, error: str | None) -> None:
+            if error is None:
+                accepted(result)
+            else:
+                log.error("the supervisor refused the registration: %s", error)
+
         body = {"registration": msgspec.to_builtins(registration)}
-        route = f"{addressing.SUPERVISOR}.register"
-        self._say(call(1, CallSpec(route, body, priority=0), REGISTER_TIMEOUT_NS))
+        self.call(f"{addressing.SUPERVISOR}.register", body, heard)
 
     def call(self, route: str, body: dict[str, Any], heard: Heard) -> None:
         """Call the supervisor; one thread at a time. `heard` runs in the sentinel's thread. Raises `Busy` at `CALLS_MAX`."""
@@ -116,11 +120,6 @@ class Control:
             except Exception as error:
                 log.exception("%s failed", envelope.route)
                 answer(None, InternalError(f"{envelope.route}: {type(error).__name__}: {error}"))
-        elif envelope.id == 1:
-            if envelope.kind == STATUS:
-                log.error("the supervisor refused the registration: %s", envelope.body[1])
-            elif self._accepted is not None:
-                self._accepted(envelope.body)
         elif (heard := self._calls.pop(envelope.id, None)) is not None:
             heard(*((None, envelope.body[1]) if envelope.kind == STATUS else (envelope.body, None)))
 

@@ -28,10 +28,6 @@ class Deferring:
         #: Deferred actions that have a deadline.
         self._calls: OutstandingCalls[MethodAction] = OutstandingCalls()
 
-    def __len__(self) -> int:
-        """Deferred actions that have a deadline."""
-        return len(self._calls)
-
     def next_deadline_ns(self) -> int | None:
         """When the next deferred action ends; None: none has a deadline."""
         return self._calls.next_deadline_ns()
@@ -68,7 +64,6 @@ class Deferring:
                 self.drop(action, DeadlineExceeded(late), now_ns)
 
     def drop(self, action: MethodAction, error: BackplaneError, now_ns: int) -> None:
-        """End a deferred action."""
         machine = action.object
         assert isinstance(machine, StateMachine)
         machine._deferred.remove(action)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from appbackplane.transport.envelope import Envelope
 
 from ..objects.action import Action
 from ..objects.app_object import AppObject
-from ..objects.component import Component
 from .method_action import MethodAction
 
 
@@ -18,27 +19,8 @@ class Digest(MethodAction):
     asked: Envelope
 
 
-class Digesters:
-    """The digester of each component that has had such a request: an object without state, only a queue for its digests."""
-
-    def __init__(self) -> None:
-        self._objects: dict[str, AppObject] = {}
-
-    def all(self) -> list[AppObject]:
-        """The digesters created so far."""
-        return list(self._objects.values())
-
-    def of(self, component: Component) -> AppObject | None:
-        """The digester of a component; None: it has had no request yet."""
-        return self._objects.get(component.component_name)
-
-    def created(self, component: Component) -> AppObject:
-        """The digester of a component, created at its first request."""
-        digester = self._objects.get(component.component_name)
-        if digester is None:
-            digester = self._objects[component.component_name] = AppObject()
-            digester._component, digester._name = component, f"{component.name}.digester"
-        return digester
+#: By the name of a component that has had such a request: an object without state, only a queue for its digests.
+Digesters: TypeAlias = dict[str, AppObject]
 
 
 def route_of(action: Action) -> str:

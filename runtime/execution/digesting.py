@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.envelope import CALL, Envelope, due_ns
 from appbackplane.transport.errors import (
     BackplaneError,
@@ -18,13 +19,12 @@ from appbackplane.transport.errors import (
     Unavailable,
     text_of,
 )
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 
-from ..objects.action import Action
+from ..objects.action import AcceptedCalls, Action
+from ..objects.app_object import AppObject
 from ..objects.registry import Route
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
-from .accepted import AcceptedCalls
 from .admission import Admission
 from .clock import Clock
 from .digest import Digest, Digesters
@@ -69,8 +69,12 @@ class Digesting:
         name = f"{component.component_name}.{method_name}"
         deadline = envelope.deadline if envelope.deadline is not None else TIMEOUT_DEFAULT_NS
         deadline_ns = due_ns(deadline, now_ns) if envelope.kind == CALL else None
+        digester = self._digesters.get(component.component_name)
+        if digester is None:
+            digester = self._digesters[component.component_name] = AppObject()
+            digester._component, digester._name = component, f"{component.name}.digester"
         action = Digest(
-            self._digesters.created(component),
+            digester,
             name,
             max(0, priority - 1),
             lambda _, *given: method(component, *given),
@@ -81,7 +85,7 @@ class Digesting:
 
         def dispatch(ended: Action) -> None:
             then_ns = self._clock.now_ns()
-            self._accepted.end(peer, envelope.id)
+            self._accepted.pop((peer, envelope.id), None)
             error = action.thrown or ended.error  # cancelled while it ran; else a refusal, or the error that it raised
             is_refused = ended.account is None  # a worker has never chosen it
             is_told = is_refused or isinstance(error, (Cancelled, DeadlineExceeded, Unavailable))
@@ -105,5 +109,5 @@ class Digesting:
         action.on_end = dispatch
         self._admission.count_in(action, component, share_of(peer, source))
         if envelope.kind == CALL:
-            self._accepted.add(peer, envelope.id, action)
+            self._accepted[peer, envelope.id] = action
         self._scheduler.post(action, now_ns)

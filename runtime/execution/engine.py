@@ -1,4 +1,4 @@
-"""Engine: the state that the workers of one backplane share, and the steps of their loop under the lead.
+"""Engine: the parts of one backplane, which its workers share, and the steps of their loop under the lead.
 
 The lead is one lock over scheduler, registry, link and outstanding calls. `choose` drains the link into the ready queues
 (law 7: the receiving thread dispatches), flushes outgoing frames and takes the next action. The worker runs it without the
@@ -8,33 +8,61 @@ be short, and at the latest after `DRAIN_INTERVAL_NS`. A virtual backplane runs 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from appbackplane.transport import addressing, codec
 from appbackplane.transport.batching import SendResult
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.calls import OutstandingCalls
+from appbackplane.transport.connections import LinkPort
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, ITEMS, PUBLISH, Envelope, cast
 from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.salvage import Salvaged, salvage
 
-from ..objects.action import DONE, LOCAL, WAITING, Action, Outcome, ParkableAction, run_foreign
+from ..objects.action import DONE, LOCAL, WAITING, AcceptedCalls, Action, Outcome, ParkableAction, run_foreign
 from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
-from ..observation.statistics import OperationStatistics
-from ..scheduling.scheduler import Scheduler
+from ..observation.statistics import OperationStatistics, Statistics
+from ..process_config import ProcessConfig
+from ..scheduling.deadline_order import DeadlineScheduler
+from ..scheduling.scheduler import Policy, Scheduler
+from ..scheduling.timers import Timer
+from .admission import Admission
 from .board import OwnSlot
+from .call_changes import CallChanges
+from .caller_liveness import CallerLiveness
 from .clock import Clock
-from .engine_parts import EngineLink, EngineParts
+from .completion import Completion
+from .component_limits import ComponentLimits
+from .deferring import Deferring
+from .digest import Digesters
+from .idempotency_cache import IdempotencyCache
+from .inheritance import Inheritance
+from .intake import Intake
+from .lifecycle import Lifecycle
 from .method_action import MethodAction
 from .os_priority import OsPriority
-from .poll_leader import QUANTUM_NS
+from .outgoing_calls import OutgoingCalls
+from .parked_actions import ParkedActions
+from .poll_leader import QUANTUM_NS, PollLeader
+from .priority_publisher import PriorityPublisher
 from .progress import is_long
-from .sources import SourceRule
+from .publishing import Publishing
+from .recorders import Recorders
+from .remote_routes import RemoteRoutes
+from .reports import Reports
+from .ring_detector import RingDetector
+from .routing import Routing
+from .sender import Sender
+from .shutdown_gate import ShutdownGate
+from .sources import Sources
 from .stream_action import StreamAction
-from .timer_dispatch import fire
+from .streaming import Streaming
+from .withdrawal import Withdrawal
 from .worker import Worker
 
 #: How long short actions may run one after the other before the link is polled again. A poll costs 1.4 us, 3 % of 50 us.
@@ -56,34 +84,145 @@ STALLED_RETRY_NS: Final = 2_000_000
 STOP_LOOKS_MAX = 100
 WAIT_MAX_MS = 3_600_000  # poll(2) takes an int: a timer of a month would not fit
 
+log = logging.getLogger("appbackplane.runtime")
 
-class Engine(EngineParts):
-    """The steps of one backplane. Every method except `execute` needs the lead."""
+
+class EngineLink(LinkPort, Protocol):
+    """The methods that the engine needs of a link (transport/link.py; testing/memory_link.py)."""
+
+    def known_as(self, peer: bytes) -> bytes: ...
+    def expect(self) -> None: ...
+    def process(self) -> int: ...
+    def has_input(self) -> bool: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Engine:
+    """The parts of one backplane, and the steps that use them. Every method except `execute` needs the lead."""
 
     def __init__(
         self,
+        config: ProcessConfig,
         *,
-        backplane: str,
         clock: Clock,
         link: EngineLink,
-        registry: Registry,
-        scheduler: Scheduler,
-        slow_action_ns: int,
         slot: OwnSlot | None = None,
         os_priority: OsPriority | None = None,
-        is_debug: bool = False,
-        source_rules: Mapping[str, SourceRule] = MappingProxyType({}),
     ) -> None:
-        super().__init__(
-            backplane=backplane, clock=clock, link=link, registry=registry, scheduler=scheduler, slow_action_ns=slow_action_ns,
-            slot=slot, os_priority=os_priority, is_debug=is_debug, source_rules=source_rules,
+        self.backplane = backplane = config.backplane
+        self.clock = clock
+        #: The clock's function itself: it is called three times an action.
+        self.now_ns: Callable[[], int] = clock.now_ns
+        self.link = link
+        self.registry = registry = Registry(backplane, config.priorities)
+        policy = Policy(
+            priorities=config.priorities,
+            quotas=config.quotas,
+            tick_ns=config.tick_ns,
+            cpu_limit=config.cpu_limit,
+            cpu_exempt=config.cpu_exempt,
+        )
+        kind = DeadlineScheduler if config.order == "deadline" else Scheduler
+        self.scheduler = scheduler = kind(policy, clock.now_ns())
+        self.lead = lead = threading.RLock()
+        self.statistics = statistics = Statistics()
+        self.reports = reports = Reports(config.slow_action_ns)
+        self.poll_leader = poll_leader = PollLeader(link.fileno())
+        self.sender = sender = Sender(self.hear)
+        self.outbox = sender.outbox
+        self.accepted: AcceptedCalls = {}
+        accepted = self.accepted
+        self.calls = calls = OutstandingCalls[MethodAction]()
+        self.recorders = recorders = Recorders()
+        self.remote = remote = RemoteRoutes()
+        self.limits = limits = ComponentLimits()
+        self.digesters: Digesters = {}
+        digesters = self.digesters
+        # Each part is given the parts that it uses, so it knows only those before it. The few calls upwards are methods of
+        # this class that a part is given.
+        self.routing = routing = Routing(backplane, registry, link)
+        self.priority_publisher = priority_publisher = PriorityPublisher(
+            lead=lead, now_ns=clock.now_ns, scheduler=scheduler, poll_leader=poll_leader, drain_if_due=self.drain_if_due,
+            slot=slot, os_priority=os_priority,
         )  # fmt: skip
+        self.sources = sources = Sources(backplane, routing, config.sources)
+        self.shutdown_gate = shutdown_gate = ShutdownGate(
+            backplane, registry=registry, accepted=accepted, sender=sender, poll_leader=poll_leader
+        )
+        self.replays = replays = IdempotencyCache(
+            config.replay, clock=clock, sender=sender, accepted=accepted, is_debug=config.debug
+        )
+        self.inheritance = inheritance = Inheritance(
+            scheduler=scheduler, poll_leader=poll_leader, sender=sender, accepted=accepted, calls=calls, routing=routing,
+            replays=replays, priority_publisher=priority_publisher,
+        )  # fmt: skip
+        self.completion = completion = Completion(
+            lead=lead, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender, accepted=accepted,
+            shutdown_gate=shutdown_gate, inheritance=inheritance, replays=replays, recorders=recorders, is_debug=config.debug,
+        )  # fmt: skip
+        self.deferring = deferring = Deferring(scheduler=scheduler, statistics=statistics, completion=completion)
+        self.parking = parking = ParkedActions(
+            lead=lead, scheduler=scheduler, poll_leader=poll_leader, priority_publisher=priority_publisher,
+            inheritance=inheritance, completion=completion, hand_over=self.hand_over,
+        )  # fmt: skip
+        self.withdrawal = withdrawal = Withdrawal(
+            scheduler=scheduler, completion=completion, parking=parking, deferring=deferring
+        )
+        self.admission = admission = Admission(
+            clock=clock,
+            limits=limits,
+            statistics=statistics,
+            digesters=digesters,
+            parking=parking,
+            withdrawal=withdrawal,
+        )
+        rings = RingDetector(
+            clock=clock, scheduler=scheduler, sender=sender, accepted=accepted, calls=calls, inheritance=inheritance,
+            replays=replays, withdrawal=withdrawal,
+        )  # fmt: skip
+        self.intake = intake = Intake(
+            clock=clock, registry=registry, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender,
+            accepted=accepted, shutdown_gate=shutdown_gate, admission=admission, digesters=digesters, replays=replays,
+            rings=rings, completion=completion, inheritance=inheritance, routing=routing, remote=remote, sources=sources,
+        )  # fmt: skip
+        self.outgoing = outgoing = OutgoingCalls(
+            calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,
+            priority_publisher=priority_publisher, recorders=recorders, poll_leader=poll_leader,
+        )  # fmt: skip
+        self.streaming = Streaming(
+            accepted=accepted,
+            outbox=sender.outbox,
+            encoder=sender.encoder,
+            outgoing=outgoing,
+            remote=remote,
+            receive=self.hear,
+        )
+        self.changes = changes = CallChanges(
+            scheduler=scheduler, statistics=statistics, accepted=accepted, replays=replays, rings=rings, completion=completion,
+            inheritance=inheritance, parking=parking, deferring=deferring, outgoing=outgoing, remote=remote,
+        )  # fmt: skip
+        self.callers = callers = CallerLiveness(
+            clock=clock, accepted=accepted, changes=changes, routing=routing, remote=remote, sender=sender, sources=sources,
+            is_reachable=self.is_reachable,
+        )  # fmt: skip
+        self.publishing = Publishing(
+            backplane, registry=registry, sender=sender, routing=routing, intake=intake, remote=remote, callers=callers
+        )
+        self.lifecycle = Lifecycle(backplane, clock=clock, registry=registry, timers=scheduler.timers, post=self.post)
+        #: Called under the lead after each new routing table.
+        self.directory_hearers: list[Callable[[], None]] = []
         self._drained_ns = 0
         #: Whether anything was sent since the link was last found empty: a send may consume the descriptor's edge.
         self._is_unsure = True
         #: Whether a single call, known to be short, has come after a wait.
         self._is_lone = False
         self._retry_ns: int | None = None
+
+    def stop_recording(self) -> None:
+        """Record neither actions nor messages from now on."""
+        self.recorders.actions = self.recorders.beside = None
+        self.publishing.records = {}
 
     # -- one iteration of a worker ------------------------------------------------------------------------------------
 
@@ -106,11 +245,11 @@ class Engine(EngineParts):
             break
         if action is None:
             worker.action = None
-            self.presence.show(worker)
+            self.priority_publisher.show(worker)
             return None
         worker.action = action
-        if not self._is_lone or self.presence.moves_threads:
-            self.presence.show(worker)
+        if not self._is_lone or self.priority_publisher.moves_threads:
+            self.priority_publisher.show(worker)
         if action.account is None:
             action.account = self.statistics.of(action.name)
         chosen: OperationStatistics = action.account
@@ -119,10 +258,10 @@ class Engine(EngineParts):
             self._mark_cpu(worker, now_ns)
             if self.outbox:
                 self.flush(now_ns)
-            self.watch.before_long(worker, is_overrun_sure=chosen.unseen_ns >= QUANTUM_NS or not typical_ns)
+            self.poll_leader.before_long(worker, is_overrun_sure=chosen.unseen_ns >= QUANTUM_NS or not typical_ns)
             self.nudge()
         elif not worker.is_relief:
-            self.watch.retire_reliefs()
+            self.poll_leader.retire_reliefs()
         return action
 
     def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int, int]:  # hot: scripts/bench call_rtt
@@ -192,43 +331,41 @@ class Engine(EngineParts):
             self._drained_ns = 0
             return
         wake_ns = self.next_wake_ns()
-        if (
-            worker.below is not None and self.scheduler.ready.count
-        ):  # a tick may give quota to work that a relief may run
+        if worker.below is not None and self.scheduler.ready.count:
+            # A tick may give quota to work that a relief may run.
             tick_ns = self.scheduler.ticks.next_ns
             wake_ns = tick_ns if wake_ns is None else min(wake_ns, tick_ns)
         # Rounded up: waking a millisecond early would waste an iteration.
         timeout_ms = None if wake_ns is None else min(WAIT_MAX_MS, max(0, -((self.now_ns() - wake_ns) // 1_000_000)))
-        self.watch.wait(worker, wake_ns, timeout_ms)
+        self.poll_leader.wait(worker, wake_ns, timeout_ms)
 
     def nudge(self) -> None:
         """Wake the poller if there is work that it does not know of. While it slept, another holder of the lead may have
         made an action ready, set an earlier wake-up, or consumed the link's edge by a send."""
-        watch = self.watch
-        if watch.poller is not None and (
-            self.scheduler.has_work(watch.relief_limit() if watch.poller.is_relief else None)
-            or watch.oversleeps(self.next_wake_ns())
+        poll_leader = self.poll_leader
+        if poll_leader.poller is not None and (
+            self.scheduler.has_work(poll_leader.relief_limit() if poll_leader.poller.is_relief else None)
+            or poll_leader.oversleeps(self.next_wake_ns())
             or self.link.has_input()
         ):
-            watch.notify()
+            poll_leader.notify()
 
     def step_back(self, worker: Worker) -> None:
         """A worker ends or parks without choosing again: hand the poll and the remaining work to other workers."""
         worker.action = None
-        self.presence.show(worker)
+        self.priority_publisher.show(worker)
         self.hand_over()
 
     def leaves(self, worker: Worker) -> None:
-        """A worker ends."""
-        self.watch.leaves(worker)
+        self.poll_leader.leaves(worker)
         self.step_back(worker)
-        self.presence.left(worker)
+        self.priority_publisher.left(worker)
 
     def hand_over(self) -> None:
         """The calling worker will neither send nor poll: send what is queued, and have another worker poll."""
         if self.outbox:
             self.flush(self.now_ns())
-        self.watch.hand_over()
+        self.poll_leader.hand_over()
         self.nudge()
 
     def stop(self) -> None:
@@ -247,7 +384,7 @@ class Engine(EngineParts):
     def close(self) -> None:
         """Close the link, and the descriptor that wakes the poller."""
         self.link.close()
-        self.watch.close()
+        self.poll_leader.close()
 
     def next_wake_ns(self) -> int | None:
         """When the next timer, tick, deadline, probe or retry of a stalled peer is due; None: none is."""
@@ -270,9 +407,9 @@ class Engine(EngineParts):
             self.flush(now_ns)
         self._is_unsure = True
         receive = self.link.receive
-        is_awake = self.watch.is_readable
+        is_awake = self.poll_leader.is_readable
         if is_awake:
-            self.watch.is_readable = False
+            self.poll_leader.is_readable = False
             self.link.expect()
         for number in range(FRAMES_MAX):
             received = None
@@ -301,7 +438,7 @@ class Engine(EngineParts):
             except MalformedFrame as error:
                 self.reports.malformed(received[0] if received else b"", error, now_ns)
         for timer in self.scheduler.timers.due(now_ns):
-            fire(self.inheritance, timer, now_ns)
+            self._fire(timer, now_ns)
         self.outgoing.expire(now_ns)
         self.deferring.expire(now_ns)
         if now_ns >= self.callers.due_ns:
@@ -309,6 +446,30 @@ class Engine(EngineParts):
             self.callers.look(now_ns)
         if self.outbox:
             self.flush(now_ns)
+
+    def _fire(self, timer: Timer, now_ns: int) -> None:
+        """Queue the action that a due timer becomes (law 8), if it makes one; it takes the timer's place in `max_posted`."""
+        if timer.make is None:
+            action = MethodAction(timer.object, timer.name, timer.priority, timer.function, timer.arguments)
+            action.timer = timer
+            action.throttle, timer.account = timer.account, None
+            self.inheritance.post(action, now_ns)
+            return
+        made = None
+        try:
+            made = timer.make()
+        except Exception:  # the edge: `make` may be a user's code; the worker that fires timers goes on
+            log.exception("%s: the timer's action could not be created", timer.name)
+        account = None
+        if not timer.interval_ns:
+            account, timer.account = timer.account, None
+        if made is not None:
+            made.throttle = account
+            self.inheritance.post(made, now_ns)
+            return
+        timer.is_pending = False
+        if account is not None:
+            account.ended(now_ns)
 
     def _hear_salvaged(self, peer: bytes, salvaged: Salvaged, now_ns: int) -> None:
         for refusal in salvaged.refusals:
@@ -333,7 +494,7 @@ class Engine(EngineParts):
         elif kind == CANCEL:
             self.changes.cancel(peer, envelope.id, now_ns)
         elif kind == BOOST:
-            self.changes.boost(peer, envelope, now_ns)
+            self.changes.change_priority(peer, envelope, now_ns)
         elif kind == CREDIT:
             self.streaming.credit(peer, envelope, now_ns)
         elif kind == ITEMS:
@@ -341,14 +502,10 @@ class Engine(EngineParts):
         else:
             self.outgoing.answered(peer, envelope, now_ns)
 
-    def has_input(self) -> bool:
-        """Whether input waits at the link."""
-        return self.link.has_input()
-
     def see_unread(self, now_ns: int) -> None:
         """Note since when unread input waits at the link. Called by the sentinel; takes the lead."""
         with self.lead:
-            if not self.intake.unread_since_ns and self.watch.poller is None and self.link.has_input():
+            if not self.intake.unread_since_ns and self.poll_leader.poller is None and self.link.has_input():
                 self.intake.unread_since_ns = now_ns
 
     def is_reachable(self, peer: bytes, frame: bytes) -> bool:
@@ -368,7 +525,7 @@ class Engine(EngineParts):
         self.callers.update(old, directory)
         routing.adopt(directory)
         self.sources.refresh()
-        for name in routing.ended(directory):
+        for name in routing.connections.outdated(directory, keep=""):
             finished, peer = routing.connections.finished(name), routing.connections.drop(name)
             assert peer is not None
             self.outbox.forget(peer)
@@ -401,8 +558,8 @@ class Engine(EngineParts):
                 self.streaming.send(worker.action, now_ns)
         if self.outbox:
             self.flush(now_ns)
-        self.presence.show(self.watch.team[0])
-        self.watch.overrun(now_ns)
+        self.priority_publisher.show(self.poll_leader.team[0])
+        self.poll_leader.overrun(now_ns)
         self.nudge()
 
     def flush(self, now_ns: int) -> bool:
@@ -424,4 +581,4 @@ class Engine(EngineParts):
     def post(self, action: Action, now_ns: int) -> None:
         """Queue an action that did not come over the link, and wake a worker for it."""
         self.inheritance.post(action, now_ns)
-        self.watch.notify()
+        self.poll_leader.notify()

@@ -18,6 +18,7 @@ from appbackplane.transport.errors import (
     InternalError,
     PeerDown,
     Unavailable,
+    sound,
     text_of,
 )
 
@@ -27,18 +28,17 @@ from .method_action import MethodAction
 
 def as_error(action: Action, error: BaseException, *, is_debug: bool) -> BackplaneError:
     """The error to send to the caller of `action`, which raised `error`."""
+    said: BaseException | str = error
     if isinstance(error, BackplaneError):
         if not (isinstance(action, MethodAction) and error is action.received):
-            return error
+            return sound(error)
         if isinstance(error, PeerDown):
             return Unavailable(f"{action.name}: {text_of(error.message)}")
         if not isinstance(error, CallerError) or isinstance(error, (DeadlineExceeded, Cancelled)):
             return error
-        return InternalError(
-            f"{action.name}: {type(error).__name__}: {text_of(error.message)}", trace=_trace(error, is_debug=is_debug)
-        )
-    message = f"{action.name}: {type(error).__name__}: {text_of(error)}"
-    return InternalError(message, trace=_trace(error, is_debug=is_debug))
+        said = error.message
+    trace = "".join(traceback.format_exception(error)) if is_debug else None
+    return InternalError(f"{action.name}: {type(error).__name__}: {text_of(said)}", trace=trace)
 
 
 def is_own_bug(action: Action, error: BaseException, told: BackplaneError) -> bool:
@@ -46,10 +46,5 @@ def is_own_bug(action: Action, error: BaseException, told: BackplaneError) -> bo
 
     An INTERNAL from a callee is in the callee's log. Actions that are not methods report their own errors.
     """
-    if told is not error:
-        return isinstance(told, InternalError)
-    return isinstance(told, InternalError) and isinstance(action, MethodAction) and error is not action.received
-
-
-def _trace(error: BaseException, *, is_debug: bool) -> str | None:
-    return "".join(traceback.format_exception(error)) if is_debug else None
+    is_own = told is not error or (isinstance(action, MethodAction) and error is not action.received)
+    return is_own and isinstance(told, InternalError)

@@ -8,7 +8,7 @@ itself, as those of `subprocess` and `multiprocessing` do, is not affected.
 from __future__ import annotations
 
 import os
-from typing import Any, NoReturn
+from typing import Any
 
 from .engine import Engine
 
@@ -24,12 +24,12 @@ class _Nothing:
     """Replaces the link in a child: the first use ends the process."""
 
     def __getattr__(self, name: str) -> Any:
-        _end()
+        os.write(2, _WORDS)
+        os._exit(EXIT_FORKED)
 
 
 def end_children_of(engine: Engine) -> None:
     """Install the fork hook that ends forked children at their first use of the link."""
-
     lead, stop_recording = engine.lead, engine.stop_recording
 
     def in_child() -> None:
@@ -38,8 +38,3 @@ def end_children_of(engine: Engine) -> None:
         lead._at_fork_reinit()  # type: ignore[attr-defined]  # another thread, which is not here, may have had it
 
     os.register_at_fork(after_in_child=in_child)
-
-
-def _end() -> NoReturn:
-    os.write(2, _WORDS)
-    os._exit(EXIT_FORKED)

@@ -2,7 +2,7 @@
 
 Called from inside actions, and by `Component.post` from any thread. Each method takes the lead for as long as it needs it.
 None of them waits for anything else. Users' arguments are typed `Any` until they have been checked: compiled code would
-refuse them with messages of its own. Systems on top of the scheduler and a node's endpoint get more (platform.py,
+refuse them with messages of its own. Systems on top of the scheduler and a node's endpoint get more (engine_platform.py,
 node_services.py).
 """
 
@@ -12,8 +12,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from appbackplane.transport.call_checks import window_of
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.request import window_of
 from appbackplane.transport.topics import check_topic
 
 from ..objects.action import Action
@@ -25,9 +25,9 @@ from .call_stream import CallStream
 from .coroutines import CallRequest, StreamRequest
 from .current import current
 from .engine import Engine
+from .engine_platform import EnginePlatform
 from .method_action import MethodAction
 from .node_services import EngineNodeServices
-from .platform import EnginePlatform
 from .stream_action import StreamAction
 from .user_actions import check
 
@@ -36,18 +36,7 @@ class EngineHost:
     """Implements `Host` on an engine."""
 
     def __init__(self, engine: Engine, run_dir: str = "") -> None:
-        self._admission = engine.admission
-        self._clock = engine.clock
-        self._deferring = engine.deferring
-        self._lead = engine.lead
-        self._lifecycle = engine.lifecycle
-        self._nudge = engine.nudge
-        self._outgoing = engine.outgoing
-        self._publishing = engine.publishing
-        self._recorders = engine.recorders
-        self._registry = engine.registry
-        self._scheduler = engine.scheduler
-        self._watch = engine.watch
+        self._engine = engine
         #: Monotonic time: the clock's function itself.
         self.now_ns: Callable[[], int] = engine.now_ns
         #: The name of this backplane.
@@ -83,21 +72,21 @@ class EngineHost:
     def cast(self, caller: AppObject, spec: CallSpec) -> None:
         """Send a cast. No caller waits for it, so it runs at its operation's priority, not at its sender's."""
         action = current.action
-        with self._lead:
-            spec.trace = self._recorders.trace_of(action)
+        with self._engine.lead:
+            spec.trace = self._engine.recorders.trace_of(action)
             if spec.principal is None and action is not None:
                 spec.principal = action.principal
-            self._outgoing.cast(caller, spec, self._clock.now_ns())
-            self._watch.notify()
+            self._engine.outgoing.cast(caller, spec, self.now_ns())
+            self._engine.poll_leader.notify()
 
     def publish(self, topic: Any, body: Mapping[str, Any]) -> None:
         """Send a message to all subscribers of a topic. Raises `InvalidArgument`."""
         if type(topic) is not str:
             check_topic(topic)
         action = current.action
-        with self._lead:
-            self._publishing.publish(topic, body, self._recorders.trace_of(action), self._clock.now_ns())
-            self._watch.notify()
+        with self._engine.lead:
+            self._engine.publishing.publish(topic, body, self._engine.recorders.trace_of(action), self.now_ns())
+            self._engine.poll_leader.notify()
 
     def after(
         self,
@@ -125,35 +114,35 @@ class EngineHost:
         """Post an action from outside, such as a device or a library's thread. Raises TypeError, ValueError, `Busy`."""
         if not isinstance(action, Action):
             raise TypeError(f"post() takes an Action: got {action!r}")
-        with self._lead:
-            check(action, self._scheduler.priorities)
+        with self._engine.lead:
+            check(action, self._engine.scheduler.priorities)
             component = action.object._component
-            if component is None or self._registry.components.get(component.component_name) is not component:
+            if component is None or self._engine.registry.components.get(component.component_name) is not component:
                 raise ValueError(f"{action.name}: {action.object.name} is not in a component of this backplane")
             self.platform.post_own(component, action)
 
     def add_object(self, component: Component, object: AppObject) -> None:
         """Add an object while the backplane runs; starts its timers if the component serves."""
-        with self._lead:
-            self._registry.add_object(component, object)
-            self._lifecycle.start_timers_of(object)
-            self._nudge()  # the poller must not sleep past them
+        with self._engine.lead:
+            self._engine.registry.add_object(component, object)
+            self._engine.lifecycle.start_timers_of(object)
+            self._engine.nudge()  # the poller must not sleep past them
 
     def remove_object(self, object: AppObject) -> None:
         """Remove an object and its timers. Raises `FailedPrecondition` while it has work or waits."""
-        with self._lead:
-            self._scheduler.check_removable(object)
-            self._scheduler.timers.cancel_of((object,))
-            self._lifecycle.forget(object)
-            self._registry.remove_object(object)
+        with self._engine.lead:
+            self._engine.scheduler.check_removable(object)
+            self._engine.scheduler.timers.cancel_of((object,))
+            self._engine.lifecycle.forget(object)
+            self._engine.registry.remove_object(object)
 
     def shed(self, component: Component, below: int) -> int:
         """Refuse one request less urgent than `below` to make room; returns how many were refused, 0 or 1."""
-        with self._lead:
-            return self._admission.shed(component, below)
+        with self._engine.lead:
+            return self._engine.admission.shed(component, below)
 
     def requeue_deferred(self, object: AppObject, actions: list[Action]) -> None:
         """Queue the deferred actions of a state machine again, after a change of its state."""
-        with self._lead:
-            self._deferring.requeue(actions)
-            self._watch.notify()
+        with self._engine.lead:
+            self._engine.deferring.requeue(actions)
+            self._engine.poll_leader.notify()

@@ -14,14 +14,12 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
+from appbackplane.transport.call_checks import check_idempotency_key
 from appbackplane.transport.envelope import Envelope, status
-from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, Unavailable
-from appbackplane.transport.request import check_idempotency_key
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, Status, Unavailable
 
-from ..objects.action import DONE, Action, Outcome, lent
+from ..objects.action import DONE, AcceptedCalls, Action, Outcome, lent
 from ..process_config import ReplayPolicy
-from .accepted import AcceptedCalls
 from .call_cycles import check_return
 from .clock import Clock
 from .failures import as_error
@@ -84,13 +82,15 @@ class IdempotencyRecord:
 class IdempotencyCache:
     """The idempotency cache. Used under the lead."""
 
-    def __init__(self, *, clock: Clock, sender: Sender, accepted: AcceptedCalls, is_debug: bool) -> None:
+    def __init__(
+        self, policy: ReplayPolicy, *, clock: Clock, sender: Sender, accepted: AcceptedCalls, is_debug: bool
+    ) -> None:
         self._clock = clock
         self._sender = sender
         self._accepted = accepted
         self._is_debug = is_debug
-        #: Its bounds; set by the assembly.
-        self.policy = ReplayPolicy()
+        #: Its bounds.
+        self.policy = policy
         #: Work under way; usually none, which is all that a call without a key checks.
         self.running: dict[Action, IdempotencyRecord] = {}
         self._of: dict[Scope, IdempotencyRecord] = {}
@@ -100,9 +100,11 @@ class IdempotencyCache:
         #: Calls that got the reply of another call's work; and replies dropped before their time.
         self.replayed_count = self.forgotten_count = 0
 
-    def find(self, envelope: Envelope, now_ns: int) -> IdempotencyRecord | None:
+    def find(self, envelope: Envelope, digest: bytes, now_ns: int) -> IdempotencyRecord | None:
         """The record of a call's key; None: this is the first call with it. Raises `InvalidArgument` if the key was used with
         other arguments, `FailedPrecondition` if the work waits for this call, `Busy` at WAITERS_MAX.
+
+        `digest`: of the call's arguments (`digest_of`).
         """
         route, key = envelope.route, envelope.idempotency_key
         assert route is not None and key is not None
@@ -111,7 +113,7 @@ class IdempotencyCache:
         record = self._of.get((route, envelope.key, key))
         if record is None:
             return None
-        if record.digest != digest_of(envelope.body):
+        if record.digest != digest:
             raise InvalidArgument(f"{route}: idempotency_key {key!r} was used with other arguments: take a new one")
         action = record.action
         if action is None:
@@ -132,7 +134,7 @@ class IdempotencyCache:
             self._sender.answer(peer, id, record.packed, now_ns)
             return None
         record.waiters[peer, id] = KeyWaiter(priority, deadline_ns, self._clock.now_ns())
-        self._accepted.add(peer, id, action)
+        self._accepted[peer, id] = action
         return action
 
     def urgency_behind(self, action: Action) -> int | None:
@@ -140,12 +142,12 @@ class IdempotencyCache:
         record = self.running.get(action)
         return None if record is None else min((one.priority for one in record.waiters.values()), default=None)
 
-    def began(self, action: Action, envelope: Envelope) -> None:
-        """The work of a call with a key has been admitted."""
+    def began(self, action: Action, envelope: Envelope, digest: bytes) -> None:
+        """The work of a call with a key has been admitted. Never raises: the action is counted already."""
         route, key = envelope.route, envelope.idempotency_key
         assert route is not None and key is not None
         scope = (route, envelope.key, key)
-        self.running[action] = self._of[scope] = IdempotencyRecord(scope, digest_of(envelope.body), action)
+        self.running[action] = self._of[scope] = IdempotencyRecord(scope, digest, action)
 
     def ended(self, action: Action, now_ns: int) -> None:
         """An action has ended: record its end, and answer the calls that wait for it."""
@@ -163,7 +165,7 @@ class IdempotencyCache:
             packed = self._pack(action, told)
         waiters, record.action, record.waiters = record.waiters, None, {}
         for peer, id in waiters:
-            self._accepted.end(peer, id)
+            self._accepted.pop((peer, id), None)
             self.replayed_count += 1
             self._sender.answer(peer, id, packed, now_ns)
         if has_begun and (told is None or told.status not in NOT_NOW):
@@ -191,7 +193,7 @@ class IdempotencyCache:
             else:
                 action.peer = None
                 action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))
-        self._accepted.end(peer, id)
+        self._accepted.pop((peer, id), None)
         return True
 
     def reprioritised(self, action: Action, peer: bytes, id: int, priority: int) -> bool:
@@ -206,7 +208,7 @@ class IdempotencyCache:
     def refuse_waiter(self, action: Action, peer: bytes, id: int, error: BackplaneError, now_ns: int) -> None:
         """End one call that waits for the work of another; the work goes on, and may fall back to a lower priority."""
         del self.running[action].waiters[peer, id]
-        self._accepted.end(peer, id)
+        self._accepted.pop((peer, id), None)
         self._sender.say(peer, status(id, error), now_ns)
 
     def figures(self) -> dict[str, int]:
@@ -241,9 +243,14 @@ class IdempotencyCache:
         return encoder.encode(status(0, told))
 
 
-def digest_of(arguments: Any) -> bytes:
-    """Digest of a call's arguments, the same in any order of their names."""
-    packed: bytes = msgpack.packb(_ordered(arguments))
+def digest_of(route: str, arguments: Any) -> bytes:
+    """Digest of a call's arguments, the same in any order of their names. Raises `InvalidArgument` for very deep ones."""
+    try:
+        packed: bytes = msgpack.packb(_ordered(arguments))
+    except (ValueError, RecursionError) as error:  # a map takes two of msgpack's 511 levels here
+        raise InvalidArgument(
+            f"{route}: with an idempotency_key, arguments may have some 200 levels of lists and maps: send them flatter"
+        ) from error
     return hashlib.blake2b(packed, digest_size=16).digest()
 
 

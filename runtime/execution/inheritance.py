@@ -2,7 +2,7 @@
 
 Three actions may block a request: the running one of its object (priority_publisher.py sets its thread's nice), one that its
 object has suspended until a reply, and the callee that works on that reply. A callee in another backplane gets a BOOST
-envelope, and boosts its own callees in the same way. When the request is cancelled, each of these actions falls back to the
+envelope, and passes the priority on in the same way. When the request is cancelled, each of these actions falls back to the
 most urgent priority that still waits for it; the chain is notified again. Nothing is sent where no priority changes, so a
 chain costs one small envelope a link and change.
 """
@@ -13,12 +13,11 @@ from collections.abc import Sequence
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.envelope import boost
+from appbackplane.transport.retrying import WAITING
 
-from ..objects.action import LOCAL, Action, ParkableAction, lent
+from ..objects.action import LOCAL, AcceptedCalls, Action, ParkableAction, lent
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
-from .accepted import AcceptedCalls
-from .awaited import callee_of
 from .coroutines import CallRequest
 from .digest import Digest
 from .idempotency_cache import IdempotencyCache
@@ -33,17 +32,17 @@ class Inheritance:
     """Which actions await something, and the priorities they inherit. Used under the lead."""
 
     def __init__(
-        self, *, scheduler: Scheduler, watch: PollLeader, sender: Sender, accepted: AcceptedCalls,
-        calls: OutstandingCalls[MethodAction], routing: Routing, replays: IdempotencyCache, presence: PriorityPublisher,
+        self, *, scheduler: Scheduler, poll_leader: PollLeader, sender: Sender, accepted: AcceptedCalls, routing: Routing,
+        calls: OutstandingCalls[MethodAction], replays: IdempotencyCache, priority_publisher: PriorityPublisher,
     ) -> None:  # fmt: skip
         self._scheduler = scheduler
-        self._watch = watch
+        self._poll_leader = poll_leader
         self._sender = sender
         self._accepted = accepted
         self._calls = calls
         self._routing = routing
         self._replays = replays
-        self._presence = presence
+        self._priority_publisher = priority_publisher
         # By identity: an object may compare equal to others, or be unhashable (a dataclass).
         self._awaiting: dict[int, list[Action]] = {}
         #: How many of the awaiting actions block their threads.
@@ -82,12 +81,12 @@ class Inheritance:
         self.queued(action, now_ns)
 
     def queued(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
-        """An action has been posted: boost the waiting actions of its object, behind which it has queued."""
+        """An action has been posted: the waiting actions of its object, behind which it has queued, inherit its priority."""
         if (action.object._waits or self.blocked_count) and not action.continues:
-            for waiting in self.awaiting(action.object):  # a copy: a boosted action may go on and leave the list
-                self.boost(waiting, action.priority, now_ns)
+            for waiting in self.awaiting(action.object):  # a copy: one of them may go on and leave the list
+                self.inherit(waiting, action.priority, now_ns)
 
-    def boost(self, action: Action, priority: int, now_ns: int) -> None:
+    def inherit(self, action: Action, priority: int, now_ns: int) -> None:
         """Raise `action`, which blocks work of this priority, and every action that it waits for.
 
         A loop instead of recursion, since a chain may be as long as the number of objects.
@@ -106,7 +105,7 @@ class Inheritance:
         """The priority given by the caller of `action` has changed: raise or lower `action` and everything it waits for."""
         due = self._due(action)
         if due < action.priority:
-            self.boost(action, due, now_ns)
+            self.inherit(action, due, now_ns)
         else:
             self.settle([action], now_ns)
 
@@ -137,7 +136,7 @@ class Inheritance:
 
     def reprioritise(self, peer: bytes, id: int, priority: int) -> Action | None:
         """Note the new priority of a call. Returns the action that is to follow it; None: the call has ended."""
-        action = self._accepted.get(peer, id)
+        action = self._accepted.get((peer, id))
         if action is None:
             return None
         if not (self._replays.running and self._replays.reprioritised(action, peer, id, priority)):
@@ -165,8 +164,10 @@ class Inheritance:
             if behind is not None and behind < due:
                 due = behind
         here, most_urgent = action.object._head, action.object._priority
-        if here is None or most_urgent >= due or not self._has_begun(action):
+        if here is None or most_urgent >= due:
             return due
+        if not action.continues and all(action is not each for each in self._begun(action.object)):
+            return due  # it has not begun: others wait for the queue of its object, not for this action
         if not here.continues:
             return most_urgent
         while here is not None:  # the object's priority may come from a resumed action, which waits for nothing
@@ -184,25 +185,22 @@ class Inheritance:
             here = here.next
         begun += [
             each.action
-            for each in self._watch.team
+            for each in self._poll_leader.team
             if each.action is not None and each.action.object is object and each.action not in begun
         ]
         return begun
-
-    def _has_begun(self, action: Action) -> bool:
-        return action.continues or any(action is each for each in self._begun(action.object))
 
     def _awaited(self, action: Action, now_ns: int) -> list[Action] | None:
         """Pass the new priority of `action` on to its callee; returns the actions here that it waits for, None if unknown."""
         if isinstance(action, MethodAction) and action.awaiting_id:
             return self._hand_on(action, now_ns)
         if isinstance(action, ParkableAction):
-            action.boosted()
+            action.priority_changed()
             return [*action.waits_for(), *self.awaiting(action.object)]
         return None
 
     def _hand_on(self, action: MethodAction, now_ns: int) -> list[Action]:
-        """Boost the callee of `action`: a remote one gets a BOOST envelope, a local one is returned for the caller to boost."""
+        """Pass the priority on to the callee of `action`: a remote one gets a BOOST envelope, a local one is returned."""
         id, request = action.awaiting_id, action.request
         peer = callee_of(self._calls, id)
         if peer is None or not isinstance(request, CallRequest):
@@ -214,5 +212,11 @@ class Inheritance:
         self._sender.say(peer, boost(id, priority), now_ns)
         place = self._routing.place_of(peer)
         if place is not None:
-            self._presence.lend(place, priority, now_ns)
+            self._priority_publisher.lend(place, priority, now_ns)
         return []
+
+
+def callee_of(calls: OutstandingCalls[MethodAction], id: int) -> bytes | None:
+    """The peer that holds call `id`; None: it has ended, or is not sent yet, because it waits for a retry."""
+    peer = calls.peer_of(id)
+    return None if peer == WAITING else peer

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX
 from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
@@ -25,9 +26,8 @@ from appbackplane.transport.errors import (
     UnknownRoute,
     text_of,
 )
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS, WINDOW_MAX
 
-from ..objects.action import LOCAL, Action
+from ..objects.action import LOCAL, AcceptedCalls, Action
 from ..objects.app_object import AppObject
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
@@ -36,14 +36,13 @@ from ..objects.registry import Registry, Route
 from ..observation.statistics import Statistics
 from ..scheduling.balance import least_busy
 from ..scheduling.scheduler import Scheduler
-from .accepted import AcceptedCalls
 from .admission import Admission
 from .call_cycles import check_return
 from .clock import Clock
 from .completion import Completion
 from .digest import Digesters
 from .digesting import Digesting
-from .idempotency_cache import IdempotencyCache, KeyedAction
+from .idempotency_cache import IdempotencyCache, KeyedAction, digest_of
 from .inheritance import Inheritance
 from .method_action import MethodAction
 from .remote_routes import RemoteRoutes
@@ -102,9 +101,7 @@ class Intake:
             self.admit(peer, envelope, now_ns)
         except BackplaneError as error:
             self.turn_away(peer, envelope, error, now_ns)
-        except (
-            BaseException
-        ) as error:  # the edge: a strange argument may make a library raise anything; the process goes on
+        except BaseException as error:  # the edge: a strange argument may make a library raise anything
             log.exception("%s could not be accepted", envelope.route)
             problem = InternalError(f"{envelope.route}: {type(error).__name__}: {text_of(error)}")
             self.turn_away(peer, envelope, problem, now_ns)
@@ -142,12 +139,14 @@ class Intake:
                 self._statistics.of(name).expired_count += 1
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
         is_keyed = envelope.idempotency_key is not None and kind == CALL
+        digest = b""
         if is_keyed and (key is not None or not route.has_digest):
-            record = self._replays.find(envelope, now_ns)
+            digest = digest_of(name, body)
+            record = self._replays.find(envelope, digest, now_ns)
             if record is not None:
                 work = self._replays.join(record, peer, id, priority, deadline_ns, now_ns)
                 if work is not None:
-                    self._inheritance.boost(work, priority, now_ns)
+                    self._inheritance.inherit(work, priority, now_ns)
                     if chain:
                         self._rings.attached(work, peer, id)
                 return
@@ -188,9 +187,9 @@ class Intake:
             raise
         if kind == CALL:
             action.peer, action.call_id = peer, id
-            self._accepted.add(peer, id, action)
+            self._accepted[peer, id] = action
             if is_keyed:
-                self._replays.began(action, envelope)
+                self._replays.began(action, envelope, digest)
         if self.unread_since_ns and peer is not LOCAL:
             action.wait_ns = now_ns - self.unread_since_ns
         self._scheduler.post(action, now_ns)

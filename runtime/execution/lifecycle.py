@@ -53,7 +53,10 @@ class Lifecycle:
         if to not in _SERVING:
             component._module_state = to
             if to is ModuleState.DOWN:
-                self._stop_timers(component)
+                objects = (component, *component._objects)
+                for object in objects:
+                    self.forget(object)
+                self._set_timers.cancel_of(objects)
             try:
                 component._enters(to)
             except BackplaneError:
@@ -118,9 +121,3 @@ class Lifecycle:
         for timers in self._timers.values():
             for timer in timers:
                 timer.cancel()
-
-    def _stop_timers(self, component: Component) -> None:
-        objects = (component, *component._objects)
-        for object in objects:
-            self.forget(object)
-        self._set_timers.cancel_of(objects)

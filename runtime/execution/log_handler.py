@@ -61,7 +61,8 @@ class LogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:  # hot: scripts/bench log_call
         """Write the record into the ring. Never fails; waits only for room there, and only if configured to."""
         if self._ring is None:
-            _say_in_child(record)
+            text = f"{record.levelname} {record.name}: {_message(record)}"
+            sys.stderr.write("\n".join(filter(None, (text, _error(record) if record.exc_info else ""))) + "\n")
             return
         name, fields = record.levelname, record.__dict__
         action = fields.get(ACTION) or current.action
@@ -123,8 +124,3 @@ def _error(record: logging.LogRecord) -> str:
         return cut(record.exc_text)
     info = record.exc_info
     return cut(_FORMATTER.formatException(info)) if isinstance(info, tuple) and info[0] is not None else ""
-
-
-def _say_in_child(record: logging.LogRecord) -> None:
-    text = f"{record.levelname} {record.name}: {_message(record)}"
-    sys.stderr.write("\n".join(filter(None, (text, _error(record) if record.exc_info else ""))) + "\n")

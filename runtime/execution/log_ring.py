@@ -17,6 +17,7 @@ import os
 import struct
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import Final
 from zlib import crc32
 
@@ -125,9 +126,8 @@ class RingWriter(_Mapped):
             os.eventfd_write(self._wake_fd, 1)
 
     def _wait_for_room(self, line: _Line) -> None:
-        gate = (
-            threading.Lock()
-        )  # not an Event: its one lock could be held by the code that a signal handler interrupted
+        # Not an Event: its one lock could be held by the code that a signal handler interrupted.
+        gate = threading.Lock()
         gate.acquire()
         for _ in range(round(WAIT_MAX_S / WAIT_STEP_S)):
             if self._written_by == threading.get_ident():
@@ -240,10 +240,8 @@ class RingReader(_Mapped):
 
     def wake(self) -> None:
         """Reset `wake_fd` after it was signalled."""
-        try:
+        with suppress(BlockingIOError):
             os.eventfd_read(self.wake_fd)
-        except BlockingIOError:
-            return
 
     def close(self) -> None:
         """Unmap the memory and close both descriptors."""

@@ -69,9 +69,7 @@ class MethodAction(Action):
         coroutine = self.coroutine
         try:
             if coroutine is None:
-                if (
-                    self.thrown is not None
-                ):  # cancelled between being deferred by a state machine and being queued again
+                if self.thrown is not None:  # cancelled between being deferred and being queued again
                     raise self.thrown
                 if self.spec is not None and self.spec.mark.accepted_in is not None and not self._is_accepted():
                     return DONE

@@ -15,9 +15,8 @@ from appbackplane.transport.errors import InvalidArgument, NotFound
 
 from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject
-from ..objects.registry import Registry
-from .accepted import AcceptedCalls
-from .digest import Digest, Digesters, route_of
+from .digest import Digest, route_of
+from .engine import Engine
 
 #: Entries of one table scanned: at 50 to 100 ns each, the lead is held for a millisecond at most.
 LOOK_MAX = 10_000
@@ -31,40 +30,37 @@ _SELF = "self"
 class Names:
     """Finds objects and calls by name. All methods except `object_named` need the lead."""
 
-    def __init__(self, backplane: str, *, registry: Registry, accepted: AcceptedCalls, digesters: Digesters) -> None:
-        self._backplane = backplane
-        self._registry = registry
-        self._accepted = accepted
-        self._digesters = digesters
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def object_named(self, asked: str) -> AppObject:
         """The object of that name. Raises `NotFound`. Needs no lead: names do not change, and comparing 100,000 is slow."""
         backplane, _, name = asked.partition("/")
-        if backplane != self._backplane:
-            raise NotFound(f"{asked!r} is not in backplane {self._backplane}")
-        for component in list(self._registry.components.values()):
+        if backplane != self._engine.backplane:
+            raise NotFound(f"{asked!r} is not in backplane {self._engine.backplane}")
+        for component in list(self._engine.registry.components.values()):
             if name == component.component_name:
                 return component
             if not name.startswith(f"{component.component_name}."):
                 continue
-            object = self._registry.by_key(component.component_name, name[len(component.component_name) + 1 :])
+            object = self._engine.registry.by_key(component.component_name, name[len(component.component_name) + 1 :])
             if object is None:
-                others = (*component._objects, *self._digesters.all())
+                others = (*component._objects, *self._engine.digesters.values())
                 object = next((other for other in others if other._name == asked), None)
             if object is not None:
                 return object
-        raise NotFound(f"backplane {self._backplane} has no object {asked!r}")
+        raise NotFound(f"backplane {self._engine.backplane} has no object {asked!r}")
 
     def oldest_of_route(self, name: str) -> tuple[Action | AppObject | None, dict[str, Any]]:
         """The oldest unended call of a route, else its oldest cast, else one of its objects; and a list and count of calls."""
-        route = self._registry.routes.get(name)
+        route = self._engine.registry.routes.get(name)
         if route is None:
-            raise NotFound(f"backplane {self._backplane} serves no route {name!r}")
-        accepted = islice(self._accepted, LOOK_MAX)
-        calls = [(peer, id) for peer, id, action in accepted if route_of(action) == name]
-        more = {"calls": [self.name(*who) for who in calls[:SHOWN_MAX]], "count": len(calls)}
+            raise NotFound(f"backplane {self._engine.backplane} serves no route {name!r}")
+        accepted = islice(self._engine.accepted.items(), LOOK_MAX)
+        calls = [(peer, id) for (peer, id), action in accepted if route_of(action) == name]
+        more = {"calls": [call_name(self._engine.backplane, *who) for who in calls[:SHOWN_MAX]], "count": len(calls)}
         if calls:
-            return self._accepted.get(*calls[0]), more
+            return self._engine.accepted.get(calls[0]), more
         queued = islice(_queued(islice(route.objects, LOOK_MAX)), LOOK_MAX)
         action = next((action for action in queued if action.name == name), None)
         if action is not None:
@@ -77,25 +73,21 @@ class Names:
         backplane, caller, number, *_ = *asked.split(":", 2), "", ""
         if not number.isdecimal() or not caller:
             raise InvalidArgument(f"{asked!r} is not the name of a call: expected BACKPLANE:CALLER:NUMBER")
-        if backplane != self._backplane:
-            raise NotFound(f"{asked!r} is not in backplane {self._backplane}")
-        accepted, id = self._accepted, int(number)
+        if backplane != self._engine.backplane:
+            raise NotFound(f"{asked!r} is not in backplane {self._engine.backplane}")
+        accepted, id = self._engine.accepted, int(number)
         peer = LOCAL if caller == _SELF else caller.encode()
-        found = accepted.get(peer, id)
+        found = accepted.get((peer, id))
         if found is not None or caller == _SELF:
             return found
-        among = islice(accepted, LOOK_MAX)
-        return next((action for who, one, action in among if one == id and who.startswith(peer)), None)
+        among = islice(accepted.items(), LOOK_MAX)
+        return next((action for (who, one), action in among if one == id and who.startswith(peer)), None)
 
     def who_waits_for(self, action: Action) -> tuple[bytes, int] | None:
         """The peer that waits for the action's reply, and its call id; None: no caller waits."""
         if isinstance(action, Digest):
             return (action.sender, action.asked.id) if action.asked.id else None
         return None if action.peer is None else (action.peer, action.call_id)
-
-    def name(self, peer: bytes, id: int) -> str:
-        """The name of a call that this backplane serves."""
-        return call_name(self._backplane, peer, id)
 
 
 def _queued(objects: Iterable[AppObject]) -> Iterator[Action]:

@@ -44,10 +44,6 @@ class OsPriority:
 
     # -- this backplane -----------------------------------------------------------------------------------------------
 
-    def nice_of(self, priority: int) -> int:
-        """The OS nice of a priority, as granted."""
-        return self.table.nice_of(priority)
-
     def set_thread(self, tid: int, priority: int) -> None:  # hot: scripts/bench call_rtt
         """Give one of our threads (native id) the nice of a priority. Makes a system call only if that is a change."""
         nice = self.table.nice_of(priority)
@@ -85,7 +81,9 @@ class OsPriority:
         """Forget the remembered nice of threads that others have changed; returns their number. 0.2 us a thread."""
         moved = 0
         for tid, nice in list(self._threads.items()):
-            now = _nice_of(tid)
+            now: int | None = None
+            with suppress(ProcessLookupError):  # it has ended
+                now = os.getpriority(os.PRIO_PROCESS, tid)
             if now != nice:
                 moved += now is not None
                 self._threads.pop(tid, None)
@@ -104,28 +102,16 @@ class OsPriority:
     def boost(self, pid: int, cgroup: str | None, priority: int) -> bool:
         """Make another backplane (`Place.pid` and `Place.cgroup`) at least as urgent as a priority. False: refused.
 
-        Never makes one of its threads less urgent. Holds until that backplane sets its threads again, or until `restore`.
+        Never makes one of its threads less urgent. Holds until that backplane sets its threads again.
         """
         if cgroup is not None:
             group = self._group(cgroup)
             is_done = group is not None and group.raise_to(self.table.weight_of(priority, version=group.version))
         else:
             is_done = self.table.is_in_force and _raise_threads(pid, self.table.nice_of(priority))
-        if is_done:
-            self.boosts_count += 1
-        else:
-            self.refused_count += 1
+        self.boosts_count += is_done
+        self.refused_count += not is_done
         return is_done
-
-    def restore(self, pid: int, cgroup: str | None, priority: int) -> bool:
-        """Undo a boost: make another backplane at most as urgent as a priority, the highest that the board shows for it.
-
-        Its main thread, the sentinel, is not changed. False: refused.
-        """
-        if cgroup is not None:
-            group = self._group(cgroup)
-            return group is not None and group.lower_to(self.table.weight_of(priority, version=group.version))
-        return self.table.is_in_force and _lower_threads(pid, self.table.nice_of(priority))
 
     # -- shown --------------------------------------------------------------------------------------------------------
 
@@ -149,7 +135,6 @@ class OsPriority:
         return "nice" if self.table.is_in_force else "none"
 
     def close(self) -> None:
-        """Close the weight files."""
         for group in self._groups.values():
             if group is not None:
                 group.close()
@@ -193,10 +178,6 @@ class _Group:
     def raise_to(self, weight: int) -> bool:
         self.written = 0
         return weight <= self._read() or self.write(weight)
-
-    def lower_to(self, weight: int) -> bool:
-        self.written = 0
-        return weight >= self._read() or self.write(weight)
 
     def _read(self) -> int:
         try:
@@ -262,33 +243,10 @@ def _raise_threads(pid: int, nice: int) -> bool:
         if os.getpriority(os.PRIO_PGRP, pid) >= nice:  # no thread there is more urgent: set all in one call
             os.setpriority(os.PRIO_PGRP, pid, nice)
         else:
-            for tid in _threads(pid):
+            for tid in map(int, os.listdir(f"/proc/{pid}/task")):
                 with suppress(ProcessLookupError):
                     if os.getpriority(os.PRIO_PROCESS, tid) > nice:
                         os.setpriority(os.PRIO_PROCESS, tid, nice)
     except OSError:
         return False
     return True
-
-
-def _lower_threads(pid: int, nice: int) -> bool:
-    try:
-        for tid in _threads(pid):
-            with suppress(ProcessLookupError):
-                if tid != pid and os.getpriority(os.PRIO_PROCESS, tid) < nice:
-                    os.setpriority(os.PRIO_PROCESS, tid, nice)
-    except OSError:
-        return False
-    return True
-
-
-def _nice_of(tid: int) -> int | None:
-    """The OS nice of a thread; None: it does not exist (any more)."""
-    try:
-        return os.getpriority(os.PRIO_PROCESS, tid)
-    except ProcessLookupError:
-        return None
-
-
-def _threads(pid: int) -> list[int]:
-    return [int(name) for name in os.listdir(f"/proc/{pid}/task")]

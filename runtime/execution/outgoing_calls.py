@@ -10,8 +10,10 @@ import logging
 import random
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
+from appbackplane.transport.call_checks import check_call
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.envelope import STATUS, Envelope, call, cancel, cast, credit
@@ -24,7 +26,6 @@ from appbackplane.transport.errors import (
     error_from,
     text_of,
 )
-from appbackplane.transport.request import check_call
 from appbackplane.transport.retrying import (
     WAITING,
     Retries,
@@ -37,7 +38,6 @@ from appbackplane.transport.retrying import (
 from ..objects.action import LOCAL
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
-from .awaited import CLOCK
 from .coroutines import CallRequest, OneShotEvent, Pause, StreamRequest
 from .inheritance import Inheritance
 from .intake import Intake
@@ -50,13 +50,16 @@ from .sender import Sender
 
 log = logging.getLogger("appbackplane.runtime")
 
+#: The callee of a pause. The table of outstanding calls holds pauses and retries, too, since all of them end at a time.
+CLOCK: Final = b"\x00clock"
+
 
 class OutgoingCalls:
     """Calls of this backplane's objects, and its actions' waits. Used under the lead."""
 
     def __init__(
         self, *, calls: OutstandingCalls[MethodAction], routing: Routing, scheduler: Scheduler, sender: Sender, intake: Intake,
-        inheritance: Inheritance, presence: PriorityPublisher, recorders: Recorders, watch: PollLeader,
+        inheritance: Inheritance, priority_publisher: PriorityPublisher, recorders: Recorders, poll_leader: PollLeader,
     ) -> None:  # fmt: skip
         self.calls = calls
         self._routing = routing
@@ -64,9 +67,9 @@ class OutgoingCalls:
         self._sender = sender
         self._intake = intake
         self._inheritance = inheritance
-        self._presence = presence
+        self._priority_publisher = priority_publisher
         self._recorders = recorders
-        self._watch = watch
+        self._poll_leader = poll_leader
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
         #: The streams that are being read, by their ids in `calls`; and those that their readers have left, from any thread.
@@ -105,9 +108,7 @@ class OutgoingCalls:
     def _begin(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         try:
             self._call(action, request, now_ns)
-        except (
-            BaseException
-        ) as error:  # the edge: a strange call may make a library raise anything; the process goes on
+        except BaseException as error:  # the edge: a strange call may make a library raise anything
             if not isinstance(error, BackplaneError):
                 log.exception("%s could not call %s", action.name, request.spec.route)
                 error = InternalError(f"{request.spec.route}: {type(error).__name__}: {text_of(error)}")
@@ -193,7 +194,7 @@ class OutgoingCalls:
                 continue
             if peer is not LOCAL:
                 self._remote_count -= 1
-            self._take_back(peer, id, now_ns)
+            self._sender.say(peer, cancel(id), now_ns)
             if (stream := self._streams.pop(id, None)) is not None:
                 late = DeadlineExceeded(f"{stream.spec.route}: no end of the stream before the deadline")
                 self._stream_ended(stream, late, now_ns)
@@ -220,7 +221,7 @@ class OutgoingCalls:
             return id
         if peer is not CLOCK and peer != WAITING:
             self._remote_count -= 1
-            self._take_back(peer, id, now_ns)
+            self._sender.say(peer, cancel(id), now_ns)
         return 0
 
     def set(self, signal: OneShotEvent, now_ns: int) -> None:
@@ -230,7 +231,7 @@ class OutgoingCalls:
         if isinstance(action, MethodAction) and action.request is signal:
             self.calls.end(action.awaiting_id)
             self._go_on(action, now_ns)
-            self._watch.notify()
+            self._poll_leader.notify()
 
     def fail_peer(self, peer: bytes, now_ns: int, error: PeerDown | None = None) -> None:
         """A peer is dead: the calls it held end in PEER_DOWN."""
@@ -281,7 +282,7 @@ class OutgoingCalls:
         self.calls.end(id)
         if peer is not LOCAL:
             self._remote_count -= 1
-        self._take_back(peer, id, now_ns)
+        self._sender.say(peer, cancel(id), now_ns)
 
     def _call(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         spec = request.spec
@@ -312,7 +313,7 @@ class OutgoingCalls:
             raise Busy(f"{spec.route}: {place} does not keep up with the messages sent to it", retry_after=0.05)
         else:
             assert place is not None
-            self._presence.lend(self._routing.directory.backplanes[place], priority, now_ns)
+            self._priority_publisher.lend(self._routing.directory.backplanes[place], priority, now_ns)
 
     def _failed(self, action: MethodAction, error: BackplaneError, now_ns: int, *, is_sent: bool = True) -> None:
         """A call has failed: retry it, or resume its action with the error."""
@@ -333,11 +334,8 @@ class OutgoingCalls:
 
     def look_again(self, now_ns: int) -> None:
         """A new routing table: calls that found no instance try again soon, in their order."""
-        for id, action in self.retries.hurry(now_ns, _posted_ns):
+        for id, action in self.retries.hurry(now_ns, attrgetter("posted_ns")):
             action.awaiting_id = id
-
-    def _take_back(self, peer: bytes, id: int, now_ns: int) -> None:
-        self._sender.say(peer, cancel(id), now_ns)
 
     def _go_on(
         self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None
@@ -348,7 +346,3 @@ class OutgoingCalls:
             action.inbox, action.thrown = result, error
             action.received = error
         self._scheduler.resume(action, now_ns)
-
-
-def _posted_ns(action: MethodAction) -> int:
-    return action.posted_ns

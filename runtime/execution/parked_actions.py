@@ -25,14 +25,14 @@ class ParkedActions:
     """Parked and blocked actions. Used under the lead."""
 
     def __init__(
-        self, *, lead: threading.RLock, scheduler: Scheduler, watch: PollLeader, presence: PriorityPublisher,
+        self, *, lead: threading.RLock, scheduler: Scheduler, poll_leader: PollLeader, priority_publisher: PriorityPublisher,
         inheritance: Inheritance, completion: Completion, hand_over: Callable[[], None],
     ) -> None:  # fmt: skip
         """`hand_over`: hands the duties of the calling worker over, because it is about to block (`Engine.hand_over`)."""
         self._lead = lead
         self._scheduler = scheduler
-        self._watch = watch
-        self._presence = presence
+        self._poll_leader = poll_leader
+        self._priority_publisher = priority_publisher
         self._inheritance = inheritance
         self._completion = completion
         self._hand_over = hand_over
@@ -57,7 +57,7 @@ class ParkedActions:
         asked = action.priority
         self._inheritance.awaits(action)
         if action.priority != asked:  # more urgent work has queued behind it
-            action.boosted()
+            action.priority_changed()
         self.hurry(action, now_ns)
 
     def resume(self, action: ParkableAction, now_ns: int) -> None:
@@ -74,12 +74,12 @@ class ParkedActions:
         worker = current.worker
         is_taken = worker is not None and worker.lead is self._lead and not worker.is_relief and not worker.started_ns
         if not (is_first and is_taken):
-            self._watch.notify()
+            self._poll_leader.notify()
 
     def hurry(self, action: ParkableAction, now_ns: int) -> None:
         """The actions that `action` now waits for inherit its priority."""
         for each in action.waits_for():
-            self._inheritance.boost(each, action.priority, now_ns)
+            self._inheritance.inherit(each, action.priority, now_ns)
 
     def take_back(self, action: ParkableAction, error: BackplaneError, now_ns: int) -> bool:
         """End a parked action that has not begun. False: it is not parked, or a part of it is done."""
@@ -104,13 +104,17 @@ class ParkedActions:
         self._inheritance.blocked_count += 1
         if isinstance(action, ParkableAction):
             if action.priority != asked:
-                action.boosted()
+                action.priority_changed()
             self.hurry(action, now_ns)
-        self._spare()
+        self._blocked_count += 1
+        if self._blocked_count > self.spares:  # one spare thread for each blocked one, or no worker might be left
+            self.spares = self._blocked_count
+            if self.on_spares is not None:
+                self.on_spares()
         worker = current.worker
         if worker is not None and worker.lead is self._lead:
             worker.is_blocked = True
-            self._presence.show(worker)
+            self._priority_publisher.show(worker)
         self._hand_over()
 
     def blocks_no_more(self, action: Action) -> None:
@@ -119,15 +123,7 @@ class ParkedActions:
         worker = current.worker
         if worker is not None and worker.lead is self._lead:
             worker.is_blocked = False
-            self._presence.show(worker)
+            self._priority_publisher.show(worker)
         self._inheritance.goes_on(action)
         self._inheritance.blocked_count -= 1
         self._blocked_count -= 1
-
-    def _spare(self) -> None:
-        """Count one more blocked thread, and request a spare one in its place, or no worker might be left."""
-        self._blocked_count += 1
-        if self._blocked_count > self.spares:
-            self.spares = self._blocked_count
-            if self.on_spares is not None:
-                self.on_spares()

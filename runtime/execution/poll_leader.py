@@ -50,13 +50,10 @@ class PollLeader:
         self.is_sentinel_asleep = False
 
     def joins(self, worker: Worker) -> None:
-        """Add a regular worker."""
-        self.workers.append(worker)
-        self.team = (*self.workers, *self.reliefs)
-
-    def stands_by(self, relief: ReliefWorker) -> None:
-        """Add a relief worker."""
-        self.reliefs.append(relief)
+        if isinstance(worker, ReliefWorker):
+            self.reliefs.append(worker)
+        else:
+            self.workers.append(worker)
         self.team = (*self.workers, *self.reliefs)
 
     def leaves(self, worker: Worker) -> None:
@@ -67,7 +64,6 @@ class PollLeader:
 
     @property
     def is_relief_looking(self) -> bool:
-        """Whether a relief polls the link."""
         return self.poller is not None and self.poller.is_relief
 
     def wait(self, worker: Worker, wake_ns: int | None, timeout_ms: int | None) -> None:
@@ -128,9 +124,9 @@ class PollLeader:
             self._parked.pop().gate.release()
 
     def before_long(self, worker: Worker, *, is_overrun_sure: bool) -> None:
-        """`worker` begins an action that is known to take long: another worker, if there is one, takes over the poll.
+        """`worker` begins a long action: a parked worker takes over the poll; without one, a relief if an overrun is sure.
 
-        For an action shorter than the quantum no relief stays: each message would make the two threads alternate at the GIL.
+        If no overrun is sure, reliefs retire: at each message, relief and worker would take the GIL from each other.
         Beside bulk actions of 100 us, urgent p99 was 0.8 ms with a relief and is 0.4 ms without, with 5 % more bulk calls.
         """
         if not is_overrun_sure and not worker.is_relief:
@@ -187,7 +183,6 @@ class PollLeader:
             self._wake_poller()
 
     def close(self) -> None:
-        """Close the wake-up descriptor."""
         if self._wake_fd >= 0:
             os.close(self._wake_fd)
             self._wake_fd = -1

@@ -26,14 +26,14 @@ class PriorityPublisher:
     """Used under the lead, except `has_work_above`, which running actions call without it."""
 
     def __init__(
-        self, *, lead: threading.RLock, now_ns: Callable[[], int], scheduler: Scheduler, watch: PollLeader,
+        self, *, lead: threading.RLock, now_ns: Callable[[], int], scheduler: Scheduler, poll_leader: PollLeader,
         drain_if_due: Callable[[int], None], slot: OwnSlot | None, os_priority: OsPriority | None,
     ) -> None:  # fmt: skip
         """`drain_if_due`: receives what has come over the link, unless that was just done; needs the lead."""
         self._lead = lead
         self._now_ns = now_ns
         self._scheduler = scheduler
-        self._watch = watch
+        self._poll_leader = poll_leader
         self._drain_if_due = drain_if_due
         self._slot = slot
         self._os = os_priority
@@ -45,7 +45,7 @@ class PriorityPublisher:
         if slot is None:
             return
         highest = self._scheduler.ready.highest()
-        team = self._watch.team
+        team = self._poll_leader.team
         for each in team:
             action = each.action
             if action is not None and not each.is_blocked:
@@ -101,7 +101,7 @@ class PriorityPublisher:
         if self._slot is not None and self._slot.has_above(priority):
             return True
         now_ns = self._now_ns()
-        if self._watch.poller is None and self._lead.acquire(blocking=False):
+        if self._poll_leader.poller is None and self._lead.acquire(blocking=False):
             try:
                 self._drain_if_due(now_ns)
             finally:

@@ -23,14 +23,14 @@ class Progress:
     """Detects progress by comparing the counters of consecutive heartbeats."""
 
     def __init__(
-        self, *, lead: threading.RLock, statistics: Statistics, scheduler: Scheduler, watch: PollLeader,
+        self, *, lead: threading.RLock, statistics: Statistics, scheduler: Scheduler, poll_leader: PollLeader,
         has_input: Callable[[], bool], now_ns: int,
     ) -> None:  # fmt: skip
         """`has_input`: whether input waits at the link; called under the lead."""
         self._lead = lead
         self._statistics = statistics
         self._scheduler = scheduler
-        self._watch = watch
+        self._poll_leader = poll_leader
         self._has_input = has_input
         self._before: tuple[int, ...] = ()
         self._since_ns = now_ns
@@ -40,20 +40,22 @@ class Progress:
 
         An action declared to take long (`is_long`) counts as progress: its waiting callers know by the declaration.
         """
-        workers = list(self._watch.workers)
+        workers = list(self._poll_leader.workers)
         # A step of a coroutine counts as a beginning: the coroutine yields between steps, so the scheduler works.
-        now = (self._statistics.actions_count, *[worker.started_ns for worker in self._watch.team])
+        now = (self._statistics.actions_count, *[worker.started_ns for worker in self._poll_leader.team])
         if now != self._before or any(is_long(worker.action) for worker in workers):
             self._before, self._since_ns = now, now_ns
         return ready_count(self._scheduler, workers) + self._has_unseen(), self._since_ns
 
     def _has_unseen(self) -> bool:
         """Whether input waits at the link unread, because every worker runs and there is no relief (`preempt = false`)."""
-        watch = self._watch
-        if watch.poller is not None or not all(worker.started_ns for worker in watch.team if not worker.is_relief):
+        poll_leader = self._poll_leader
+        if poll_leader.poller is not None or not all(
+            worker.started_ns for worker in poll_leader.team if not worker.is_relief
+        ):
             return False
         with self._lead:
-            return watch.poller is None and self._has_input()
+            return poll_leader.poller is None and self._has_input()
 
 
 def ready_count(scheduler: Scheduler, workers: Sequence[Worker]) -> int:

@@ -77,7 +77,7 @@ class Publishing:
     def publish(self, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
         """Record a message, if its topic is recorded, and send it to all subscribers. Raises `InvalidArgument` as `tell`."""
         if self.records and topic in self.records:
-            self.records[topic].append(self._sender.encoder.body(body), now_ns)
+            self.records[topic].append(self._sender.encoder.pack(body), now_ns)
         self.tell(topic, body, trace, now_ns)
 
     def tell(self, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
@@ -113,7 +113,6 @@ class Publishing:
             self._send(lines, self._sender.encoder.rest(envelope), lost)
 
     def patterns(self) -> frozenset[str]:
-        """The patterns of all subscribed clients."""
         return frozenset(pattern for patterns in self._patterns.values() for pattern in patterns)
 
     def subscribe(self, peer: bytes, pattern: str) -> None:

@@ -18,10 +18,6 @@ class Recorders:
         #: Gives the recorder for external work of that name; None: nothing is recorded.
         self.beside: Callable[[str], ExternalWorkRecorder] | None = None
 
-    def stop(self) -> None:
-        """Record nothing from now on."""
-        self.actions = self.beside = None
-
     def trace_of(self, action: Action | None) -> str | None:
         """The trace that envelopes sent by `action` carry; where actions are recorded, it also names the sender."""
         if action is None:

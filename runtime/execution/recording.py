@@ -10,7 +10,6 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from ..observation.message_log import MessageLog
 from ..observation.recorder import Recorder
 from ..observation.segments import SegmentHeader
 from ..process_config import LiveSettings, ProcessConfig, RecordPolicy
-from .clock import Clock
 from .engine import Engine
 from .external_work import ExternalWorkRecorder
 from .segment_files import SegmentFiles
@@ -31,6 +29,10 @@ from .segment_files import SegmentFiles
 LOOK_S = 5.0
 #: How long the recording thread waits for the lead, at most once for each file set and interval.
 LEAD_TIMEOUT_S = 0.1
+#: The settings in the headers of segments, by their names in `ProcessConfig`.
+LIMITS = (
+    "threads", "priorities", "quotas", "order", "tick_ns", "cpu_limit", "cpu_exempt", "preempt", "nice", "slow_action_ns",
+)  # fmt: skip
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -38,9 +40,9 @@ log = logging.getLogger("appbackplane.runtime")
 class Recording:
     """The recorders and the recording thread of one backplane."""
 
-    def __init__(self, config: ProcessConfig, engine: Engine, clock: Clock, unix_offset_ns: Callable[[], int]) -> None:
-        """`unix_offset_ns`: add it to the clock's time to get Unix time. Raises OSError if a folder cannot be read."""
-        self._config, self._clock, self._unix_offset_ns = config, clock, unix_offset_ns
+    def __init__(self, config: ProcessConfig, engine: Engine) -> None:
+        """Raises OSError if a folder cannot be read."""
+        self._config, self._clock = config, engine.clock
         self._lead, self._stop_recording = engine.lead, engine.stop_recording
         self._is_due = threading.Event()
         self._is_closed = False
@@ -48,21 +50,17 @@ class Recording:
         #: Recorders of external work, by name; guarded by `_lock`.
         self._besides: dict[str, ExternalWorkRecorder] = {}
         self._lock = threading.Lock()
-        run_dir = Path(config.run_dir)
         if config.record is not None:
-            folder = segments.actions_folder(run_dir, config.backplane)
-            files = self._files(folder, "actions", segments.ACTIONS_SUFFIX, config.record)
+            files = self._files(config.record)
             # Spans count up from a random number of 61 bits. Of a thousand generations with a thousand million actions each,
             # two share a span in one of two thousand systems; and no span has more digits than a traceparent holds.
             recorder = Recorder(files, secrets.randbits(61))
-            engine.record_actions(recorder, self._beside)
+            engine.recorders.actions, engine.recorders.beside = recorder, self._beside
             files.prepare()  # every backplane has actions, but it may never publish on a topic
             self._written.append((recorder, files))
         for topic, policy in config.recorded_topics.items():
-            folder = segments.messages_folder(run_dir, config.backplane, topic)
-            files = self._files(folder, "messages", segments.MESSAGES_SUFFIX, policy, topic)
-            messages = MessageLog(files)
-            engine.record_messages(topic, messages)
+            files = self._files(policy, topic)
+            messages = engine.publishing.records[topic] = MessageLog(files)
             self._written.append((messages, files))
         self._thread = threading.Thread(target=self._tend, name="recording", daemon=True)
 
@@ -113,46 +111,38 @@ class Recording:
         """Always the same recorder for a name, so that a restarted component continues its segments. From any thread."""
         with self._lock:
             if name not in self._besides:
-                config = self._config
-                assert config.record is not None, "set where actions are recorded"
-                whose = f"{config.backplane}.{name}"
-                folder = segments.actions_folder(Path(config.run_dir), whose)
-                files = self._files(folder, "actions", segments.ACTIONS_SUFFIX, config.record)
-                files.header = replace(files.header, backplane=whose, limits={"executed_by": name})
-                beside = self._besides[name] = ExternalWorkRecorder(
-                    Recorder(files, secrets.randbits(61)), files, self._is_due.set
-                )
+                assert self._config.record is not None, "set where actions are recorded"
+                files = self._files(self._config.record, executed_by=name)
+                recorder = Recorder(files, secrets.randbits(61))
+                beside = self._besides[name] = ExternalWorkRecorder(recorder, files, self._is_due.set)
                 self._written.append((beside, files))
             return self._besides[name]
 
-    def _files(
-        self, folder: Path, kind: str, suffix: str, policy: RecordPolicy, topic: str | None = None
-    ) -> SegmentFiles:
-        config = self._config
+    def _files(self, policy: RecordPolicy, topic: str | None = None, executed_by: str | None = None) -> SegmentFiles:
+        """The files of a topic's messages; without a topic, those of this backplane's actions, or of external work."""
+        config, run_dir = self._config, Path(self._config.run_dir)
+        backplane = config.backplane if executed_by is None else f"{config.backplane}.{executed_by}"
+        if topic is None:
+            kind, folder, suffix = "actions", segments.actions_folder(run_dir, backplane), segments.ACTIONS_SUFFIX
+        else:
+            folder = segments.messages_folder(run_dir, backplane, topic)
+            kind, suffix = "messages", segments.MESSAGES_SUFFIX
+        own = {name: getattr(config, name) for name in LIMITS}
         header = SegmentHeader(
             kind=kind,
             system=config.system,
             node=os.uname().nodename,
-            backplane=config.backplane,
+            backplane=backplane,
             generation=config.generation,
             pid=os.getpid(),
             number=0,
             created_ns=0,
             topic=topic,
-            limits={
-                "threads": config.threads,
-                "priorities": config.priorities,
-                "quotas": config.quotas,
-                "order": config.order,
-                "tick_ns": config.tick_ns,
-                "cpu_limit": config.cpu_limit,
-                "cpu_exempt": config.cpu_exempt,
-                "preempt": config.preempt,
-                "nice": config.nice,
-                "slow_action_ns": config.slow_action_ns,
-            },
+            limits=own if executed_by is None else {"executed_by": executed_by},
         )
-        return SegmentFiles(folder, header, suffix, policy, self._clock.now_ns, self._unix_offset_ns, self._is_due.set)
+        return SegmentFiles(
+            folder, header, suffix, policy, self._clock.now_ns, self._clock.unix_offset_ns, self._is_due.set
+        )
 
     def _tend(self) -> None:
         while not self._is_closed:

@@ -26,8 +26,8 @@ class Reports:
         self.slow_actions = SlowActions(slow_action_ns)
         self.malformed_count = 0
         self._limit = RateLimit()
-        # Slow actions that have been reported and still run; by identity, for a user's action may be unhashable.
-        self._noticed: set[int] = set()
+        #: Slow actions that have been reported and still run; by identity, for a user's action may be unhashable.
+        self.noticed: set[int] = set()
 
     def failed(self, action: Action, error: BaseException, now_ns: int) -> None:
         """An operation raised an error that its caller is not to handle: log it with its traceback."""
@@ -36,28 +36,23 @@ class Reports:
             more = f" ({left_out} more since the last report)" if left_out else ""
             problem = text_of(error)
             trace = error.trace if isinstance(error, BackplaneError) else None
-            behind = (
-                f"; behind it:\n{trace}" if trace else ""
-            )  # a request's, or the traceback that a callee sends in debug
+            # A request's traceback, or the one that a callee sends in debug.
+            behind = f"; behind it:\n{trace}" if trace else ""
             words = (action.name, action.object.name, problem, more, behind)
             log.error("%s on %s failed: %s%s%s", *words, exc_info=error, extra=of_action(action))
 
     def runs_slowly(self, action: Action, run_ns: int, now_ns: int, frame: FrameType | None) -> None:
         """A running action has exceeded `slow_action`; `frame`: its current stack."""
-        self._noticed.add(id(action))
+        self.noticed.add(id(action))
         self._say_slow(action, run_ns, now_ns, frame, is_running=True)
 
     def was_slow(self, action: Action, run_ns: int, now_ns: int) -> None:
         """A slow action has ended: count it, and report it unless it was reported while it ran."""
         self.slow_actions.count += 1
-        if id(action) in self._noticed:
-            self._noticed.discard(id(action))
+        if id(action) in self.noticed:
+            self.noticed.discard(id(action))
         else:
             self._say_slow(action, run_ns, now_ns, None, is_running=False)
-
-    def is_noticed(self, action: Action) -> bool:
-        """Whether `runs_slowly` has reported this action."""
-        return id(action) in self._noticed
 
     def malformed(self, peer: bytes, error: Exception, now_ns: int) -> None:
         """A peer has sent a malformed frame: count and log it."""
@@ -77,4 +72,4 @@ class Reports:
         where = f"{action.object.name}, {doing}," if doing else action.object.name
         report = self.slow_actions.report(action.name, where, run_ns, now_ns, frame, is_running=is_running)
         if report is not None:
-            log.warning("%s", report.sentence(), extra=of_action(action))
+            log.warning("%s", report, extra=of_action(action))

@@ -17,15 +17,13 @@ from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.envelope import Envelope, search
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..objects.action import LOCAL, Action
+from ..objects.action import LOCAL, AcceptedCalls, Action
 from ..scheduling.scheduler import Scheduler
-from .accepted import AcceptedCalls
-from .awaited import callee_of
 from .call_cycles import Path, spelled
 from .clock import Clock
 from .coroutines import CallRequest
 from .idempotency_cache import IdempotencyCache
-from .inheritance import Inheritance
+from .inheritance import Inheritance, callee_of
 from .method_action import MethodAction
 from .sender import Sender
 from .withdrawal import Withdrawal
@@ -65,7 +63,7 @@ class RingDetector:
 
     def heard(self, peer: bytes, envelope: Envelope) -> None:
         """Continue a search of the backplane `peer`, which has followed its waiting actions to a call that it made here."""
-        action, path = self._accepted.get(peer, envelope.id), envelope.chain
+        action, path = self._accepted.get((peer, envelope.id)), envelope.chain
         if action is None or not path:
             return
         following = self._reached(peer, envelope.id, action, path, envelope.body)
@@ -98,7 +96,7 @@ class RingDetector:
         if peer is None:
             return None  # the call is yet to be sent, or sent again: then it will be the newest
         if peer is LOCAL:
-            return self._accepted.get(LOCAL, id)
+            return self._accepted.get((LOCAL, id))
         priority = self._inheritance.call_priority(action, request.spec.priority)
         # A peer that does not read gets no envelope: then the ring ends with the first deadline in it.
         self._sender.say(peer, search(id, priority, since, way), self._clock.now_ns())
@@ -109,8 +107,8 @@ class RingDetector:
         record = self._replays.running.get(action)
         waiter = None if record is None else record.waiters.get((peer, id))
         if record is None or waiter is None:
-            if not _is_first(action, way, since):
-                return action
+            if action.posted_ns != since or action.started_ns or not _starts_with(action, way):
+                return action  # not the call that began the search, or it has run
             self._break(action, way)
         elif waiter.since_ns == since and _starts_with(action, way):
             error = FailedPrecondition(
@@ -139,11 +137,6 @@ class RingDetector:
             f"declare {action.name} reentrant=True, or call without waiting (cast)"
         )
         self._withdrawal.take_out(action, error, now_ns)
-
-
-def _is_first(action: Action, way: Path, since: int) -> bool:
-    """Whether `action` is the call that began the search, and has not run yet."""
-    return action.posted_ns == since and not action.started_ns and _starts_with(action, way)
 
 
 def _starts_with(action: Action, way: Path) -> bool:

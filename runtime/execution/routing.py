@@ -27,18 +27,15 @@ class Routing:
         #: The newest routing table. Readable without the lead: it is immutable.
         self.directory = Directory(system="")
         self._resolver = Resolver(self.directory)
-        self._by_pid: dict[int, str] = {}
+        #: The backplanes of this system that are up, by their processes.
+        self.by_pid: dict[int, str] = {}
         self.connections = Connections(link)
 
     def adopt(self, directory: Directory) -> None:
         """Route by this table from now on."""
         self.directory, self._resolver = directory, Resolver(directory)
-        self._by_pid = {place.pid: name for name, place in directory.backplanes.items() if place.is_up and place.pid}
+        self.by_pid = {place.pid: name for name, place in directory.backplanes.items() if place.is_up and place.pid}
         self.connections.note(directory)
-
-    def ended(self, directory: Directory) -> list[str]:
-        """The connected backplanes whose generation has ended by this routing table."""
-        return self.connections.outdated(directory, keep="")
 
     def peer_of(self, backplane: str) -> bytes | None:
         """The peer of a backplane, connected if necessary; None while it is down."""
@@ -69,10 +66,6 @@ class Routing:
         if peer is LOCAL:
             return self._backplane
         return self.connections.place_name(peer)
-
-    def backplane_with(self, pid: int) -> str | None:
-        """The backplane that runs as this process; None: no backplane of this system does."""
-        return self._by_pid.get(pid)
 
     def is_idempotent(self, route: str) -> bool:
         """Whether calls of a route may be repeated."""

@@ -57,7 +57,7 @@ class SegmentFiles:
         self.header = header
         self._now_ns, self._unix_offset_ns, self._wake = now_ns, unix_offset_ns, wake
         (folder / _PREPARED).unlink(missing_ok=True)
-        self._number = max((_number_of(path) for path in self._files()), default=0)
+        self._number = max((number for number, _ in segments.files_in(folder, suffix)), default=0)
         #: The last segment of an earlier process, which may still have its allocated size; None: it has been checked.
         self._left: Path | None = self._path(self._number) if self._number else None
         #: Guards all fields below, which the recorder and the recording thread share.
@@ -185,9 +185,8 @@ class SegmentFiles:
     def _retain(self, unix_ns: int) -> None:
         with self._lock:
             current = self._path(self._number)
-        files = sorted(self._files(), key=_number_of)
         found = []
-        for path in files:
+        for _, path in segments.files_in(self._folder, self._suffix):
             with suppress(FileNotFoundError):  # it was removed meanwhile
                 found.append((path, path.stat()))
         left = sum(told.st_size for _, told in found)
@@ -200,15 +199,8 @@ class SegmentFiles:
             path.unlink(missing_ok=True)
             left -= told.st_size
 
-    def _files(self) -> list[Path]:
-        return [path for path in self._folder.glob(f"*{self._suffix}") if path.name[: -len(self._suffix)].isdecimal()]
-
     def _path(self, number: int) -> Path:
         return self._folder / segments.file_name(number, self._suffix)
-
-
-def _number_of(path: Path) -> int:
-    return int(path.name.partition(".")[0])
 
 
 def _shrink(path: Path) -> None:

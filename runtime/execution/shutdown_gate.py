@@ -11,10 +11,9 @@ from appbackplane.transport.envelope import Envelope, status
 from appbackplane.transport.errors import PeerDown, Unavailable
 from appbackplane.transport.resolver import RETRY_AFTER_S
 
-from ..objects.action import LOCAL, Action
+from ..objects.action import LOCAL, AcceptedCalls, Action
 from ..objects.module_state import ModuleState
 from ..objects.registry import Registry, Route
-from .accepted import AcceptedCalls
 from .poll_leader import PollLeader
 from .sender import Sender
 
@@ -26,13 +25,13 @@ class ShutdownGate:
     """Whether the intake is closed, and the errors of refused calls. Used under the lead."""
 
     def __init__(
-        self, backplane: str, *, registry: Registry, accepted: AcceptedCalls, sender: Sender, watch: PollLeader
+        self, backplane: str, *, registry: Registry, accepted: AcceptedCalls, sender: Sender, poll_leader: PollLeader
     ) -> None:
         self._backplane = backplane
         self._registry = registry
         self._accepted = accepted
         self._sender = sender
-        self._watch = watch
+        self._poll_leader = poll_leader
         #: The reason in the error message; None: the intake is open.
         self._because: str | None = None
 
@@ -65,13 +64,13 @@ class ShutdownGate:
 
     def end(self, now_ns: int) -> None:
         """The process ends: send an error to every remote caller that still waits for a reply."""
-        for peer, id, action in self._accepted:
+        for (peer, id), action in self._accepted.items():
             if peer != LOCAL:
                 self._sender.say(peer, self._last_word(action, id), now_ns)
         self._accepted.clear()
 
     def _last_word(self, action: Action, id: int) -> Envelope:
         """PEER_DOWN if the action has begun; else a refusal, which the caller may safely retry."""
-        if action.has_begun or any(worker.action is action for worker in self._watch.team):
+        if action.has_begun or any(worker.action is action for worker in self._poll_leader.team):
             return status(id, PeerDown(f"{action.name}: backplane {self._backplane} stopped before it ended"))
         return status(id, self.not_begun(action.name), is_refused=True)

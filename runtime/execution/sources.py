@@ -49,7 +49,6 @@ class Sources:
         self._processes[peer] = pid
 
     def forget(self, peer: bytes) -> None:
-        """A peer is gone."""
         self._processes.pop(peer, None)
         self._clients.pop(peer, None)
 
@@ -58,7 +57,6 @@ class Sources:
         self._clients.clear()
 
     def keep(self, peers: Container[bytes]) -> None:
-        """Forget all but these peers."""
         for peer in [peer for peer in self._processes if peer not in peers]:
             self.forget(peer)
 
@@ -93,4 +91,4 @@ class Sources:
 
     def _backplane_of(self, peer: bytes) -> str | None:
         pid = self._processes.get(peer, 0)
-        return self._routing.backplane_with(pid) if pid else None
+        return self._routing.by_pid.get(pid) if pid else None

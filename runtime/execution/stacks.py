@@ -12,6 +12,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+from functools import partial
 from types import FrameType
 
 from .signals import default_in_children
@@ -27,11 +28,7 @@ def write_on_signal() -> None:
     signal.signal(ASKED, _write)
     faulthandler.register(FORCED, file=_STANDARD_ERROR, all_threads=True, chain=False)
     default_in_children({ASKED: signal.SIG_DFL})
-    os.register_at_fork(after_in_child=_leave_forced)
-
-
-def _leave_forced() -> None:
-    faulthandler.unregister(FORCED)
+    os.register_at_fork(after_in_child=partial(faulthandler.unregister, FORCED))
 
 
 def _write(number: int, frame: FrameType | None) -> None:

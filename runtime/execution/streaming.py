@@ -9,8 +9,7 @@ from appbackplane.transport.batching import Outbox
 from appbackplane.transport.envelope import Envelope
 from appbackplane.transport.errors import Busy
 
-from ..objects.action import LOCAL
-from .accepted import AcceptedCalls
+from ..objects.action import LOCAL, AcceptedCalls
 from .outgoing_calls import OutgoingCalls
 from .remote_routes import RemoteRoutes
 from .stream_action import AwaitedCredit, StreamAction

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from appbackplane.transport.errors import BackplaneError, InternalError, text_of
+from appbackplane.transport.errors import BackplaneError, InternalError, sound, text_of
 
 from ..objects.action import Action
 from ..objects.endpoint import Request
@@ -28,7 +28,9 @@ def action_of(route: Route, request: Request, priorities: int) -> Action | None:
     try:
         create: Callable[[Request], Any] = route.endpoint.create_action
         made = create(request)
-    except BackplaneError:
+    except BackplaneError as error:
+        if (told := sound(error)) is not error:
+            raise told from error
         raise
     except BaseException as error:
         log.exception("%s.create_action failed", route.name)

@@ -72,7 +72,6 @@ class Worker:
             self.unseen_ns = unseen_ns
 
     def start(self, run: Callable[[], None]) -> None:
-        """Start the thread with `run`."""
         thread = self._os_thread = threading.Thread(target=run, name=f"worker-{self.number}", daemon=True)
         thread.start()
 

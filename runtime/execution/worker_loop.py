@@ -35,7 +35,7 @@ def _run(engine: Engine, worker: Worker) -> None:
     try:
         with worker.lead:
             if isinstance(worker, ReliefWorker):
-                _serve_relief(engine, engine.watch, worker)
+                _serve_relief(engine, engine.poll_leader, worker)
             else:
                 _serve(engine, worker)
             engine.leaves(worker)
@@ -55,10 +55,10 @@ def _serve(engine: Engine, worker: Worker) -> None:  # hot: scripts/bench call_r
             _run_without_lead(engine, worker, action)
 
 
-def _serve_relief(engine: Engine, watch: PollLeader, relief: ReliefWorker) -> None:
+def _serve_relief(engine: Engine, poll_leader: PollLeader, relief: ReliefWorker) -> None:
     while not relief.is_stopping:
         relief.action = None
-        if not relief.is_active or watch.is_looked_after_besides(relief):
+        if not relief.is_active or poll_leader.is_looked_after_besides(relief):
             relief.is_active = False
             relief.is_parked = True
             engine.step_back(relief)
@@ -66,7 +66,7 @@ def _serve_relief(engine: Engine, watch: PollLeader, relief: ReliefWorker) -> No
             relief.gate.acquire()
             relief.lead.acquire()
             continue
-        relief.below = watch.relief_limit()
+        relief.below = poll_leader.relief_limit()
         if relief.below is None:
             relief.is_active = False
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from mypy_extensions import mypyc_attr
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 #: The `peer` of a call whose caller is an action of the same backplane.
 LOCAL: Final = b""
+#: The calls that a backplane has accepted and not answered yet, by caller and call id, the oldest first. A call is accepted
+#: from its arrival, also while a digester computes its object key, until its reply or status is packed.
+AcceptedCalls: TypeAlias = dict[tuple[bytes, int], "Action"]
 
 
 class ThrottleAccount(Protocol):
@@ -80,7 +83,7 @@ class Action:
         self.priority_own = priority
         #: Monotonic ns after which it is not begun; None: never too late.
         self.deadline_ns = deadline_ns
-        #: When it was last queued, 0 once it has ended. Written by the scheduler and by `Endings`.
+        #: When it was last queued, 0 once it has ended. Written by the scheduler and by `Completion`.
         self.posted_ns = 0
         #: Whether it may run while its object awaits a reply: the action that receives it, or a reentrant call.
         self.continues = False
@@ -167,7 +170,7 @@ class ParkableAction(Action):
         """The part of it that runs now, for reports of slow actions; empty if it has no parts. The caller holds the lead."""
         return ""
 
-    def boosted(self) -> None:
+    def priority_changed(self) -> None:
         """Called when its priority changes while it waits. The caller holds the lead."""
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+from appbackplane.transport.call_checks import WINDOW_DEFAULT
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.request import WINDOW_DEFAULT
 
 from .operation_spec import OperationSpec, specs_of
 from .own import check_operations, owned
@@ -122,16 +122,16 @@ class AppObject(Schedulable):
         Only in `async def` operations. While it waits, the object is in the wait queue: new requests queue behind the reply
         (law 6). Raises the subclass of `BackplaneError` in which the call ended.
         """
-        spec = CallSpec(
+        return AppObject.request(  # a subclass may have a `request` of its own
+            self,
             route,
             arguments,
             key=key,
             priority=priority,
             timeout=timeout,
             idempotency_key=idempotency_key,
-            is_retried=retry,
+            retry=retry,
         )
-        return self._host.call(self, spec)
 
     def request(
         self,

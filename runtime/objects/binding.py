@@ -6,6 +6,7 @@ a type needs no check or conversion, and comparing its type costs a tenth of a c
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
@@ -22,7 +23,7 @@ _PLAIN = (str, int, float, bool, bytes, NoneType, list, dict)
 #: Types of immutable defaults, which need no copy.
 _FIXED = (str, int, float, bool, bytes, NoneType)
 #: Marks a parameter without a default.
-_NO_DEFAULT: Any = object()
+_NO_DEFAULT: Any = inspect.Parameter.empty
 _ABSENT: Any = object()
 
 
@@ -100,7 +101,7 @@ class Binding:
 
 
 def plain(name: str, annotation: Any, default: Any = _NO_DEFAULT) -> Parameter | None:
-    """The parameter as a plain one; None if its values need msgspec."""
+    """The parameter as a plain one; None if its values need msgspec. `default`: as of `inspect.Parameter`."""
     if default is not _NO_DEFAULT and type(default) not in _FIXED:
         return None
     if annotation is Any:

@@ -13,9 +13,9 @@ from typing import Any, Never, TypeVar
 
 import msgspec
 
+from appbackplane.transport.call_checks import is_number
 from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import InvalidArgument
-from appbackplane.transport.request import is_number
 from appbackplane.transport.topics import check_pattern
 
 #: Priority of an operation that names none: the middle of the default eight, with room on both sides.

@@ -27,19 +27,6 @@ _BUILTIN = (bytes, bytearray, memoryview)
 class OperationSpec:
     """One marked method, prepared for calls: the function, the check of its arguments, and its declaration."""
 
-    __slots__ = (
-        "attribute",
-        "binding",
-        "function",
-        "is_coroutine",
-        "is_stream",
-        "mark",
-        "name",
-        "parameters",
-        "priority",
-        "signature",
-    )
-
     def __init__(self, attribute: str, function: Callable[..., Any], mark: Mark) -> None:
         self.attribute = attribute
         self.mark = mark
@@ -148,8 +135,7 @@ def _struct(function: Callable[..., Any], parameters: list[inspect.Parameter], h
         if parameter.default is parameter.empty:
             fields.append((parameter.name, kind))
         elif isinstance(parameter.default, (list, dict, set, bytearray)):
-            factory = _copier(parameter.default)
-            fields.append((parameter.name, kind, msgspec.field(default_factory=factory)))
+            fields.append((parameter.name, kind, msgspec.field(default_factory=parameter.default.copy)))
         else:
             fields.append((parameter.name, kind, parameter.default))
     struct = msgspec.defstruct(function.__qualname__, fields, kw_only=True, forbid_unknown_fields=True)
@@ -166,12 +152,7 @@ def _plain(parameters: list[inspect.Parameter], hints: dict[str, Any]) -> list[b
     """All parameters, if each of them is plain; else None."""
     found: list[binding.Parameter] = []
     for each in parameters:
-        kind = hints.get(each.name, Any)
-        one = (
-            binding.plain(each.name, kind)
-            if each.default is each.empty
-            else binding.plain(each.name, kind, each.default)
-        )
+        one = binding.plain(each.name, hints.get(each.name, Any), each.default)
         if one is None:
             return None
         found.append(one)
@@ -189,10 +170,6 @@ def _by_position(function: Callable[..., Any], parameters: list[inspect.Paramete
         return function(self, *given[:first], **dict(zip(keywords, given[first:], strict=True)))
 
     return call
-
-
-def _copier(default: Any) -> Callable[[], Any]:
-    return lambda: default.copy()
 
 
 def _convert(kind: type, value: Any) -> Any:

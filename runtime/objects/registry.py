@@ -8,7 +8,6 @@ supervisor receives them as `ComponentEntry`s for the routing table.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any
 
@@ -36,11 +35,6 @@ DRIVERS = ("system", "backplane")
 class Route:
     """One route: the objects that implement it, and the component whose state decides whether it is served."""
 
-    __slots__ = (
-        "_states", "component", "cursor", "endpoint", "has_digest", "is_counted", "mark", "name", "objects", "priority",
-        "spec", "specs", "states",
-    )  # fmt: skip
-
     def __init__(self, name: str, component: Component, spec: OperationSpec | None, endpoint: Endpoint | None) -> None:
         self.name = name
         self.component = component
@@ -54,6 +48,10 @@ class Route:
         #: The component states in which it is served: by name, and below as members of the enum.
         self.states: tuple[str, ...] = endpoint.states if endpoint is not None else self.mark.states
         self._states = tuple(state for state in ModuleState if state.value in self.states)
+        self.signature = spec.signature if spec is not None else endpoint.signature if endpoint is not None else ""
+        self.summary = endpoint.summary if endpoint is not None else ""
+        if spec is not None:
+            self.summary = (inspect.getdoc(spec.function) or "").partition("\n")[0]
         self.has_digest = self.mark.digest is not None
         self.is_counted = endpoint is None or endpoint.is_counted
         self.objects: list[AppObject] = []
@@ -84,20 +82,9 @@ class Route:
         # Not `in`, nor by name: an enum's hash and value are Python functions.
         return any(state is now for state in self._states)
 
-    @property
-    def is_idempotent(self) -> bool:
-        """Whether a call may be retried: every class declares it idempotent."""
-        return bool(self.specs) and all(spec.mark.idempotent for spec in self.specs.values())
-
-    @property
-    def is_reentrant(self) -> bool:
-        """Whether a call that comes back through its own chain is served: every class declares it reentrant."""
-        return bool(self.specs) and all(spec.mark.reentrant for spec in self.specs.values())
-
-    @property
-    def calls(self) -> tuple[str, ...]:
-        """All routes that its classes declare in `calls`, each once."""
-        return tuple(dict.fromkeys(route for spec in self.specs.values() for route in spec.mark.calls))
+    def all_declare(self, option: str) -> bool:
+        """Whether every class declares an option, `idempotent` or `reentrant`; only then may callers rely on it."""
+        return bool(self.specs) and all(getattr(spec.mark, option) for spec in self.specs.values())
 
     @property
     def is_exported(self) -> bool:
@@ -179,7 +166,7 @@ class Registry:
         _check_module(component)
         self.components[name] = component
         component._name = f"{self._backplane}/{name}"
-        for cls in _declares_of(component):
+        for cls in (*_declares_of(component), type(component)):
             self._declare(component, cls)
         self._enter(component, component)
         for object in component._objects:
@@ -227,21 +214,6 @@ class Registry:
         """This backplane's subscribers of `topic`, in the order they were added. Do not change the list."""
         return self._topics.matching(topic)
 
-    def objects(self) -> Iterator[AppObject]:
-        """All objects, components first."""
-        for component in self.components.values():
-            yield component
-            yield from component._objects
-
-    def timers(self, component: Component) -> list[tuple[AppObject, OperationSpec]]:
-        """The `@every` methods of a component and its objects."""
-        return [
-            (object, spec)
-            for object in (component, *component._objects)
-            for spec in type(object).__operations__.values()
-            if spec.mark.kind == "timer"
-        ]
-
     def entries(self) -> tuple[ComponentEntry, ...]:
         """The registration that the supervisor puts into the routing table."""
         return tuple(self._entry(component) for component in self.components.values())
@@ -261,16 +233,12 @@ class Registry:
                 OperationEntry(
                     route=route.name,
                     priority=route.priority,
-                    signature=route.spec.signature
-                    if route.spec
-                    else route.endpoint.signature
-                    if route.endpoint
-                    else "",
+                    signature=route.signature,
                     states=route.states,
-                    summary=_summary(route),
-                    reentrant=route.is_reentrant,
-                    calls=route.calls,
-                    idempotent=route.is_idempotent,
+                    summary=route.summary,
+                    reentrant=route.all_declare("reentrant"),
+                    calls=tuple(dict.fromkeys(called for spec in route.specs.values() for called in spec.mark.calls)),
+                    idempotent=route.all_declare("idempotent"),
                     export=route.is_exported,
                 )
                 for route in routes
@@ -305,7 +273,6 @@ class Registry:
         lends = _lends_of(object)
         if lends is not None:
             self._check_priority(f"{type(object).__qualname__}.lends", lends)
-        self._declare(component, type(object))
         for spec in type(object).__operations__.values():
             if spec.mark.kind == "operation":
                 self.routes[f"{component.component_name}.{spec.name}"].objects.append(object)
@@ -358,9 +325,3 @@ def _check_module(component: Any) -> None:  # Any: users' declarations have unkn
 def _take_out(objects: list[AppObject], object: AppObject) -> None:
     """Remove the object by identity; `list.remove` would remove the first one that compares equal."""
     del objects[next(index for index, each in enumerate(objects) if each is object)]
-
-
-def _summary(route: Route) -> str:
-    if route.spec is None:
-        return route.endpoint.summary if route.endpoint else ""
-    return (inspect.getdoc(route.spec.function) or "").partition("\n")[0]

@@ -50,9 +50,6 @@ class Applied:
         #: By (topic, group), the most recently used last. `count` is 0, except while rows are being applied.
         self._last: dict[tuple[str, str], LedgerEntry] = {}
 
-    def __len__(self) -> int:
-        return len(self._last)
-
     def recover(self, entries: Iterable[LedgerEntry], present: Callable[[LedgerEntry], int], now_ns: int) -> None:
         """Take over the entries of a ledger. `present`: how many messages the topic holds from an entry's position on."""
         for entry in entries:  # monotonic time restarts with the machine: an entry from before counts as used now

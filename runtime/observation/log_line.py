@@ -1,8 +1,8 @@
 """Log line: one log record as a line of JSON; the same in the log ring buffer, in the file and on a screen.
 
-Written by every backplane and by the supervisor, read by `appbackplane logs` and by any reader of JSON lines. Unknown fields
-are left out. Encoding never fails: a value without a JSON form becomes its repr, and text that is too long is cut, with a
-note of its length. About 2 us a line.
+Written by every backplane and by the supervisor, read by `appbackplane logs` and by any reader of JSON lines. Fields with
+their default value are left out. Encoding never fails: a value without a JSON form becomes its repr, and text that is too long
+is cut, with a note of its length. About 2 us a line.
 """
 
 from __future__ import annotations

@@ -25,13 +25,9 @@ class MessageLog:
         #: Number of the last segment that was written to.
         self._segment = 0
         self._has_asked = False
-        self.recorded_count = 0
+        #: Messages written since the process began.
+        self.count = 0
         self.lost_count = 0
-
-    @property
-    def count(self) -> int:
-        """Messages written since the process began."""
-        return self.recorded_count
 
     @property
     def position(self) -> tuple[int, int]:
@@ -42,7 +38,7 @@ class MessageLog:
         """Write one message; False if there is no segment for it: then it is counted in `lost_count`."""
         length = MESSAGE.size + len(body) + -len(body) % 8
         if self._room is None or self._at + length > self._room.size:
-            self._hand_back()
+            self.close()
             self._room = self._supply.take(HEADER_BYTES + length)
             if self._room is None:
                 self.lost_count += 1
@@ -55,7 +51,7 @@ class MessageLog:
         room.buffer[self._at + MESSAGE.size : end] = message[MESSAGE.size :]
         room.buffer[self._at : self._at + MESSAGE.size] = message[: MESSAGE.size]
         self._at, self._number = end, self._number + 1
-        self.recorded_count += 1
+        self.count += 1
         if not self._has_asked and self._at * _HALF > room.size:
             self._has_asked = True
             self._supply.prepare()
@@ -64,13 +60,10 @@ class MessageLog:
     def turn(self) -> None:
         """Close the segment because of its age; the next message begins another one."""
         if self._number:
-            self._hand_back()
+            self.close()
 
     def close(self) -> None:
-        """Hand back the current segment. Nothing may be appended any more."""
-        self._hand_back()
-
-    def _hand_back(self) -> None:
+        """Hand back the current segment, if there is one; the next record begins another one."""
         if self._room is not None:
             self._supply.finished(self._room, self._number, self._at)
         self._room, self._at, self._number = None, HEADER_BYTES, 0

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from mypy_extensions import i64
 
-from appbackplane.transport.errors import BackplaneError
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import BackplaneError, Status
 
 from .segments import HEADER_BYTES, NAME, NAME_BYTES_MAX, NAMES_END, NO_DEADLINE, RECORD, SALT
 from .statistics import OperationStatistics
@@ -34,26 +33,21 @@ _RECORDS_AT: Final[i64] = NAMES_END
 _NAMES_HALF: Final[i64] = NAMES_END // 2
 #: "00-" trace id "-" span id "-01".
 _TRACEPARENT_LENGTH: Final = 55
-#: INTERNAL of transport/status.py: the outcome of an exception that is no `BackplaneError`.
+#: INTERNAL of transport/errors.py: the outcome of an exception that is no `BackplaneError`.
 _INTERNAL: Final = 13
 _SIGN: Final = 1 << 63
 #: Deadlines are clamped to this, 73 years: a client may send one whose remaining time does not fit into 64 bits.
 _FAR: Final = 1 << 61
 
 
-class SegmentRoom:
-    """A segment to write into, with its header written: its memory, the size in bytes, and its number.
+class SegmentRoom(NamedTuple):
+    """A segment to write into, with its header written: its memory, the size in bytes, and its number."""
 
-    `unix_ns`: the offset from monotonic to Unix time. It is kept per segment, because the system's clock may be corrected.
-    """
-
-    __slots__ = ("buffer", "number", "size", "unix_ns")
-
-    def __init__(self, buffer: Any, size: int, number: int, unix_ns: int) -> None:
-        self.buffer = buffer
-        self.size = size
-        self.number = number
-        self.unix_ns = unix_ns
+    buffer: Any
+    size: int
+    number: int
+    #: The offset from monotonic to Unix time. It is kept per segment, because the system's clock may be corrected.
+    unix_ns: int
 
 
 class RecordedPart(NamedTuple):
@@ -74,23 +68,13 @@ class RecordedPart(NamedTuple):
 class Supply(Protocol):
     """Provides segments (execution/segment_files.py). Never blocks: the lead is held."""
 
-    def take(self, least: int = 0) -> SegmentRoom | None:
-        """The next segment, of `least` bytes or more; None: there is none now."""
-
-    def prepare(self) -> None:
-        """Start to make a segment, because one will be needed soon."""
-
-    def finished(self, room: SegmentRoom, count: int, end: int) -> None:
-        """Take a full segment back. It holds `count` records, and nothing from byte `end` on."""
+    def take(self, least: int = 0) -> SegmentRoom | None: ...
+    def prepare(self) -> None: ...
+    def finished(self, room: SegmentRoom, count: int, end: int) -> None: ...
 
 
 class Recorder:
     """Records the actions of one backplane. Part of the engine: every caller must hold the lead."""
-
-    __slots__ = (
-        "_buffer", "_capacity", "_end", "_first", "_index", "_names_at", "_names_count", "_room", "_span",
-        "_supply", "_unix_ns", "lost_count", "recorded_count",
-    )  # fmt: skip
 
     def __init__(self, supply: Supply, span: int) -> None:
         """`span`: the first span id, below 2**62; later ones count up from it."""
@@ -202,11 +186,7 @@ class Recorder:
     def turn(self) -> None:
         """Close the segment because of its age; the next record begins another one."""
         if self._index:
-            self._hand_back()
-
-    def close(self) -> None:
-        """Hand back the current segment. Nothing may be recorded any more."""
-        self._hand_back()
+            self.close()
 
     @property
     def count(self) -> int:
@@ -219,7 +199,7 @@ class Recorder:
             self._supply.prepare()
             self._end = self._capacity
             return True
-        self._hand_back()
+        self.close()
         room = self._supply.take()
         if room is None:
             return False
@@ -230,7 +210,8 @@ class Recorder:
         self._names_at = HEADER_BYTES
         return True
 
-    def _hand_back(self) -> None:
+    def close(self) -> None:
+        """Hand back the current segment, if there is one; the next record begins another one."""
         if self._room is not None:
             end = int(_RECORDS_AT + self._index * _RECORD_BYTES)
             self._supply.finished(self._room, int(self._index), end)
@@ -250,7 +231,7 @@ class Recorder:
                 object._number = int(self._names_count - 1)
             if account.number >= self._first and object._number >= self._first:
                 return True
-            self._hand_back()
+            self.close()
             if not self._has_room():
                 return False
         return False

@@ -216,6 +216,12 @@ def file_name(number: int, suffix: str) -> str:
     return f"{number:08d}{suffix}"
 
 
+def files_in(folder: Path, suffix: str) -> list[tuple[int, Path]]:
+    """The segments in a folder, in the order of their numbers, each with its number."""
+    named = ((path.name[: -len(suffix)], path) for path in folder.glob(f"*{suffix}"))
+    return sorted((int(number), path) for number, path in named if number.isdecimal())
+
+
 def actions_folder(run_dir: Path, backplane: str) -> Path:
     """The folder of a backplane's recorded actions."""
     return run_dir / RECORDS / backplane

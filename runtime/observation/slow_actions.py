@@ -9,7 +9,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from types import FrameType
-from typing import NamedTuple
 
 from .rate_limit import RateLimit
 
@@ -17,24 +16,6 @@ from .rate_limit import RateLimit
 FRAMES_MAX = 12
 #: The files that call the user's code; the frames up to theirs belong to the runtime.
 _OUTERMOST = ("execution/method_action.py", "dispatcher/delivery.py")
-
-
-class SlowAction(NamedTuple):
-    """One report. `left_out`: reports of the operation that were suppressed since the last one."""
-
-    name: str
-    object: str
-    run_ns: int
-    is_running: bool
-    stack: str
-    left_out: int
-
-    def sentence(self) -> str:
-        """The text for the log, with the stack on lines of its own."""
-        done = "has been running for" if self.is_running else "ran"
-        more = f" ({self.left_out} more since the last report)" if self.left_out else ""
-        where = f"\n{self.stack}" if self.stack else ""
-        return f"slow action: {self.name} on {self.object} {done} {self.run_ns / 1e6:.1f} ms{more}{where}"
 
 
 class SlowActions:
@@ -48,21 +29,19 @@ class SlowActions:
 
     def report(
         self, name: str, object: str, run_ns: int, now_ns: int, frame: FrameType | None, *, is_running: bool
-    ) -> SlowAction | None:
-        """The report to log; None if the operation was reported within the interval."""
+    ) -> str | None:
+        """The report to log, with the stack on lines of its own; None if the operation was reported within the interval."""
         left_out = self._limit.admit(name, now_ns)
         if left_out is None:
             return None
-        return SlowAction(name, object, run_ns, is_running, stack_of(frame), left_out)
-
-
-def stack_of(frame: FrameType | None) -> str:
-    """The stack as text, from the first frame of the user's code."""
-    return "" if frame is None else as_text(frames_of(frame))
+        done = "has been running for" if is_running else "ran"
+        more = f" ({left_out} more since the last report)" if left_out else ""
+        where = "" if frame is None else f"\n{as_text(frames_of(frame))}"
+        return f"slow action: {name} on {object} {done} {run_ns / 1e6:.1f} ms{more}{where}"
 
 
 def frames_of(frame: FrameType) -> list[traceback.FrameSummary]:
-    """The same stack as data: quick, because source lines are read only when it becomes text."""
+    """The stack from the first frame of the user's code: quick, because source lines are read only when it becomes text."""
     frames = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)[::-1]
     ours = [n for n, entry in enumerate(frames) if entry.filename.endswith(_OUTERMOST)]
     return frames[ours[-1] + 1 if ours else 0 :][-FRAMES_MAX:]

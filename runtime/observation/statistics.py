@@ -23,21 +23,6 @@ UNSEEN_MIN_NS = 100_000
 class OperationStatistics:
     """The entry of one operation. Written with the lead, but for `unseen_ns`."""
 
-    __slots__ = (
-        "cancelled_count",
-        "cpu_ns",
-        "error_count",
-        "expired_count",
-        "name",
-        "number",
-        "refused_count",
-        "run",
-        "slow_count",
-        "typical_ns",
-        "unseen_ns",
-        "wait",
-    )
-
     def __init__(self, name: str = "") -> None:
         self.name = name
         #: Number of its name in the recorder's segments; -1: not recorded yet.

@@ -9,10 +9,11 @@ another call names it in `next`; asking about that call, too, yields the chain a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from traceback import FrameSummary
 from typing import Any
+
+import msgspec
 
 #: Running actions listed if all workers are busy: even the cause of 256 busy workers shows in the first few.
 RUNNING_SHOWN = 8
@@ -57,8 +58,7 @@ class Where(Enum):
     DEFERRED = "deferred"
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(msgspec.Struct, frozen=True):
     """The action that a worker runs, and for how long."""
 
     route: str
@@ -72,8 +72,7 @@ class Running:
     what: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(msgspec.Struct, frozen=True):
     """The cause of a suspended action: a call, or (`callee` is None) a condition in this backplane, or only time."""
 
     #: The action that waits.
@@ -89,8 +88,7 @@ class Awaited:
     what: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True):
     """An action that waits, parked or in its thread, such as for a lock, and one of the holders of that lock."""
 
     route: str
@@ -103,8 +101,7 @@ class Parked:
     callee: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePlace:
+class QueuePlace(msgspec.Struct, frozen=True):
     """The place of an object in a ready queue."""
 
     priority: int
@@ -118,8 +115,7 @@ class QueuePlace:
     ahead: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Throttled:
+class Throttled(msgspec.Struct, frozen=True):
     """The outstanding requests of a component and their limit."""
 
     component: str
@@ -127,8 +123,7 @@ class Throttled:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class ActionFacts:
+class ActionFacts(msgspec.Struct, frozen=True):
     """One action and its object (or only the object), at one moment."""
 
     object: str
@@ -160,13 +155,12 @@ class ActionFacts:
     is_known: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """One reason, as a sentence and as data; one link of the chain."""
 
     because: Because
     text: str
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = {}
     #: The call to ask about next, and the backplane that has it; empty: the chain ends here.
     next: str = ""
     callee: str = ""
@@ -243,7 +237,7 @@ def _ready(facts: ActionFacts, standing: QueuePlace) -> Iterator[Reason]:
             f"the CPU budget ({facts.cpu_limit} % of a core) is spent: nothing of priority {standing.priority} runs "
             f"until the tick in {_time(facts.until_tick_ns)}"
         )
-        yield Reason(Because.CPU_BUDGET, text, {"limit_percent": facts.cpu_limit, "left_ms": _ms(facts.until_tick_ns)})
+        yield Reason(Because.CPU_BUDGET, text, {"limit_percent": facts.cpu_limit, "left_ms": ms(facts.until_tick_ns)})
     if standing.quota_left <= 0:
         text = (
             f"priority {standing.priority} has spent its quota of {standing.quota}: others go first until the next tick"
@@ -276,7 +270,7 @@ def _awaits(because: Because, because_pause: Because, who: str, awaited: Awaited
     if awaited.callee is None:
         left = _time(awaited.left_ns)
         text = f"{who} waits for {awaited.what}" if awaited.what else f"{who} pauses for another {left}"
-        yield Reason(because_pause, text, {"left_ms": _ms(awaited.left_ns), "route": awaited.route})
+        yield Reason(because_pause, text, {"left_ms": ms(awaited.left_ns), "route": awaited.route})
         return
     if awaited.is_stalled:
         text = f"backplane {awaited.callee} does not read its messages: the call may not have been sent"
@@ -287,7 +281,7 @@ def _awaits(because: Because, because_pause: Because, who: str, awaited: Awaited
     )
     data = {
         "route": awaited.route, "called": awaited.called, "backplane": awaited.callee, "call": awaited.call,
-        "left_ms": _ms(awaited.left_ns),
+        "left_ms": ms(awaited.left_ns),
     }  # fmt: skip
     yield Reason(because, text, data, awaited.call, awaited.callee)
 
@@ -302,7 +296,8 @@ def _parked(because: Because, who: str, parked: Parked) -> Reason:
 
 
 def _runs(because: Because, text: str, running: Running) -> Reason:
-    since = f"{text} on {_worker(running)} for {_time(running.for_ns)}"
+    worker = "a relief worker" if running.worker < 0 else f"worker {running.worker}"
+    since = f"{text} on {worker} for {_time(running.for_ns)}"
     if running.what:
         since += f", and waits there for {running.what}"
     return Reason(because, since, _running(running), frames=running.frames)
@@ -315,12 +310,8 @@ def _what_runs(running: Running) -> str:
 def _running(running: Running) -> dict[str, Any]:
     return {
         "route": running.route, "object": running.object, "priority": running.priority, "worker": running.worker,
-        "for_ms": _ms(running.for_ns),
+        "for_ms": ms(running.for_ns),
     }  # fmt: skip
-
-
-def _worker(running: Running) -> str:
-    return "a relief worker" if running.worker < 0 else f"worker {running.worker}"
 
 
 def _many(count: int, noun: str) -> str:
@@ -332,7 +323,8 @@ def _named(names: tuple[str, ...], count: int) -> str:
     return f" ({', '.join(names)}{', ...' if count > len(names) else ''})" if names else ""
 
 
-def _ms(ns: int) -> float:
+def ms(ns: int) -> float:
+    """Nanoseconds as milliseconds, to the microsecond."""
     return round(ns / 1e6, 3)
 
 

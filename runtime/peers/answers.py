@@ -26,19 +26,12 @@ Packed = list[tuple[bytes, int, bytes]]
 
 
 class NodeLines(Protocol):
-    """The part of `lines.Lines` that answers need."""
+    """The part of `Lines` (transport/peers/lines.py) that answers need."""
 
-    def say(self, address: str, packed: bytes, *, is_bulk: bool = False) -> bool:
-        """Queue a packed envelope; False: there is no room, or no connection."""
-
-    def say_instead(self, address: str, packed: bytes, *, is_bulk: bool) -> bool:
-        """Queue a short error in the place of a reply for which there was no room."""
-
-    def stands(self, address: str) -> bool:
-        """Whether the connection is established."""
-
-    def give_up(self, address: str, because: str) -> None:
-        """Close the connection, and discard its queue."""
+    def say(self, address: str, packed: bytes, *, is_bulk: bool = False) -> bool: ...
+    def say_instead(self, address: str, packed: bytes, *, is_bulk: bool) -> bool: ...
+    def stands(self, address: str) -> bool: ...
+    def give_up(self, address: str, because: str) -> None: ...
 
 
 class Answers:

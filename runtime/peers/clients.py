@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from appbackplane.transport.addressing import backplane_route
@@ -42,19 +43,19 @@ TOLD_NS: Final = 1_000_000_000
 _NO_TOPICS: Final = "this key may use no topics: allow them with `appbackplane keys trust` on the node's host"
 
 
+@dataclass(slots=True)
 class _Client:
     """A client that was greeted."""
 
-    __slots__ = ("ahead_ns", "greeted_ns", "is_told", "node", "numbers", "version")
-
-    def __init__(self, node: str, ahead_ns: int, greeted_ns: int) -> None:
-        #: Name by which it knows this node.
-        self.node = node
-        #: This node's clock less the client's; and when it was greeted, by this node's.
-        self.ahead_ns, self.greeted_ns = ahead_ns, greeted_ns
-        #: Whether it has requested a table, and is sent new ones; the version last sent, and how many were pushed.
-        self.is_told = False
-        self.version = self.numbers = 0
+    #: Name by which it knows this node.
+    node: str
+    #: This node's clock less the client's; and when it was greeted, by this node's.
+    ahead_ns: int
+    greeted_ns: int
+    #: Whether it has requested a table, and is sent new ones; the version last sent, and how many were pushed.
+    is_told: bool = False
+    version: int = 0
+    numbers: int = 0
 
 
 class _Offer(NamedTuple):

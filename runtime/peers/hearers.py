@@ -82,7 +82,6 @@ class Hearers:
             del self._numbers[whose]
 
     def patterns(self) -> set[str]:
-        """All patterns to which some client subscribes."""
         return {pattern for patterns in self._patterns.values() for pattern in patterns}
 
     def tell(self, envelope: Envelope, lost: int) -> None:

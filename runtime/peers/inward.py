@@ -12,15 +12,15 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from appbackplane.transport.addressing import OF_NODE
+from appbackplane.transport.addressing import OF_NODE, RESERVED
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, Envelope, items, reply, status
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Ended, Streamed
 from appbackplane.transport.peers.likeness import Likeness
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS, WINDOW_MAX
-from appbackplane.transport.security.grants import EXPORTED, RESERVED
+from appbackplane.transport.security.grants import EXPORTED
 from appbackplane.transport.security.ring import Holder
 
 from .outward import is_bulk_at
@@ -28,8 +28,8 @@ from .outward import is_bulk_at
 #: Calls that one key may have outstanding here, by all its connections together. A session is made for these and the 4,096
 #: of each process's own.
 OUTSTANDING_MAX: Final = 8_192
-#: Bytes of the frames that brought them: as many calls of 8 KiB, or four frames of the greatest length. Bounded by their
-#: number alone, a key could make this node keep 128 GiB.
+#: Bytes of the frames of these calls: all 8,192 at 8 KiB each, or four frames of the greatest length. If only the number of
+#: calls were bounded, a key could make this node keep 128 GiB.
 OUTSTANDING_BYTES_MAX: Final = 64 << 20
 #: Routes remembered as permitted, per holder of a key.
 PERMITTED_MAX: Final = 4_096
@@ -53,8 +53,6 @@ class Arrival:
     The calls are unpacked by then, and only packing one again would show its length.
     """
 
-    __slots__ = ("bytes", "outstanding")
-
     def __init__(self, bytes: int = 0) -> None:
         self.bytes = bytes
         self.outstanding = 0
@@ -62,8 +60,6 @@ class Arrival:
 
 class _Usage:
     """Calls and bytes that one key holds here."""
-
-    __slots__ = ("bytes", "calls")
 
     def __init__(self) -> None:
         self.calls = self.bytes = 0
@@ -79,21 +75,14 @@ class HeldCall(NamedTuple):
 
 
 class System(Protocol):
-    """The part of `ClientSession` that inward calls use, under the same names."""
+    """The part of `ClientSession` (transport/session.py) that inward calls use."""
 
     directory: Directory | None
 
-    def call(self, token: object, spec: CallSpec) -> int:
-        """Begin a call; returns its id."""
-
-    def cast(self, spec: CallSpec) -> None:
-        """Send a call without a reply."""
-
-    def cancel(self, id: int) -> None:
-        """Cancel a call; an ended one is left alone."""
-
-    def boost(self, id: int, priority: int) -> None:
-        """Change the priority of a call."""
+    def call(self, token: object, spec: CallSpec) -> int: ...
+    def cast(self, spec: CallSpec) -> None: ...
+    def cancel(self, id: int) -> None: ...
+    def boost(self, id: int, priority: int) -> None: ...
 
     def give_credit(self, id: int, items: int) -> None:
         """Let the callee of a stream have sent this many items in all."""
@@ -274,16 +263,21 @@ class Inward:
             raise UnknownRoute(route, self._likeness.nearest(route, self._exported, now_ns) if is_told else None)
 
 
+def trace_of(envelope: Envelope) -> str | None:
+    """The trace of another host's message; None: it has none, or what it has is no traceparent."""
+    trace = envelope.trace
+    return trace if trace is not None and TRACE.fullmatch(trace) else None
+
+
 def _spec_of(envelope: Envelope, ends_ns: int, holder: Holder) -> CallSpec:
     """The request of another node. Its principal stays there: this node does not know who may speak for whom."""
-    trace = envelope.trace
     return CallSpec(
         envelope.route or "",
         envelope.body,
         key=envelope.key,
         priority=envelope.priority,
         ends_ns=ends_ns,
-        trace=trace if trace is not None and TRACE.fullmatch(trace) else None,
+        trace=trace_of(envelope),
         idempotency_key=envelope.idempotency_key,
         source=f"node:{holder.user_id}",
         window=None if envelope.window is None else min(envelope.window, WINDOW_MAX),

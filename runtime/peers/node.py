@@ -15,6 +15,7 @@ from appbackplane.transport import addressing
 from appbackplane.transport.errors import InvalidArgument, NotFound, Unavailable
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers.lines import Lines
+from appbackplane.transport.peers.membership import Membership
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.view import Identity
 from appbackplane.transport.security.grants import Grant
@@ -24,7 +25,7 @@ from appbackplane.transport.session import ClientSession
 
 from ..objects.component import Component
 from ..objects.operation import operation
-from .endpoint import NodeEndpoint
+from .node_endpoint import NodeEndpoint
 from .roster import PeerInWords
 
 log = logging.getLogger("appbackplane.peers")
@@ -59,10 +60,11 @@ class Node(Component):
         lines = Lines(keyring, self._listen)
         own = str(keyring.own().public)
         me = Identity(self.node_name, platform.unix_ns(), self._advertise or lines.address, own)
-        node = PeerNode(
-            me, self._seeds, host.now_ns(), random=random.random, unix_ns=platform.unix_ns, is_allowed=self._is_named,
-            may_offer=self._offers,
-        )  # fmt: skip
+        now_ns, unix_ns = host.now_ns(), platform.unix_ns
+        membership = Membership(
+            me, self._seeds, now_ns, random=random.random, unix_ns=unix_ns, is_allowed=self._is_named
+        )
+        node = PeerNode(membership, now_ns, self._offers)
         # A new client with each start, or calls of the former one would be taken for those of this one.
         link = Link(f"{host.backplane}-peers-{me.incarnation:x}")
         session = ClientSession(link, addressing.supervisor_socket(Path(platform.run_dir)))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from appbackplane.transport.addressing import OF_NODE
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import BULK_FROM
 from appbackplane.transport.envelope import (
@@ -33,7 +34,6 @@ from appbackplane.transport.envelope import (
     status,
 )
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.resolver import not_registered
 
 #: Seconds after which a caller that found a peer's line full may retry.
@@ -57,16 +57,11 @@ class ForwardedCall(NamedTuple):
 
 
 class Chooser(Protocol):
-    """Chooses the node that a call is sent to, from the offers of other nodes. `PeerNode` implements it."""
+    """Chooses the node that a call is sent to: the part of `PeerNode` (transport/peers/node.py) that outward calls use."""
 
-    def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]:
-        """The nodes that the call may be sent to, in order of preference."""
-
-    def loads(self, route: str, caller: str) -> tuple[float, ...]:
-        """Loads announced by the first of these nodes; about equally busy ones are given the same figure."""
-
-    def may_wait(self, name: str, route: str) -> bool:
-        """Whether a node's operation may travel on the bulk line."""
+    def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]: ...
+    def loads(self, route: str, caller: str) -> tuple[float, ...]: ...
+    def may_wait(self, name: str, route: str) -> bool: ...
 
 
 class Outward:
@@ -191,12 +186,8 @@ class Outward:
         An announcement is old, and only the announcer's word: it may scale our measurement, not replace it. So a node that
         announces 0 and holds calls back is passed over like any other.
         """
-        least, best = order[0], -1.0
-        for name, load in zip(order, loads, strict=False):
-            weighted = (self._counts[name.encode()] + 1) * (1.0 + load)
-            if best < 0 or weighted < best:
-                least, best = name, weighted
-        return least
+        weights = [(self._counts[name.encode()] + 1) * (1.0 + load) for name, load in zip(order, loads, strict=False)]
+        return order[weights.index(min(weights))] if weights else order[0]
 
     def _begin_at(self, name: str, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         route = envelope.route or ""

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from appbackplane.transport.peers import effects as fx
+
 #: The period of all limits.
 PERIOD_NS: Final = 60_000_000_000
 #: Subjects in a period: more than there are nodes, dead and alive. 3 MB of log a minute at the worst.
@@ -47,6 +49,32 @@ class PacedLog:
                 return
         self._said[what] = since_ns, count + 1
         self._log.log(level, "%s%s", _printable(what), f": {because[:LENGTH_MAX]!r}" if because else "")
+
+
+def log_effect(effect: fx.Effect, log: PacedLog) -> None:
+    """Log an effect of membership if operators have to know of it; most are not logged."""
+    if isinstance(effect, fx.PeerUp):
+        log.say(logging.INFO, f"node {effect.name} at {effect.address} is up", count_max=FLAPS_MAX)
+    elif isinstance(effect, fx.NodeUnreachable):
+        what = f"node {effect.name} is down ({effect.kind})"
+        log.say(logging.WARNING, what, effect.because, count_max=FLAPS_MAX)
+    elif isinstance(effect, fx.DialFailed):
+        log.warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
+    elif isinstance(effect, fx.Refused):
+        log.warn(f"{effect.name!r} at {effect.address} was refused as a peer", effect.reason)
+    elif isinstance(effect, fx.OfferRefused):
+        more = f" and {effect.count - 1:,} more" if effect.count > 1 else ""
+        what = f"node {effect.name!r} offers operations that its key may not offer here: they are not called"
+        log.warn(
+            what,
+            f"{effect.route}{more}: appbackplane keys trust {effect.name} KEY --offer PATTERN, or name it in [peers]",
+        )
+    elif isinstance(effect, fx.RefusedBy):
+        log.warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
+    elif isinstance(effect, fx.NameTaken):
+        log.say(logging.ERROR, effect.reason)
+    elif isinstance(effect, fx.NewIncarnation):
+        log.warn(f"this node takes another incarnation: {effect.because}")
 
 
 def _printable(what: str) -> str:

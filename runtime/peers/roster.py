@@ -1,8 +1,8 @@
 """Roster: the rows about a node, its peers and its clients that `node.peers` shows.
 
 The endpoint's thread owns the data and publishes the rows as one tuple, replaced as a whole. It makes new ones when the state
-of a peer changes, and with each heartbeat, within a 50th of its time (endpoint.py). Readers take the present tuple and never
-wait; so counts are up to a heartbeat old. An address that is dialled and was not met yet has a row, too, with the last
+of a peer changes, and with each heartbeat, within a 50th of its time (node_endpoint.py). Readers take the present tuple and
+never wait; so counts are up to a heartbeat old. An address that is dialled and was not met yet has a row, too, with the last
 failure. Names of routes are sorted when they change, and not otherwise.
 """
 

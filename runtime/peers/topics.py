@@ -18,12 +18,15 @@ from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import PUBLISH, Envelope
 from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.peers.messages import ROUTES_MAX
 from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.peers.offer import ROUTE_LENGTH_MAX
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 from appbackplane.transport.topics import PAIRS_MAX, GapCounter, TopicTable, check_topic, overlap
 
 from .hearers import Hearers
+from .inward import trace_of
 from .outward import is_bulk_at
 
 _PATTERN: Final = True
@@ -53,18 +56,14 @@ class Topics:
         self._exported: TopicTable[bool] = TopicTable()
         #: Number of the last message, by node, incarnation, connection and topic; the latest used last.
         self._numbers: dict[tuple[str, int, bool, str], int] = {}
-        self._gaps = GapCounter()
+        #: Counts messages of other nodes that were lost before they came here.
+        self.gaps = GapCounter()
         #: Messages that were dropped before they came here, by topic.
         self._dropped: Counter[str] = Counter()
         #: Messages that a node did not get: its queue is full, or it is down.
         self.lost_count = 0
         #: Messages of a node that its key may not publish.
         self.refused_count = 0
-
-    @property
-    def missed_count(self) -> int:
-        """Messages of other nodes that were lost before they came here."""
-        return self._gaps.lost_count
 
     def update(self, directory: Directory) -> None:
         """Take over a new version of this system's routing table."""
@@ -79,7 +78,12 @@ class Topics:
         exported = self._directory.exported_topics
         clients = self._patterns() | self.hearers.patterns()
         asked = {each for each in clients if any(overlap(each, pattern) for pattern in exported)}
-        return asked.union(self._directory.wanted_topics)
+        wanted = asked.union(self._directory.wanted_topics)
+        if len(wanted) <= ROUTES_MAX and all(len(each) <= ROUTE_LENGTH_MAX for each in asked):
+            return wanted
+        # More than a node can announce, so that peers would not hear of new operations either. The exported topics hold all.
+        covering = {pattern for pattern in exported if any(overlap(each, pattern) for each in asked)}
+        return covering.union(self._directory.wanted_topics)
 
     def drop(self, topic: str) -> None:
         """Count a message that was dropped before it came here. Called by workers."""
@@ -107,10 +111,11 @@ class Topics:
     def _hear(self, name: str, numbering: str, holder: Holder, envelope: Envelope) -> bool:
         topic = envelope.route or ""
         check_topic(topic)
+        envelope.trace = trace_of(envelope)
         if not self._permits(holder, topic):
             self.refused_count += 1
             return False
-        lost = self._gaps.gap_before(numbering.encode(), topic, envelope.id)
+        lost = self.gaps.gap_before(numbering.encode(), topic, envelope.id)
         try:
             self._session.publish(topic, envelope.priority, envelope.body, node=name, trace=envelope.trace, lost=lost)
         except BackplaneError:  # a subscriber that does not read sees a gap; all others have got it

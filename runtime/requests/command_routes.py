@@ -43,8 +43,6 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class CommandRoutes:
-    """The commands of one kernel."""
-
     def __init__(self, kernel: RequestKernel, handler: CommandHandler, specs: Mapping[str, CommandSpec]) -> None:
         """Adds the routes. Call before the backplane reads the component's routes. Raises `DeclarationError`."""
         self._kernel = kernel

@@ -143,7 +143,7 @@ class CommandHandler(AppObject):
     @command(is_logged=False)
     def owners(self) -> list[dict[str, Any]]:
         """Owners of requests: the 100 with the most requests, those with the most ended requests first."""
-        return [msgspec.to_builtins(each.status) for each in self.component._ledger.inspect(owned)[:LISTED_MAX]]
+        return [each.shown() for each in self.component._ledger.inspect(owned)[:LISTED_MAX]]
 
     @command
     def disown(self, owner: str | int) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ class CommandHandler(AppObject):
             )
         for each in found:
             component._ledger.disown(each.owner)
-        return [msgspec.to_builtins(each.status) for each in found[:LISTED_MAX]]
+        return [each.shown() for each in found[:LISTED_MAX]]
 
     # -- operating ----------------------------------------------------------------------------------------------------
 

@@ -2,15 +2,19 @@
 
 This class has the parts common to all contexts: the checks of a post, the default owner (the executing request), and
 iteration. Its subclasses have the rest: `LocalContext` asks the ledger, and a thread or a coroutine waits; in a worker process
-`RemoteContext` calls the kernel (remote.py).
+`RemoteContext` calls the kernel (remote.py). Methods for coroutines begin with `a`, and wait without a thread.
+
+`run` and `map_unordered` post and rejoin in one step, for an owner that nobody else has. A caller that posts as there is room,
+and takes back ended requests in between, never waits for itself, however small the pools are. If an iteration is broken off, or
+a caller's deadline passes, nobody can ask for its requests: they would fill the rejoin pool for everybody. Such an end may come
+from the garbage collector, in any thread, under any lock; so it is only noted (`_give_up`).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine, Hashable, Iterable, Iterator, Mapping
-from typing import Any, Final
-
-from mypy_extensions import mypyc_attr
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
 
@@ -18,12 +22,13 @@ from ..execution.blocking import blocking_call
 from ..execution.coroutines import should_stop
 from ..execution.current import current
 from ..objects.app_object import AppObject
-from . import awaiting, mapping
 from .element import LANE_DEFAULT, LANES, PRIORITY_MAX, REQUEST_PRIORITY, Element
 from .owners import Rejoin, ScopedOwner
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
 from .waiting import checked_limit
+
+Posted = TypeVar("Posted")
 
 #: Stands for a request that is known in wire format only.
 PACKED: Final = object()
@@ -31,7 +36,6 @@ PACKED: Final = object()
 MAIN: Final = "main"
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Context:
     """Posts and rejoins requests. `Runnable.execute` gets one as `kernel`."""
 
@@ -70,7 +74,7 @@ class Context:
     ) -> Coroutine[Any, Any, Element]:  # fmt: skip
         """`post`, from a coroutine: it waits without its thread."""
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        return awaiting.post(self, element, wait, checked_limit(timeout, wait))
+        return self._after_post(element, [element], wait, checked_limit(timeout, wait))
 
     def post_all(
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None,
@@ -87,7 +91,7 @@ class Context:
     ) -> Coroutine[Any, Any, list[Element]]:  # fmt: skip
         """`post_all`, from a coroutine: it waits without its thread."""
         elements = [self._element(request, runnable, owner, priority, lane, rejoin, boost) for request in requests]
-        return awaiting.post_all(self, elements)
+        return self._after_post(elements, elements, True, None)
 
     def rejoin(
         self, owner: Hashable = None, *, wait: bool | None = None, timeout: float | None = None
@@ -119,7 +123,7 @@ class Context:
 
     def ajoined(self, owner: Hashable = None) -> AsyncIterator[Element]:
         """`joined`, from a coroutine: `async for done in kernel.ajoined(owner)`."""
-        return awaiting.joined(self, self._owner(owner))
+        return self._ajoined(self._owner(owner))
 
     def map_unordered(
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = REQUEST_PRIORITY,
@@ -129,28 +133,55 @@ class Context:
 
         Nobody else can rejoin these requests. If the iteration is broken off, those not given back yet are disowned.
         """
-        return mapping.map_unordered(self, requests, self._maker(runnable, priority, lane, boost))
+        with self._new_part() as owner:
+            for request in requests:
+                element = self._element(request, runnable, owner, priority, lane, True, boost)
+                while not self._try_post(element):
+                    _, done = self._rejoin(owner, True, None)
+                    if done is None:  # others' requests fill the pools
+                        self._post([element], True, None)
+                        break
+                    yield done
+            yield from self.joined(owner)
 
-    def amap_unordered(
+    async def amap_unordered(
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = REQUEST_PRIORITY,
         lane: int = LANE_DEFAULT, boost: bool = False,
     ) -> AsyncIterator[Element]:  # fmt: skip
         """`map_unordered`, from a coroutine: `async for done in kernel.amap_unordered(requests, Add)`."""
-        return awaiting.map_unordered(self, requests, self._maker(runnable, priority, lane, boost))
+        with self._new_part() as owner:
+            for request in requests:
+                element = self._element(request, runnable, owner, priority, lane, True, boost)
+                while not await self._atry_post(element):
+                    _, done = await self._arejoin(owner, True, None)
+                    if done is None:
+                        await self._apost([element], True, None)
+                        break
+                    yield done
+            async for done in self._ajoined(owner):
+                yield done
 
     def run(
         self, request: Any, runnable: type[Runnable] | str, *, priority: int = REQUEST_PRIORITY,
         lane: int = LANE_DEFAULT, boost: bool = False,
     ) -> Any:  # fmt: skip
         """Post one request, wait for it, and return its result. Raises `RequestFailed`."""
-        return mapping.run(self, request, self._maker(runnable, priority, lane, boost))
+        with self._new_part() as owner:
+            self._post([self._element(request, runnable, owner, priority, lane, True, boost)], True, None)
+            _, done = self._rejoin(owner, True, None)
+        assert done is not None, "what is posted rejoins"
+        return done.get()
 
-    def arun(
+    async def arun(
         self, request: Any, runnable: type[Runnable] | str, *, priority: int = REQUEST_PRIORITY,
         lane: int = LANE_DEFAULT, boost: bool = False,
-    ) -> Coroutine[Any, Any, Any]:  # fmt: skip
+    ) -> Any:  # fmt: skip
         """`run`, from a coroutine: it waits without its thread."""
-        return awaiting.run(self, request, self._maker(runnable, priority, lane, boost))
+        with self._new_part() as owner:
+            await self._apost([self._element(request, runnable, owner, priority, lane, True, boost)], True, None)
+            _, done = await self._arejoin(owner, True, None)
+        assert done is not None, "what is posted rejoins"
+        return done.get()
 
     def disown(self, owner: Hashable = None) -> None:
         """Drop an owner's requests: those not begun are withdrawn, and those executing rejoin nobody."""
@@ -172,8 +203,7 @@ class Context:
         **arguments: Any,
     ) -> Coroutine[Any, Any, Any]:  # fmt: skip
         """`call`, from a coroutine: it waits without its thread."""
-        options = {"key": key, "priority": priority, "timeout": timeout}
-        return awaiting.call(self, _running(route), route, arguments, options)
+        return self._called(_running(route), route, arguments, {"key": key, "priority": priority, "timeout": timeout})
 
     def should_stop(self) -> bool:
         """Whether the backplane shuts down gracefully: a long request should then end soon."""
@@ -184,23 +214,20 @@ class Context:
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
         raise NotImplementedError
 
-    def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> Coroutine[Any, Any, None]:
+    async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
         raise NotImplementedError
 
     def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         raise NotImplementedError
 
-    def _arejoin(
-        self, owner: Hashable, wait: bool, timeout: float | None
-    ) -> Coroutine[Any, Any, tuple[Rejoin, Element | None]]:
+    async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         raise NotImplementedError
 
     def _before_call(self) -> None:
         """Called before a call: its callee may wait for requests of this kernel."""
 
-    def _abefore_call(self) -> Coroutine[Any, Any, None]:
+    async def _abefore_call(self) -> None:
         """`_before_call`, for a coroutine: nothing by default."""
-        return awaiting.nothing()
 
     def _try_post(self, element: Element) -> bool:
         try:
@@ -209,8 +236,12 @@ class Context:
             return False
         return True
 
-    def _atry_post(self, element: Element) -> Coroutine[Any, Any, bool]:
-        return awaiting.try_post(self, element)
+    async def _atry_post(self, element: Element) -> bool:
+        try:
+            await self._apost([element], False, None)
+        except Busy:
+            return False
+        return True
 
     def _disown(self, owner: Hashable) -> None:
         """Drop an owner's requests, without waiting."""
@@ -225,30 +256,43 @@ class Context:
         if part.whose is not None:
             part.whose.parts.pop(part.number, None)
 
-    def _maker(self, runnable: type[Runnable] | str, priority: int, lane: int, boost: bool) -> mapping.Make:
-        def make(request: Any, owner: Hashable) -> Element:
-            return self._element(request, runnable, owner, priority, lane, True, boost)
-
-        return make
-
-    def _new_part(self) -> ScopedOwner:
-        """A new owner, known to this caller alone."""
-        element = self.element
-        if element is None:
-            return ScopedOwner(None, 0)
-        while True:
-            part = ScopedOwner(element, element.parts_count)
-            element.parts_count = part.number + 1
-            if (
-                element.parts.setdefault(part.number, part) is part
-            ):  # otherwise another thread of this request took that number
-                return part
-
     def _default_owner(self) -> Hashable:
         """The owner of requests that name none."""
         return MAIN if self.element is None else self.element
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    async def _after_post(self, answer: Posted, elements: list[Element], wait: bool, timeout: float | None) -> Posted:
+        await self._apost(elements, wait, timeout)
+        return answer
+
+    async def _ajoined(self, owner: Hashable) -> AsyncIterator[Element]:
+        while True:
+            _, element = await self._arejoin(owner, True, None)
+            if element is None:
+                return
+            yield element
+
+    async def _called(self, object: AppObject, route: str, arguments: dict[str, Any], options: dict[str, Any]) -> Any:
+        await self._abefore_call()
+        return await object.request(route, arguments, **options)
+
+    @contextmanager
+    def _new_part(self) -> Iterator[ScopedOwner]:
+        """A new owner, known to this caller alone; its requests are given up if the block is broken off."""
+        element = self.element
+        part = ScopedOwner(element, 0 if element is None else element.parts_count)
+        while element is not None:
+            element.parts_count = part.number + 1
+            if element.parts.setdefault(part.number, part) is part:
+                break
+            part = ScopedOwner(element, element.parts_count)  # another thread of this request took that number
+        try:
+            yield part
+        except BaseException:
+            self._give_up(part)
+            raise
+        self._let_go_of(part)
 
     def _owner(self, owner: Hashable) -> Hashable:
         if owner is None:

@@ -65,17 +65,7 @@ def figures_of(ledger: Ledger, now_ns: int) -> Figures:
         executing_peak=tuple(ledger.executing.peaks),
         posting=ledger.posters.count,
         owners=len(ledger.owners),
-        posted_total=ledger.posted_total,
-        ended_total=ledger.ended_total,
-        failed_total=ledger.failed_total,
-        lost_total=ledger.lost_total,
-        unclaimed_total=ledger.unclaimed_total,
-        withdrawn_total=ledger.withdrawn_total,
-        joined_total=ledger.joined_total,
-        refused_total=ledger.refused_total,
-        begun_total=ledger.begun_total,
-        wait_ns_total=ledger.wait_ns_total,
-        run_ns_total=ledger.run_ns_total,
+        **{name: getattr(ledger, name) for name in Figures.__struct_fields__ if name.endswith("_total")},
         by_worker={held.name: (held.ended_count, held.run_ns, len(held.elements)) for held in ledger.workers.values()},
         running_ns={
             held.name: now_ns - held.elements[0].started_ns for held in ledger.workers.values() if held.elements

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -27,7 +28,7 @@ from .backlog_detector import BacklogDetector
 from .command_routes import CommandRoutes
 from .commands import CommandHandler, handler_of
 from .context import Context
-from .executors import executor_of
+from .executor import ENTRY_POINTS, Executor
 from .figures import Figures
 from .instrumentation import Instrumentation, IntervalRecord
 from .kernel_base import KernelBase
@@ -36,6 +37,7 @@ from .local_context import LocalContext
 from .operating_mode import OperatingMode
 from .optimiser_loop import OptimiserAction, OptimiserLoop
 from .policy import KernelPolicy
+from .processes import ProcessExecutor
 from .remote_records import RemoteRecords
 from .resource import Resource
 from .runnable import Runnable, RunnableSpec
@@ -45,6 +47,7 @@ from .shortage import shortage_of
 from .status import RateSampler
 from .synchronized_ledger import SynchronizedLedger
 from .thread_resources import ThreadResources
+from .threads import ThreadExecutor
 from .wire import POST
 
 #: Period of the watchdog. One run costs 20 us; a person takes seconds to notice that no request makes progress.
@@ -235,7 +238,7 @@ class RequestKernel(KernelBase):
         record_ns = round(policy.record_interval * 1e9)
         every = {"watch": (WATCH_NS, self._watch), "record": (record_ns, self._record)}
         if policy.ageing:
-            every["age"] = (round(policy.interval * 1e9), self._age)
+            every["age"] = (round(policy.interval * 1e9), self._ledger.grow_older)
         if policy.optimise:
             if self._optimiser is None:
                 self._optimiser = OptimiserLoop(self)
@@ -273,9 +276,6 @@ class RequestKernel(KernelBase):
     def _requests(self) -> dict[str, Any] | None:
         instrumentation = self._instrumentation
         return None if instrumentation is None else instrumentation.figures(self._ledger.figures(), self.policy)
-
-    def _age(self) -> None:
-        self._ledger.grow_older()
 
     def _optimise(self) -> None:
         optimiser = self._optimiser
@@ -357,3 +357,15 @@ def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:
             )
         specs[spec.name] = spec
     return specs
+
+
+def executor_of(policy: KernelPolicy) -> Executor:
+    """A new executor for this policy, imported only now if it is of another package. Raises `FailedPrecondition`."""
+    if policy.kernel == "local":
+        return ThreadExecutor() if policy.kind == "threads" else ProcessExecutor()
+    for entry in entry_points(group=ENTRY_POINTS, name=policy.kernel):
+        made: Executor = entry.load()()
+        return made
+    raise FailedPrecondition(
+        f"kernel = {policy.kernel!r}: no such executor is installed: pip install 'appbackplane[{policy.kernel}]'"
+    )

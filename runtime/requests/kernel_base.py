@@ -20,8 +20,6 @@ from .thread_resources import ThreadResources
 
 
 class KernelBase(Component):
-    """The base of `RequestKernel`."""
-
     #: The default policy; the component's setting `policy` takes its place.
     policy: KernelPolicy = KernelPolicy()
 
@@ -34,7 +32,6 @@ class KernelBase(Component):
     _priorities: int
 
     def figures(self) -> Figures:
-        """Counts and totals of this moment. Raises `FailedPrecondition` before this component is initialized."""
         raise NotImplementedError
 
     def workers_up(self) -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
-from .disowning import disown
 from .element import LANES, LOST, Element, Failure, State
 from .lanes import Lanes, shares
 from .owners import Account, Owners, Rejoin, ScopedOwner, named
@@ -338,8 +337,7 @@ class Ledger:
         account = self.owners.get(owner)
         if account is None:
             return 0
-        because = f"nobody rejoins the requests of {named(owner)}"
-        withdrawn_count = disown(self, account, because, now_ns, is_all=is_all)
+        withdrawn_count = self._drop(account, f"nobody rejoins the requests of {named(owner)}", now_ns, is_all=is_all)
         self._admit_posters()
         return withdrawn_count
 
@@ -447,7 +445,7 @@ class Ledger:
         own = self.owners.get(element)
         if own is not None:
             because = "" if element.error is None else f"its owner {element!r} failed"
-            disown(self, own, because, now_ns)
+            self._drop(own, because, now_ns)
         if element.parts:
             for part in list(element.parts.values()):
                 self.disown(part, now_ns)
@@ -466,6 +464,38 @@ class Ledger:
         if account.waiters and not self._would_rather_wait(account):
             self.handed.append((account.waiters.popleft(), self._take_done(account)))
             self.tell_none_exist(account)
+
+    def _drop(self, account: Account, because: str, now_ns: int, *, is_all: bool = True) -> int:
+        """Nobody will rejoin the requests of this owner. Returns how many were withdrawn.
+
+        `because`: the reason to withdraw unbegun requests, since the work that they are part of has failed or is not wanted;
+        "": they still run, and end unclaimed. `is_all`: False withdraws none that were posted with `rejoin=False`.
+        Commonly no request is ready, and the pool, which may be large, need not be searched.
+        """
+        withdrawn_count = 0
+        for element in account.done:
+            self.rejoinable[element.lane] -= 1
+            element.state = State.DONE
+            self.unclaimed_total += 1
+            if element.error is not None:
+                self.goes_unheard(element)
+        account.done.clear()
+        account.dropped_to = account.posted_count
+        if because and account.existing_count > self._not_ready(account):
+            for element in self.ready.remove_of(account, is_all=is_all):
+                self.entries.remove(element.lane)
+                element.state, element.error = State.FAILED, f"withdrawn: {because}"
+                element.ended_ns = now_ns
+                self.withdrawn_total += 1
+                account.existing_count -= 1
+                withdrawn_count += 1
+        self.tell_none_exist(account)
+        return withdrawn_count
+
+    def _not_ready(self, account: Account) -> int:
+        """How many of the owner's requests wait for room, or are with a worker."""
+        taken = sum(element.account is account for held in self.workers.values() for element in held.elements)
+        return taken + sum(element.account is account for element in self.posters)
 
     def _would_rather_wait(self, account: Account) -> bool:  # hot: scripts/bench requests
         """Whether a patient waiter would soon find more requests, and holds up nobody by waiting for them."""

@@ -1,4 +1,4 @@
-"""LocalContext: posts and rejoins in the kernel's own process, by the ledger; coroutines wait in local_awaiting.py.
+"""LocalContext: posts and rejoins in the kernel's own process, by the ledger.
 
 The ledger is asked first without a waiter: one is made only if the caller has to wait. Requests that are to travel are packed
 here, so that their poster gets the error if one cannot.
@@ -6,22 +6,20 @@ here, so that their poster gets the error if one cannot.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Hashable
+from collections.abc import Hashable
 from functools import partial
-from typing import Any
 
 from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
 
 from ..execution.current import current
 from ..objects.action import Action
 from ..objects.platform import Platform
-from . import awaiting, local_awaiting
 from .context import PACKED, Context
 from .element import Element, Packed, State
 from .owners import Rejoin, ScopedOwner, named
 from .synchronized_ledger import SynchronizedLedger
 from .thread_resources import ThreadResources
-from .waiting import AN_END, ROOM, AnswerWaiter, ThreadWaiter
+from .waiting import AN_END, ROOM, AnswerWaiter, SignalWaiter, ThreadWaiter
 
 
 class LocalContext(Context):
@@ -67,8 +65,26 @@ class LocalContext(Context):
             if waiter.error is not None:
                 raise waiter.error
 
-    def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> Coroutine[Any, Any, None]:
-        return local_awaiting.post(self, elements, wait, timeout)
+    async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
+        ledger = self._ledger
+        for element in elements:
+            if self._is_packed and element.request is not PACKED:
+                self._pack(element)
+            if wait and ledger.try_post(element):
+                continue
+            waiter = SignalWaiter(self._platform, timeout, self._what(ROOM)) if wait else None
+            if ledger.post(element, waiter):
+                continue
+            assert waiter is not None
+            try:
+                await waiter.signal
+            except BaseException:
+                ledger.withdraw(element)
+                raise
+            if not waiter.is_told and ledger.withdraw(element):
+                raise self._too_late(element, timeout)
+            if waiter.error is not None:
+                raise waiter.error
 
     def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         found, element = self._ledger.rejoin(owner, None, None)
@@ -88,10 +104,24 @@ class LocalContext(Context):
             raise self._nothing_ended(owner, timeout)
         return self._answer(waiter)
 
-    def _arejoin(
-        self, owner: Hashable, wait: bool, timeout: float | None
-    ) -> Coroutine[Any, Any, tuple[Rejoin, Element | None]]:
-        return local_awaiting.rejoin(self, owner, wait, timeout)
+    async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
+        """`_rejoin`, for a coroutine; its waiter is never patient."""
+        found, element = self._ledger.rejoin(owner, None, None)
+        if found is not Rejoin.NONE_READY or not wait:
+            return found, self._unpacked(element)
+        waiter = SignalWaiter(self._platform, timeout, self._what(AN_END))
+        found, element = self._ledger.rejoin(owner, waiter, self.element)
+        if found is not Rejoin.NONE_READY:
+            return found, self._unpacked(element)
+        try:
+            await waiter.signal
+        except BaseException:
+            if not self._ledger.forget(owner, waiter) and waiter.element is not None:
+                self._ledger.unjoin(waiter.element)
+            raise
+        if not waiter.is_told and self._ledger.forget(owner, waiter):
+            raise self._nothing_ended(owner, timeout)
+        return self._answer(waiter)
 
     def _answer(self, waiter: AnswerWaiter) -> tuple[Rejoin, Element | None]:
         if waiter.error is not None:
@@ -117,8 +147,8 @@ class LocalContext(Context):
             self._pack(element)
         return self._ledger.try_post(element)
 
-    def _atry_post(self, element: Element) -> Coroutine[Any, Any, bool]:
-        return awaiting.at_once(self._try_post(element))
+    async def _atry_post(self, element: Element) -> bool:
+        return self._try_post(element)
 
     def _disown(self, owner: Hashable) -> None:
         self._ledger.disown(owner)

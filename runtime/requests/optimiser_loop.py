@@ -95,7 +95,6 @@ class OptimiserAction(Action):
     __slots__ = ()
 
     def run(self) -> Outcome:
-        """Call `OptimiserLoop.run_interval`, which logs a refused move."""
         optimiser: Any = self.object
         try:
             optimiser.run_interval()

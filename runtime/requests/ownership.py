@@ -7,9 +7,7 @@ under the kernel's mutex and named without it, because a `repr` may be a user's 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from appbackplane.transport.errors import text_of
 
@@ -22,21 +20,13 @@ if TYPE_CHECKING:
 LISTED_MAX: Final = 100
 
 
-class OwnerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests of one owner."""
-
-    owner: str
-    #: Posted, ready or executing.
-    not_ended: int
-    #: In the rejoin pool.
-    ended: int
-
-
 class Owned(NamedTuple):
     """An owner, and how many of its requests there were at one moment."""
 
     owner: Hashable
+    #: Posted, ready or executing.
     not_ended: int
+    #: In the rejoin pool.
     ended: int
 
     @property
@@ -48,10 +38,9 @@ class Owned(NamedTuple):
         """Whether a person means this owner by `name`; an owner that is a text may be given in full."""
         return name in (self.owner, self.name) if isinstance(self.owner, str) else name == self.name
 
-    @property
-    def status(self) -> OwnerStatus:
-        """This owner's figures, to be shown."""
-        return OwnerStatus(owner=self.name, not_ended=self.not_ended, ended=self.ended)
+    def shown(self) -> dict[str, Any]:
+        """This owner's figures, for the commands."""
+        return {"owner": self.name, "not_ended": self.not_ended, "ended": self.ended}
 
 
 def owned(ledger: Ledger, _now_ns: int) -> list[Owned]:

@@ -16,7 +16,7 @@ from .executor import KernelPort
 from .kernel_service import KernelService
 from .priority_mapping import backplane_priority
 from .wire import EXECUTE, service_key
-from .worker_connection import WorkerConnection, drive
+from .worker_connection import WorkerConnection
 
 if TYPE_CHECKING:
     from .kernel_base import KernelBase
@@ -43,7 +43,7 @@ class ProcessExecutor:
         self.ledger.recall = self.recall
         self.route = f"{ledger.policy.pool}.{EXECUTE}"
         self._count = ledger.policy.workers
-        kernel._platform.hear_directory(self._look)
+        kernel._platform.directory_hearers.append(self._look)
         self._look()
 
     def kick(self, worker: str) -> None:
@@ -76,9 +76,8 @@ class ProcessExecutor:
         self._count = 0
         self._wanted = ()
         self._is_stopped = True
-        self.kernel._platform.hear_directory_no_more(
-            self._look
-        )  # otherwise this start of the kernel would stay in memory
+        # Otherwise this start of the kernel would stay in memory.
+        self.kernel._platform.directory_hearers.remove(self._look)
 
     def is_wanted(self, worker: str) -> bool:
         """Whether this worker is to get more requests."""
@@ -111,6 +110,7 @@ class ProcessExecutor:
     def _serve(self, connection: WorkerConnection) -> None:
         kernel, ledger = self.kernel, self.ledger
         priority = backplane_priority(ledger.best_priority(), ledger.policy, kernel._priorities)
-        action = MethodAction(connection, f"{kernel.component_name}.requests", priority, drive, (self,))
+        name = f"{kernel.component_name}.requests"
+        action = MethodAction(connection, name, priority, WorkerConnection.drive, (self,))
         action.on_end = connection.stopped
         kernel._serve(action)

@@ -39,11 +39,12 @@ class ReadyPool:
         self._sequence += 1
         element.sequence = self._sequence
         element.key = element.priority + self.age * (1 + self.boost if element.is_boosted else 1)
-        self._push(element)
+        self.put_back(element)
 
     def put_back(self, element: Element) -> None:
         """Return a taken request to its old place: as old as it is, and before those posted after it."""
-        self._push(element)
+        heapq.heappush(self._heaps[element.lane][element.is_boosted], (element.key, element.sequence, element))
+        self.count += 1
 
     def head(self, lane: int) -> Element | None:  # hot: scripts/bench requests
         """The most urgent request of a lane; None: it is empty."""
@@ -118,7 +119,3 @@ class ReadyPool:
 
     def _rank(self, element: Element) -> tuple[int, int]:
         return (self.aged_priority(element), element.sequence)
-
-    def _push(self, element: Element) -> None:
-        heapq.heappush(self._heaps[element.lane][element.is_boosted], (element.key, element.sequence, element))
-        self.count += 1

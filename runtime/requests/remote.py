@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from appbackplane.transport.call_checks import TIMEOUT_MAX_S
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument, error_from
-from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..execution.blocking import blocking_call
 from ..execution.current import current
@@ -199,7 +199,7 @@ class RemoteContext(Context):
     def _asked(self) -> list[Any]:
         """The `wire.Asked` of a call. Raises `FailedPrecondition` in a thread of the user's own.
 
-        The kernel serves one call of a worker at a time: a post would wait behind the rejoin of the very requests it posts.
+        The kernel serves one call of a worker at a time: such a thread's post could wait behind a rejoin that waits for it.
         """
         assert self.element is not None
         if current.action is None:

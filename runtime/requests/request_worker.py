@@ -73,11 +73,10 @@ class BatchRunner(AppObject):
             try:
                 spec = worker.spec(name, kernel)
                 element.request = spec.unpack(packed)
-                context = worker.context(self, kernel, start, element)
+                context = RemoteContext(kernel, start, worker.specs, element, worker.resources, self)
+                returned = spec.execute(element.request, context)
                 if spec.is_async:
-                    returned = await spec.execute(element.request, context)
-                else:
-                    returned = spec.execute(element.request, context)
+                    returned = await returned
                 result = spec.pack_result(returned)
                 if said := spec.too_large(result):
                     result, failure = None, Failure(said)
@@ -174,10 +173,6 @@ class RequestWorker(Component):
                 f"set it to the class of {kernel}, or let the `pool` of {kernel} name workers of its own"
             )
         return spec
-
-    def context(self, runner: BatchRunner, kernel: str, start: int, element: Element) -> RemoteContext:
-        """The context of one request."""
-        return RemoteContext(kernel, start, self.specs, element, self.resources, runner)
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.INITIALIZING and self._runner is None:

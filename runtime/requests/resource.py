@@ -8,12 +8,12 @@ says which of the two is allowed.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import InternalError, InvalidArgument, NotFound, text_of
 
 from ..objects.operation import DeclarationError
@@ -116,8 +116,8 @@ class UnknownResource(NotFound):
 
     def __init__(self, name: str, declared: Iterable[str]) -> None:
         known = sorted(declared)
-        near = difflib.get_close_matches(name, known, 1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"declared: {', '.join(known) or 'none'}"
+        near = nearest(name, known)
+        remedy = f"did you mean {near!r}?" if near else f"declared: {', '.join(known) or 'none'}"
         super().__init__(f"no resource {name!r} ({remedy})")
         self.name = name
 

@@ -65,8 +65,6 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole status of one kernel."""
-
     kernel: str
     #: "open", "held", "quiescing", "quiesced", "stopping" or "stopped".
     state: str
@@ -136,7 +134,8 @@ class LedgerView:
         self.entries_limits = ledger.entries.limits
         self.executing_limits = ledger.executing.limits
         self._ready = ledger.ready.copied()
-        self._posting = min([each.posted_ns for each in ledger.posters], default=0)
+        #: When the oldest waiting poster posted; 0: none waits.
+        self.posting_ns = min([each.posted_ns for each in ledger.posters], default=0)
         self.held = {
             name: (_doing(held.elements[0]) if held.elements else None, max(0, len(held.elements) - 1))
             for name, held in ledger.workers.items()
@@ -145,10 +144,6 @@ class LedgerView:
     def oldest_ns(self) -> list[int]:
         """By lane: when its oldest ready request became ready; 0: it has none."""
         return [min([place[2].ready_ns for place in places], default=0) for places in self._ready]
-
-    def posting_ns(self) -> int:
-        """When the oldest waiting poster posted; 0: none waits."""
-        return self._posting
 
 
 def status_of(
@@ -159,7 +154,7 @@ def status_of(
     figures, policy = sight.figures, sight.policy
     now_ns = figures.at_ns
     oldest_ns = sight.oldest_ns()
-    waiting_ns = [at for at in (*oldest_ns, sight.posting_ns()) if at]
+    waiting_ns = [at for at in (*oldest_ns, sight.posting_ns) if at]
     names = [each["name"] for each in workers]
     known = {each["name"]: str(each.get("state", "up")) for each in workers}
     return KernelStatus(

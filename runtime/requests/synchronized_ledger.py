@@ -69,13 +69,14 @@ class SynchronizedLedger:
         #: Workers that are about to ask, or execute.
         self._active: set[str] = set()
         self._ids = 0
-        #: Owners to disown. Appended without the mutex, which the appending thread may hold (mapping.py).
+        #: Owners to disown. Appended without the mutex, which the appending thread may hold (context.py).
         self.given_up: deque[Hashable] = deque()
         #: Requests left by operations that returned, and so withdrawn, since the last log line; the latest such operation.
         self._left_count, self._left_by = 0, ""
         #: Why all waits have ended and no new one may begin; "": the kernel runs.
         self._end = ""
-        self._stall: Stall | None = None
+        #: The stall that the last check found; None: there was none.
+        self.stall: Stall | None = None
 
     # -- posting ------------------------------------------------------------------------------------------------------
 
@@ -115,7 +116,6 @@ class SynchronizedLedger:
         return True
 
     def withdraw(self, element: Element) -> bool:
-        """The poster stops waiting. False: its request was admitted meanwhile."""
         with self._mutex:
             is_withdrawn = self._ledger.withdraw(element)
             if is_withdrawn and element.parent is not None:
@@ -338,7 +338,7 @@ class SynchronizedLedger:
                     )
             self.policy = policy
             self._ledger.change(policy)
-            self._stall = None  # the remedy may be another one now
+            self.stall = None  # the remedy may be another one now
         self._resume_answered()
         self.wake()
         return True
@@ -360,7 +360,6 @@ class SynchronizedLedger:
             self.is_closed = is_closed
 
     def grow_older(self) -> None:
-        """With ageing on, an interval has passed: waiting requests become more urgent."""
         with self._mutex:
             self._ledger.grow_older()
 
@@ -376,12 +375,10 @@ class SynchronizedLedger:
             self.hurry_from = priority if is_anew else max(self.hurry_from, priority)
 
     def find(self, id: int, worker: str) -> Element | None:
-        """The request with this id, if this worker has taken it; else None."""
         with self._mutex:
             return self._ledger.find(id, worker)
 
     def figures(self) -> Figures:
-        """All counts, of one moment."""
         self.disown_given_up()
         with self._mutex:
             return figures_of(self._ledger, self.now_ns())
@@ -422,14 +419,9 @@ class SynchronizedLedger:
         with self._mutex:
             # Held requests go on when the operator resumes the kernel, and so do requests that wait for them.
             stall = None if self.is_held else stall_of(self._ledger, workers)
-            is_new = stall is not None and (self._stall is None or self._stall.cause != stall.cause)
-            self._stall = stall
+            is_new = stall is not None and (self.stall is None or self.stall.cause != stall.cause)
+            self.stall = stall
         return stall if is_new else None
-
-    @property
-    def stall(self) -> Stall | None:
-        """The stall that the last check found; None: there was none."""
-        return self._stall
 
     def end(self, why: str) -> None:
         """End all present waits with this error, and all later ones."""
@@ -439,7 +431,7 @@ class SynchronizedLedger:
     def end_waiting(self, why: str, *, everybody: bool) -> None:
         """End the waits of executing requests, or all waits (`everybody`), with this error."""
         with self._mutex:
-            self._stall = None  # a stall from here on is a new one
+            self.stall = None  # a stall from here on is a new one
             to_resume = self._answer_waiters()
             waiters = self._ledger.end_waiting(everybody=everybody)
             for waiter in waiters:
@@ -449,7 +441,6 @@ class SynchronizedLedger:
         self._resume(to_resume)
 
     def disown_given_up(self) -> None:
-        """Disown the owners in `given_up`."""
         if self.given_up:
             with self._mutex:
                 while self.given_up:

@@ -9,6 +9,7 @@ thread for sub-requests keeps the thread: the backplane has one for each worker,
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport.errors import BackplaneError
@@ -118,11 +119,11 @@ class ThreadExecutor:
         """Raise the least urgent queued action for this request, but not above the best one that may run. With the lead."""
         kernel, ledger = self._kernel, self._ledger
         ledger.hurry_at(NEVER, is_anew=True)  # first: a worker queued from here on lowers the bound itself
-        queued = sorted(self._queued.values(), key=priority_of)
+        queued = sorted(self._queued.values(), key=attrgetter("priority"))
         wanted = max(self.priority(), backplane_priority(priority, ledger.policy, kernel._priorities))
         if queued and queued[-1].priority > wanted:
             kernel._platform.raise_to(queued[-1], wanted)
-            queued.sort(key=priority_of)
+            queued.sort(key=attrgetter("priority"))
         if queued:
             ledger.hurry_at(least_urgent_above(queued[-1].priority, ledger.policy, kernel._priorities))
 
@@ -156,7 +157,6 @@ class Serving(ParkableAction):
         return True
 
     def run(self) -> Outcome:
-        """Execute ready requests for a slice of time."""
         try:
             self._executor.begins(self._worker)
             if self.priority < self._asked and self._executor.priority() > self.priority:
@@ -248,8 +248,3 @@ class Serving(ParkableAction):
         result, failure = action.result if action.error is None else (None, failure_of(action.error))
         self._ledger.end_one(self._worker, element, result, failure, action.run_ns)
         self._go_on()
-
-
-def priority_of(action: Action) -> int:
-    """Backplane priority of an action, as a sort key."""
-    return action.priority

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from appbackplane.transport.call_checks import TIMEOUT_MAX_S
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -20,11 +21,10 @@ from appbackplane.transport.errors import (
     Unavailable,
     text_of,
 )
-from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..execution.coroutines import OneShotEvent
 from ..execution.method_action import MethodAction
-from ..execution.pausing import pause
+from ..execution.user_functions import pause
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from .element import Done, Element, Failure
@@ -174,7 +174,7 @@ class Recaller(AppObject):
             return None  # a recall is under way
         kernel = self._connection.executor.kernel
         self.ending = OneShotEvent(round(TIMEOUT_MAX_S * 1e9))
-        action = MethodAction(self, f"{kernel.component_name}.recall", 1, recall, ())
+        action = MethodAction(self, f"{kernel.component_name}.recall", 1, Recaller.recall, ())
         action.on_end = self._has_ended
         return action
 
@@ -203,13 +203,3 @@ class Recaller(AppObject):
         ending, self.ending = self.ending, None
         if ending is not None:
             self._connection.executor.kernel._platform.set(ending)
-
-
-async def drive(connection: WorkerConnection, executor: ProcessExecutor) -> None:
-    """`WorkerConnection.drive`, as an operation of the connection."""
-    await connection.drive(executor)
-
-
-async def recall(recaller: Recaller) -> None:
-    """`Recaller.recall`, as an operation of the recaller."""
-    await recaller.recall()

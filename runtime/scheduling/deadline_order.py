@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 
 from ..objects.action import Action
 from ..objects.schedulable import Schedulable
@@ -52,12 +52,10 @@ class DeadlineQueues(ready_queues.Ready):
         self.count += 1
 
     def move(self, object: Schedulable, old_priority: int) -> None:
-        """Move a ready object, whose priority has changed, to its new queue."""
         self._bury(object, old_priority)
         self._enter(object, next(self._turns))
 
     def take(self, left: list[int], end: int) -> Schedulable | None:
-        """Take the first object of the highest priority with quota `left`, above `end`, and spend one of it; None: no such."""
         for priority, queue in enumerate(self.queues):
             while queue and left[priority] > 0:
                 if priority >= end:
@@ -81,7 +79,6 @@ class DeadlineQueues(ready_queues.Ready):
                 yield object
 
     def ahead_of(self, object: Schedulable, look_max: int) -> tuple[int, bool]:
-        """How many objects are before a ready object in its queue, and whether the count is complete (`look_max` sufficed)."""
         own, queue = self._entries[id(object)], self.queues[object._priority]
         looked_at = itertools.islice(queue, look_max)
         return sum(entry < own and entry[_OBJECT] is not None for entry in looked_at), len(queue) <= look_max
@@ -121,7 +118,6 @@ class DeadlineScheduler(Scheduler):
         self.ready = self._queues = DeadlineQueues(policy.priorities)
 
     def post(self, action: Action, now_ns: int) -> None:
-        """Queue a request; see `Scheduler.post`."""
         was_ready = action.object._state == READY
         super().post(action, now_ns)
         if was_ready:

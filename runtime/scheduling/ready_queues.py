@@ -106,7 +106,6 @@ class ReadyQueues(Ready):
         self.queues[object._priority].append(object)
 
     def take(self, left: list[int], end: int) -> Schedulable | None:  # hot: scripts/bench inproc
-        """Take the first object of the highest priority with quota `left`, above `end`, and spend one of it; None: no such."""
         for priority, queue in enumerate(self.queues):
             while queue and left[priority] > 0:
                 if priority >= end:
@@ -119,7 +118,6 @@ class ReadyQueues(Ready):
         return None
 
     def standing(self, priority: int) -> Iterator[Schedulable]:
-        """The objects in one queue, first to last, for inspection. The queue must not change meanwhile."""
         passed: dict[int, int] = {}
         queue: deque[Schedulable] = self.queues[priority]
         for object in queue:
@@ -130,7 +128,6 @@ class ReadyQueues(Ready):
                 yield object
 
     def ahead_of(self, object: Schedulable, look_max: int) -> tuple[int, bool]:
-        """How many objects are before a ready object in its queue, and whether the count is complete (`look_max` sufficed)."""
         ahead_count = 0
         for other in islice(self.standing(object._priority), look_max):
             if other is object:

@@ -79,9 +79,8 @@ class Throttle:
         if self._ended_ns is not None:
             interval_ns = now_ns - self._ended_ns
             self._interval_ns += (interval_ns - self._interval_ns) * (_WEIGHT if self._interval_ns else 1.0)
-        self._ended_ns = (
-            now_ns if self.outstanding else None
-        )  # with nothing outstanding, the time to the next completion says nothing about the pace
+        # With nothing outstanding, the time to the next completion says nothing about the pace.
+        self._ended_ns = now_ns if self.outstanding else None
 
     def retry_after(self) -> float:
         """Seconds until a tenth of the places should be free, at the pace of the last hundred completions."""

@@ -23,22 +23,6 @@ SWEEP_MIN = 256
 class Timer:
     """One timer, and the handle to cancel it."""
 
-    __slots__ = (
-        "account",
-        "arguments",
-        "due_ns",
-        "failed_count",
-        "function",
-        "interval_ns",
-        "is_over",
-        "is_pending",
-        "make",
-        "name",
-        "object",
-        "priority",
-        "skipped_count",
-    )
-
     def __init__(
         self,
         object: AppObject,
@@ -72,9 +56,8 @@ class Timer:
         self.is_over = True
         account = self.account
         if was_waiting and account is not None:
-            account.taken_back.append(
-                self
-            )  # atomic, so any thread may do it; `settle` checks whether the timer fired all the same
+            # Atomic, so any thread may do it; `settle` checks whether the timer fired all the same.
+            account.taken_back.append(self)
         return was_waiting
 
 

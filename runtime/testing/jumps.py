@@ -71,7 +71,7 @@ def _order(backplane: VirtualBackplane) -> list[str]:
 def _step(backplane: VirtualBackplane, component: str, to: ModuleState) -> list[str]:
     ended: list[BaseException | None] = []
     assert to in MOVES[backplane.backplane.states()[component]]
-    backplane.backplane.move(component, to, ended.append)
+    backplane.backplane.engine.lifecycle.move(component, to, ended.append)
     ran = backplane.run_until_idle()
     if not ended:
         raise AssertionError(

@@ -12,7 +12,7 @@ from appbackplane.transport.batching import SendResult
 
 
 class MemoryLink:
-    """An `EngineLink` (execution/engine_parts.py) without a socket."""
+    """An `EngineLink` (execution/engine.py) without a socket."""
 
     def __init__(self, known_as: str = "virtual-1") -> None:
         """`known_as`: the identity by which all peers know this backplane."""
@@ -29,7 +29,6 @@ class MemoryLink:
         self._sender = b""
 
     def deliver(self, peer: bytes, frame: bytes) -> None:
-        """Queue a frame from `peer` for the backplane."""
         self._inbox.append((peer, frame))
 
     def send(self, peer: bytes, frame: bytes) -> SendResult:
@@ -59,7 +58,6 @@ class MemoryLink:
         """Does nothing: `receive` is not cheaper if input is known to be there."""
 
     def has_input(self) -> bool:
-        """Whether `receive` has a frame."""
         return bool(self._inbox)
 
     def connect(self, path: Path) -> bytes:
@@ -68,7 +66,6 @@ class MemoryLink:
         return b"connected-%d %s" % (self._connected, str(path).encode())
 
     def known_as(self, peer: bytes) -> bytes:
-        """The identity by which a peer knows the backplane."""
         return self._known_as
 
     def disconnect(self, peer: bytes) -> None:

@@ -11,7 +11,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Literal
 
-from appbackplane.transport import codec, request
+from appbackplane.transport import call_checks, codec
 from appbackplane.transport.calling import CONNECT_TIMEOUT_S
 from appbackplane.transport.directory import Directory, Place, Registration
 from appbackplane.transport.envelope import (
@@ -164,10 +164,11 @@ class VirtualBackplane:
     def move(self, state: str, component: str | None = None) -> list[str]:
         """Move one component, or all in the order given, and run their hooks. Raises a hook's error."""
         order: list[str] = []
+        lifecycle = self.backplane.engine.lifecycle
         for each in self._components:
             if component is None or each.component_name == component:
                 failures: list[BaseException | None] = []
-                self.backplane.move(each.component_name, ModuleState(state), failures.append)
+                lifecycle.move(each.component_name, ModuleState(state), failures.append)
                 order += self.run_until_idle()
                 if failures and failures[0] is not None:
                     raise failures[0]
@@ -199,33 +200,33 @@ class VirtualBackplane:
 
     def call(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = call_checks.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None, retry: bool = False, **keywords: Any,
     ) -> VirtualCall:  # fmt: skip
         """Call as `Client.submit` does, with its arguments and errors; the returned handle gives the result.
 
         By default the call is not retried, so that the test sees each refusal.
         """
-        spec = request.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         _ = self.backplane
         return self._client.submit(spec)
 
     def stream(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
-        window: int = request.WINDOW_DEFAULT, retry: bool = False, **keywords: Any,
+        timeout: float | None = call_checks.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        window: int = call_checks.WINDOW_DEFAULT, retry: bool = False, **keywords: Any,
     ) -> ItemStream:  # fmt: skip
         """Read the items of a generator operation as `Client.stream` does; each step runs the backplane until idle."""
-        spec = request.asked(route, key, priority, timeout, arguments, keywords, None, retry)
+        spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, None, retry)
         _ = self.backplane
-        return self._client.stream(spec, request.window_of(route, window))
+        return self._client.stream(spec, call_checks.window_of(route, window))
 
     def cast(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
         arguments: Mapping[str, Any] | None = None, **keywords: Any,
     ) -> None:  # fmt: skip
         """Cast as `Client.cast` does."""
-        spec = request.asked(route, key, priority, None, arguments, keywords)
+        spec = call_checks.asked(route, key, priority, None, arguments, keywords)
         _ = self.backplane
         self._client.cast(spec)
 
@@ -233,8 +234,8 @@ class VirtualBackplane:
         self, topic: str, /, *, priority: int | None = None, arguments: Mapping[str, Any] | None = None, **keywords: Any
     ) -> int:
         """Publish as `Client.publish` does. Returns the number of backplanes that subscribe: 1, or 0."""
-        request.check(topic, None, priority)
-        body = request.body_of(topic, arguments, keywords)
+        call_checks.check(topic, None, priority)
+        body = call_checks.body_of(topic, arguments, keywords)
         _ = self.backplane
         return self._client.publish(topic, priority, body)
 
@@ -243,7 +244,7 @@ class VirtualBackplane:
 
         `get` of the subscription waits as `VirtualCall.result` does.
         """
-        limit_ns = request.duration_ns(timeout)
+        limit_ns = call_checks.duration_ns(timeout)
         _ = self.backplane
         return self._client.subscribe(topic, limit_ns)
 
@@ -363,7 +364,7 @@ class VirtualBackplane:
         assert self._backplane is not None
         engine = self._backplane.engine
         # A route that is served here, too, has two backplanes, like that of replicas.
-        served, here = self._backplane.routes, self._config.backplane
+        served, here = engine.registry.routes, self._config.backplane
         routes: dict[str, tuple[str, ...]] = {
             route: ("outside", here) if route in served else ("outside",) for route in self._outside
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from appbackplane.transport import codec, request
+from appbackplane.transport import call_checks, codec
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory, Registration, build
 from appbackplane.transport.envelope import CALL, REPLY, STATUS, Envelope, reply, status
@@ -65,7 +65,7 @@ class VirtualClient:
         """Connect to a system of this one backplane."""
         self._directory = build("test", 1, [registration], set())
         now_ns = self._now_ns()
-        self._session.start(None, now_ns, request.duration_ns(None))
+        self._session.start(None, now_ns, call_checks.duration_ns(None))
         self._turn(now_ns)
 
     def submit(self, spec: CallSpec) -> VirtualCall:
@@ -120,7 +120,7 @@ class VirtualClient:
     def wait_for(self, pending: CallOutcome, timeout: float | None) -> bool:
         """Run the backplane until the call has ended. False: `timeout` seconds of virtual time have passed."""
         if timeout is not None:
-            return self._wait(pending, request.duration_ns(timeout))
+            return self._wait(pending, call_checks.duration_ns(timeout))
         if not self._wait(pending, 0):
             raise AssertionError("the call has not ended: its object awaits something, or time has to pass (advance)")
         return True
@@ -160,7 +160,7 @@ class VirtualClient:
 
     def next_message(self, stream: Stream, timeout: float | None) -> Message:
         """Run the backplane until there is a message, and take it."""
-        if not stream._closed and not self._wait(stream, 0 if timeout is None else request.duration_ns(timeout)):
+        if not stream._closed and not self._wait(stream, 0 if timeout is None else call_checks.duration_ns(timeout)):
             if timeout is None:
                 raise AssertionError(f"no message of {stream.topic!r}: somebody has to publish it, or time has to pass")
             raise TimeoutError(f"no message of {stream.topic!r} in {timeout} s")
@@ -179,7 +179,7 @@ class VirtualClient:
 
     def unconfirmed(self, topic: str) -> tuple[str, ...]:
         """The backplanes that have not confirmed a subscription."""
-        return tuple(self._session.unconfirmed(topic))
+        return tuple(self._session.hearing.unanswered(topic))
 
     # -- steps of the virtual backplane -------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import platform
 import sys
@@ -13,6 +12,7 @@ import click
 from rich.console import Console
 
 from appbackplane.runtime.build import BUILD
+from appbackplane.transport.directory import nearest
 
 from .cases import CASES
 from .harness.plots import PLOTS
@@ -38,8 +38,8 @@ def main(
     known = {case.name: case for case in CASES}
     for name in names:
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known here: {', '.join(known)}"
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"known here: {', '.join(known)}"
             raise click.UsageError(f"no case {name!r} ({hint})")
     chosen = [known[name] for name in dict.fromkeys(names)] or CASES
     if is_list:

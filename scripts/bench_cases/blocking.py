@@ -46,5 +46,4 @@ CASE = Case(
     open=both,
     rounds=4,
     quick_rounds=2,
-    is_warmed_up=True,
 )

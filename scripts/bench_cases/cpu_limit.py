@@ -21,15 +21,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from appbackplane.runtime import Action, AppObject, Component, Outcome
-from appbackplane.runtime.backplane import Backplane
-from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
-from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.supervisor.processes.cgroups import make
-from appbackplane.transport.link import Link
 
 from .harness.case import Case, Figures, Requirement, Sides
+from .harness.in_process import bound
 from .harness.machine import cpu_s
+from .harness.parts import numbered
 from .harness.processes import hear, program
 from .harness.systems import running
 
@@ -57,8 +55,6 @@ class Spin(Action):
 
 
 class Spinner(Component):
-    """Never idle."""
-
     def setup(self) -> None:
         for _ in range(OBJECTS):
             self.add(AppObject())
@@ -68,12 +64,7 @@ class Spinner(Component):
             self.post(Spin(object, "spinner.spin", 4))
 
 
-class Spinner30(Spinner):
-    """For the backplane with the lower limit."""
-
-
-class Spinner120(Spinner):
-    """For the backplane with the higher one."""
+globals().update(numbered(Spinner, len(LIMITS)))
 
 
 @contextmanager
@@ -83,10 +74,9 @@ def both(is_quick: bool) -> Iterator[Sides]:
 
 
 def by_the_system(seconds: float) -> Figures:
-    """As a user has it."""
     tables = {
-        f"limit{limit}": f'components = ["{__name__}:Spinner{limit}"]\nthreads = {THREADS}\ncpu_limit = {limit}'
-        for limit in LIMITS
+        f"limit{limit}": f'components = ["{__name__}:Spinner{n}"]\nthreads = {THREADS}\ncpu_limit = {limit}'
+        for n, limit in enumerate(LIMITS)
     }
     with running(tables) as system:
         pids = system.pids()
@@ -135,20 +125,8 @@ def shares_percent(pids: Sequence[int], seconds: float) -> list[float]:
 
 def serve(limit: int) -> None:
     """A backplane that nobody looks after."""
-    config = ProcessConfig(
-        system="bench",
-        backplane="limited",
-        run_dir="/nowhere",
-        components=(),
-        cpu_limit=limit,
-        preempt=False,
-        slow_action_ns=10**12,
-    )
     spinner = Spinner()
-    with TemporaryDirectory(prefix="ab-") as folder:
-        link = Link("bench-limited")
-        link.bind(Path(folder) / "limited.sock")
-        backplane = Backplane(config, [spinner], clock=RealClock(), link=link)
+    with bound("limited", spinner, cpu_limit=limit, preempt=False) as backplane:
         backplane.start(THREADS)
         with backplane.engine.lead:
             for state in (ModuleState.INITIALIZING, ModuleState.PRIMARY):
@@ -158,13 +136,11 @@ def serve(limit: int) -> None:
 
 
 def spin() -> None:
-    """So much CPU as there is to be had."""
     while True:
         hashlib.sha256(DATA)
 
 
 def serve_plain() -> None:
-    """Two threads that spin."""
     for _ in range(THREADS):
         threading.Thread(target=spin, daemon=True).start()
     print("spinning", flush=True)

@@ -21,7 +21,7 @@ from statistics import fmean
 
 from .harness.case import Case, Figures, Requirement, Sides, ratio
 from .harness.counters import ORDERS, TICKS, Counters, CountersB, run_s
-from .harness.dispatching import dispatching
+from .harness.in_process import dispatching
 
 THREADS = 12
 #: To the paper's 200 ms. In a tenth, the 60 µs by which the kernel oversleeps begin to tell.

@@ -17,7 +17,7 @@ from appbackplane.runtime import Action, Outcome
 from appbackplane.runtime.dispatcher import DataProtector, Dispatcher, Message, message
 
 from .harness.case import Case, Figures, Requirement, Sides, ours
-from .harness.dispatching import dispatching
+from .harness.in_process import dispatching
 
 #: So many wait at most: a handful would measure the driver, thousands the memory.
 BATCH = 100
@@ -27,20 +27,15 @@ FIRST, LAST = 0, 7
 
 
 class Balance:
-    """A datum."""
-
     def __init__(self) -> None:
         self.amount = 0
 
 
-class Turnover(Balance):
-    """And another."""
+class Turnover(Balance): ...
 
 
 @message(category=90, id=1, priority=FIRST)
 class Pay(Message):
-    """What is dispatched."""
-
     amount: int
 
 
@@ -99,7 +94,6 @@ def both(is_quick: bool) -> Iterator[Sides]:
 
 
 def called_us(batches: int) -> float:
-    """The function, called as often."""
     balance, turnover = Balance(), Turnover()
     began = time.perf_counter_ns()
     for _ in range(batches):
@@ -109,7 +103,6 @@ def called_us(batches: int) -> float:
 
 
 def overhead_us(dispatched: Figures, called: Figures) -> float:
-    """What the dispatcher adds."""
     return dispatched["message_us"] - called["message_us"]
 
 

@@ -21,8 +21,8 @@ from .harness.case import Case, Figures, Requirement, Sides
 from .harness.case import ours as figure
 from .harness.chart import Chart, Curve
 from .harness.computing import computed, parts, tables
-from .harness.dispatching import dispatching
 from .harness.figure9 import Idle, Locked, Ten, dispatched_s, reacted_s
+from .harness.in_process import dispatching
 from .harness.plots import PLOTS
 from .harness.systems import running
 
@@ -107,7 +107,6 @@ def computed_s(client: Client, component: str, keys: list[str]) -> float:
 
 
 def figures(curves: Curves) -> Figures:
-    """What the bounds are about."""
     idle, locked, sharded = curves.best["idle"], curves.best["locked"], curves.best["sharded"]
     to_reactor = [spent / curves.best["reactor"][threads] for threads, spent in locked.items()]
     return {
@@ -129,7 +128,6 @@ def flatness(found: Figures, _reactor: Figures) -> float:
 
 
 def speedup(found: Figures, _reactor: Figures) -> float:
-    """What two shards gain."""
     return found["computing_ms"] / found["computing_2_shards_ms"]
 
 

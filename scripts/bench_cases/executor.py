@@ -54,8 +54,7 @@ def executor(pool: ProcessPoolExecutor, seconds: float) -> Figures:
     return found
 
 
-def nothing() -> None:
-    """Something urgent, for the executor."""
+def nothing() -> None: ...
 
 
 def calls(submit: Callable[[], Any]) -> Figures:

@@ -34,7 +34,6 @@ def both(is_quick: bool) -> Iterator[Sides]:
 
 
 def used(pids: Sequence[int], seconds: float) -> Figures:
-    """By these processes meanwhile."""
     began, before_s = time.perf_counter(), cpu_s(pids)
     time.sleep(seconds)
     share = (cpu_s(pids) - before_s) / (time.perf_counter() - began)

@@ -43,7 +43,6 @@ def recording_us(ours: Figures, _reference: Figures) -> float:
 
 
 async def tasks_per_s() -> float:
-    """The same number of tasks."""
     done = 0
 
     async def nothing() -> None:

@@ -6,24 +6,8 @@ were no longer, the case would prove nothing. A surprise would be an urgent call
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from .harness.case import Case, Figures, Requirement, Sides, ratio
-from .harness.inverted import MODULE, NICE, beside_a_hog, urgent_ms
-from .harness.machine import one_core
-from .harness.systems import running
-
-TABLES = {name.lower(): f'components = ["{MODULE}:{name}"]' for name in ("Callee", "Hog")}
-
-
-@contextmanager
-def both(is_quick: bool) -> Iterator[Sides]:
-    with one_core(), running(TABLES, NICE) as system:
-        yield Sides(
-            lambda: beside_a_hog(system.client, "callee", "hog"),
-            lambda: {"inherited_ms": urgent_ms(system.client, "callee", None)},
-        )
+from .harness.case import Case, Figures, Requirement, ratio
+from .harness.inverted import beside_a_hog
 
 
 def not_inherited(ours: Figures, reference: Figures) -> float:
@@ -38,7 +22,7 @@ CASE = Case(
         Requirement("with inheritance", ratio("inherited_ms"), at_most=1.6),
         Requirement("without", not_inherited, at_least=4.0),
     ),
-    open=both,
+    open=beside_a_hog("Callee"),
     rounds=7,
     quick_rounds=3,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .harness.case import Case, Figures, Requirement, Sides
+from .harness.case import Case, Requirement, Sides
 from .harness.inverted import MODULE, NICE, urgent_ms
 from .harness.machine import one_core
 from .harness.systems import running
@@ -31,18 +31,13 @@ PAIRS = {
 @contextmanager
 def sides(is_quick: bool) -> Iterator[Sides]:
     with one_core(), running(TABLES, NICE) as system:
-
-        def beside_hogs() -> Figures:
-            return {f"{who}_ms": urgent_ms(system.client, callee, hog) for who, (callee, hog) in PAIRS.items()}
-
-        def alone() -> Figures:
-            return {f"{who}_ms": urgent_ms(system.client, callee, None) for who, (callee, _) in PAIRS.items()}
-
-        yield Sides(beside_hogs, alone)
+        yield Sides(
+            lambda: {f"{who}_ms": urgent_ms(system.client, callee, hog) for who, (callee, hog) in PAIRS.items()},
+            lambda: {f"{who}_ms": urgent_ms(system.client, callee, None) for who, (callee, _) in PAIRS.items()},
+        )
 
 
 def limited(who: str) -> Requirement:
-    """Of one pair."""
     return Requirement(
         f"{who} limited", lambda ours, reference: ours[f"{who}_ms"] / reference[f"{who}_ms"], at_most=1.8
     )

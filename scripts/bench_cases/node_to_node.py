@@ -88,7 +88,6 @@ def nodes(folder: Path) -> list[Path]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [int(each.getsockname()[1]) for each in sockets]

@@ -31,6 +31,7 @@ from appbackplane.transport.discovery import Location
 
 from .harness.bulk import Work, bulk_load
 from .harness.case import Case, Figures, Requirement, Sides, ours
+from .harness.parts import numbered
 from .harness.systems import COMMAND, environment, running
 
 #: Operation and seconds of each backplane's load.
@@ -41,8 +42,6 @@ VERBS = {"status": ("status",), "top": ("top", "--once"), "logs": ("logs",)}
 
 
 class Hog(AppObject):
-    """The extension."""
-
     @operation(priority=6)
     def hog(self, seconds: float) -> None:
         """About so long: Python does not switch threads within one call of C."""
@@ -50,23 +49,12 @@ class Hog(AppObject):
 
 
 class Saturated(Work):
-    """Whatever load it is."""
-
     def setup(self) -> None:
         super().setup()
         self.add(Hog())
 
 
-class Saturated0(Saturated): ...
-
-
-class Saturated1(Saturated): ...
-
-
-class Saturated2(Saturated): ...
-
-
-class Saturated3(Saturated): ...
+globals().update(numbered(Saturated, len(LOADS)))
 
 
 @contextmanager
@@ -83,7 +71,6 @@ def both(is_quick: bool) -> Iterator[Sides]:
 
 
 def looked_at(run_dir: Path, count: int) -> Figures:
-    """All verbs."""
     words = ("-m", "bench_cases.operator_view", str(run_dir), str(ANSWERS))
     figures: Figures = json.loads(program(*words).stdout)
     for verb, typed in VERBS.items():
@@ -104,7 +91,6 @@ def program(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def timed_ms(look: Callable[[], Any]) -> float:
-    """How long it took."""
     began = time.perf_counter()
     look()
     return (time.perf_counter() - began) * 1e3

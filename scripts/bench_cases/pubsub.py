@@ -21,6 +21,7 @@ import zmq
 from appbackplane.runtime import Component, operation, subscribe
 
 from .harness.case import Case, Figures, Requirement, Sides, ratio
+from .harness.parts import numbered
 from .harness.processes import hear, program, say
 from .harness.systems import System, running
 
@@ -31,8 +32,6 @@ TEXT = "x" * 100
 
 
 class Subscriber(Component):
-    """Counts what it hears."""
-
     max_requests = 10 * MESSAGES
 
     def setup(self) -> None:
@@ -50,8 +49,6 @@ class Subscriber(Component):
 
 
 class Publisher(Component):
-    """Has the news."""
-
     @operation(priority=4)
     async def tell(self, messages: int) -> list[int]:
         """All of them, and then ask how many came: what one object says to another arrives in order."""
@@ -60,16 +57,7 @@ class Publisher(Component):
         return [await self.call(f"subscriber{n}.count") for n in range(SUBSCRIBERS)]
 
 
-class Subscriber0(Subscriber): ...
-
-
-class Subscriber1(Subscriber): ...
-
-
-class Subscriber2(Subscriber): ...
-
-
-class Subscriber3(Subscriber): ...
+globals().update(numbered(Subscriber, SUBSCRIBERS))
 
 
 @contextmanager

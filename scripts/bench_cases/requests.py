@@ -57,7 +57,6 @@ def executor(pool: ProcessPoolExecutor, count: int, computed: int) -> Figures:
 
 
 def nothing(request: int) -> int:
-    """As empty as ours."""
     return request
 
 

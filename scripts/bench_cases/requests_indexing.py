@@ -158,7 +158,6 @@ def cores(count: int) -> Iterator[None]:
 
 
 def speed_up(ours: Figures, reference: Figures) -> float:
-    """How many times as fast."""
     return reference["s"] / ours["s"]
 
 

@@ -16,18 +16,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from appbackplane.runtime.backplane import Backplane
-from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
-from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
 from appbackplane.runtime.requests.optimiser import OptimiserPolicy
-from appbackplane.transport.link import Link
 
 from .harness.case import Case, Figures, Requirement, Sides
+from .harness.in_process import bound
 
 START, FIXED, WORKERS_MAX = 4, (1, 2, 4, 8, 16, 32), 32
 INTERVALS, INTERVALS_AFTER = 20, 40
@@ -142,13 +137,7 @@ def rates_of(kernel: Kernel, settings: Sequence[int], turns: int) -> dict[int, l
 @contextmanager
 def running(kernel: Kernel) -> Iterator[Kernel]:
     """A backplane of this process, with this kernel in it."""
-    config = ProcessConfig(
-        system="bench", backplane="requests", run_dir="/nowhere", components=(), slow_action_ns=10**12
-    )
-    with TemporaryDirectory(prefix="ab-") as folder:
-        link = Link("bench-requests")
-        link.bind(Path(folder) / "requests.sock")
-        backplane = Backplane(config, [kernel], clock=RealClock(), link=link)
+    with bound("requests", kernel) as backplane:
         backplane.start(2)
         is_up = threading.Event()
         with backplane.engine.lead:
@@ -179,7 +168,6 @@ def fed(kernel: Kernel, kind: type[Runnable]) -> Iterator[None]:
 
 
 def share(name: str) -> Requirement:
-    """What the issue asks for."""
     return Requirement(f"share of the best, {name}", lambda ours, _: ours[f"{name}_share"], at_least=0.9)
 
 

@@ -30,8 +30,6 @@ START_S_MAX = 120.0
 
 
 class Shop(Component):
-    """Where something happens."""
-
     def setup(self) -> None:
         self.ended: list[int] = []
         self.counts: dict[int, int] = {}
@@ -39,7 +37,6 @@ class Shop(Component):
 
     @operation()
     def buy(self) -> None:
-        """An event."""
         self.ended.append(time.time_ns())
 
     @subscribe("telemetry.window.open")
@@ -66,7 +63,6 @@ class Shop(Component):
 
     @operation()
     def told_count(self) -> int:
-        """How many events were told so far."""
         return self.told[-1][0] if self.told else 0
 
 
@@ -74,19 +70,17 @@ class Shop(Component):
 def beside(is_quick: bool) -> Iterator[Sides]:
     if importlib.util.find_spec("pyspark") is None:
         raise RuntimeError("pyspark is not installed: pip install '.[spark]'")
+    count = QUICK_EVENTS if is_quick else EVENTS
     tables = {"shop": f'components = ["{__name__}:Shop"]', "other": f'components = ["{__name__}:Yard"]'}
     recorded = '[record]\n[topic."telemetry.window"]\nrecord = true\n'
-    with (
-        running(tables, recorded) as system,
-        streaming(system.run_dir),
-    ):
+    with running(tables, recorded) as system, streaming(system.run_dir):
         events(system.client, 1)
         _until(system.client, 1)
 
         def slice_() -> Figures:
             before = len(system.client.call("shop.latencies_ms"))
-            events(system.client, QUICK_EVENTS if is_quick else EVENTS)
-            _until(system.client, before + (QUICK_EVENTS if is_quick else EVENTS))
+            events(system.client, count)
+            _until(system.client, before + count)
             found = sorted(system.client.call("shop.latencies_ms")[before:])
             return {
                 "p50_ms": found[len(found) // 2],
@@ -134,5 +128,4 @@ CASE = Case(
     open=beside,
     rounds=3,
     quick_rounds=1,
-    is_warmed_up=True,
 )

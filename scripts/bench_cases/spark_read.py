@@ -9,10 +9,6 @@ that hands out tuples, a tenth of these.
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .harness.case import Case, Figures, Requirement, Sides, ours
-from .harness.recorded import make_run_dir
+from .harness.recorded import as_parquet_too
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,19 +29,11 @@ STREAM_LIMIT_S = 300
 
 @contextmanager
 def both(is_quick: bool) -> Iterator[Sides]:
-    if importlib.util.find_spec("pyspark") is None:
-        raise RuntimeError("pyspark is not installed: pip install '.[spark]'")
-    from appbackplane.spark.compaction import compact
-    from appbackplane.spark.datasource import register
-    from appbackplane.spark.session import session
-
     count = QUICK_RECORDS if is_quick else RECORDS
-    folder = Path(tempfile.mkdtemp(prefix="abp-spark-"))
-    spark = session(f"local[{len(os.sched_getaffinity(0))}]", "spark_read")
-    register(spark)
-    try:
-        make_run_dir(folder / "run", count)
-        compact(spark, folder / "run", folder / "parquet")
+    with as_parquet_too("spark_read", count) as (spark, folder):
+        from appbackplane.spark.datasource import register
+
+        register(spark)
         checkpoints = iter(range(1 << 30))
 
         def read(schema: str | None = None) -> DataFrame:
@@ -65,9 +53,6 @@ def both(is_quick: bool) -> Iterator[Sides]:
             return {"per_s": count / timed(lambda: drain(spark.read.parquet(str(folder / "parquet"))))}
 
         yield Sides(measure, reference)
-    finally:
-        spark.stop()
-        shutil.rmtree(folder)
 
 
 def drain(frame: DataFrame) -> None:

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .harness.case import Case, Figures, Requirement, Sides, ratio
-from .harness.recorded import make_run_dir
+from .harness.recorded import as_parquet_too
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,22 +41,13 @@ from read_parquet('{files}') group by all
 
 @contextmanager
 def both(is_quick: bool) -> Iterator[Sides]:
-    for module, extra in (("pyspark", "spark"), ("duckdb", "bench")):
-        if importlib.util.find_spec(module) is None:
-            raise RuntimeError(f"{module} is not installed: pip install '.[{extra}]'")
+    if importlib.util.find_spec("duckdb") is None:
+        raise RuntimeError("duckdb is not installed: pip install '.[bench]'")
     import duckdb
 
-    from appbackplane.spark.compaction import compact
-    from appbackplane.spark.session import session
-
-    cores = len(os.sched_getaffinity(0))
     count = QUICK_RECORDS if is_quick else RECORDS
-    folder = Path(tempfile.mkdtemp(prefix="abp-spark-"))
-    spark = session(f"local[{cores}]", "spark_stats")
-    database = duckdb.connect(config={"threads": cores})
-    try:
-        make_run_dir(folder / "run", count)
-        compact(spark, folder / "run", folder / "parquet")
+    threads = {"threads": len(os.sched_getaffinity(0))}
+    with as_parquet_too("spark_stats", count) as (spark, folder), closing(duckdb.connect(config=threads)) as database:
         last: Figures = {}
         files = f"{folder}/parquet/*/*/*.parquet"
 
@@ -74,10 +63,6 @@ def both(is_quick: bool) -> Iterator[Sides]:
             return {"per_s": count / exact} | beside
 
         yield Sides(ours, reference)
-    finally:
-        database.close()
-        spark.stop()
-        shutil.rmtree(folder)
 
 
 def _job(spark: SparkSession, where: Path) -> Any:

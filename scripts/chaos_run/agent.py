@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from appbackplane.transport import BackplaneError
 
@@ -39,8 +39,6 @@ YOUNG_AGE_S = 0.5
 
 
 class ClientProcess:
-    """One client program."""
-
     def __init__(self, system: System, name: str, seed: int, *more: str) -> None:
         self.name = name
         self.process = subprocess.Popen(
@@ -74,8 +72,6 @@ class ClientProcess:
 
 
 class Agent:
-    """Of one run."""
-
     def __init__(self, system: System, clients: Sequence[str], seed: int) -> None:
         self.system = system
         self.done: Counter[str] = Counter()
@@ -132,14 +128,6 @@ class Agent:
 
     # Moves. True: done.
 
-    def _kill(self, part: str) -> bool:
-        pid = self.system.pid_of(part)
-        return pid is not None and send(pid, signal.SIGKILL)
-
-    def _terminate(self, part: str) -> bool:
-        pid = self.system.pid_of(part)
-        return pid is not None and send(pid, signal.SIGTERM)
-
     def _kill_all(self, _: str) -> bool:
         pids = [entry["pid"] for entry in self.system.status()["backplanes"] if entry["pid"] is not None]
         return any([send(pid, signal.SIGKILL) for pid in pids])
@@ -167,23 +155,6 @@ class Agent:
         time.sleep(self._dice.uniform(0.0, YOUNG_AGE_S))
         return send(found[0], signal.SIGKILL)
 
-    def _stop(self, part: str) -> bool:
-        pid = self.system.pid_of(part)
-        return pid is not None and self._stop_for(pid, STOP_S)
-
-    def _stop_long(self, part: str) -> bool:
-        pid = self.system.pid_of(part)
-        return pid is not None and self._stop_for(pid, LONG_S)
-
-    def _stop_supervisor_long(self, _: str) -> bool:
-        return self._stop_for(self.system.pid, LONG_S)
-
-    def _stop_supervisor(self, _: str) -> bool:
-        return self._stop_for(self.system.pid, SUPERVISOR_STOP_S)
-
-    def _stop_client(self, name: str) -> bool:
-        return self._stop_for(self._clients[name].process.pid, STOP_S)
-
     def _kill_client(self, name: str) -> bool:
         self._clients[name].kill()
         self._clients[name] = self._start(name)
@@ -200,12 +171,6 @@ class Agent:
         self._after(FLOOD_S, end)
         return True
 
-    def _restart(self, part: str) -> bool:
-        return self._command("restart", part)
-
-    def _rolling(self, _: str) -> bool:
-        return self._command("restart", "--rolling", "--force", *PARTS)
-
     def _command(self, *words: str) -> bool:
         process = subprocess.Popen(
             [sys.executable, "-m", "appbackplane.supervisor", *words, *ENDS, "-s", str(self.system.run_dir)],
@@ -218,8 +183,12 @@ class Agent:
         self._commands.append((" ".join(words[:2]), process))
         return True
 
-    def _stop_for(self, pid: int, seconds: float) -> bool:
-        if not send(pid, signal.SIGSTOP):
+    def _send(self, part: str, number: signal.Signals) -> bool:
+        pid = self.system.pid_of(part)
+        return pid is not None and send(pid, number)
+
+    def _stop_for(self, pid: int | None, seconds: float) -> bool:
+        if pid is None or not send(pid, signal.SIGSTOP):
             return False
         self._after(seconds, lambda: send(pid, signal.SIGCONT))
         return True
@@ -228,20 +197,20 @@ class Agent:
         self._generation += 1
         return ClientProcess(self.system, name, self._seed * 1000 + self._generation)
 
-    _doers = {
-        "kill": _kill,
-        "terminate": _terminate,
+    _doers: ClassVar[dict[str, Callable[[Agent, str], bool]]] = {
+        "kill": lambda self, part: self._send(part, signal.SIGKILL),
+        "terminate": lambda self, part: self._send(part, signal.SIGTERM),
         "kill all": _kill_all,
         "kill young": _kill_young,
         "limit": _limit,
-        "stop": _stop,
-        "stop long": _stop_long,
-        "restart": _restart,
-        "rolling": _rolling,
-        "stop supervisor": _stop_supervisor,
-        "stop supervisor long": _stop_supervisor_long,
+        "stop": lambda self, part: self._stop_for(self.system.pid_of(part), STOP_S),
+        "stop long": lambda self, part: self._stop_for(self.system.pid_of(part), LONG_S),
+        "restart": lambda self, part: self._command("restart", part),
+        "rolling": lambda self, _: self._command("restart", "--rolling", "--force", *PARTS),
+        "stop supervisor": lambda self, _: self._stop_for(self.system.pid, SUPERVISOR_STOP_S),
+        "stop supervisor long": lambda self, _: self._stop_for(self.system.pid, LONG_S),
         "kill client": _kill_client,
-        "stop client": _stop_client,
+        "stop client": lambda self, name: self._stop_for(self._clients[name].process.pid, STOP_S),
         "flood": _flood,
     }
 

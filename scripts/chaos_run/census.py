@@ -49,7 +49,6 @@ def kind_of(target: str) -> str:
 
 
 def threads(pid: int | str) -> int:
-    """How many it has."""
     return len(os.listdir(f"/proc/{pid}/task"))
 
 

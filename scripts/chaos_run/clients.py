@@ -60,7 +60,6 @@ class Hearing:
         self._last: dict[int, int] = {}
 
     def take(self, message: Message) -> None:
-        """One message."""
         self.heard += 1
         self.lost += message.lost
         self.origins.add(message.body["origin"])
@@ -133,7 +132,7 @@ def threads(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
         end_s = time.monotonic() + GIVE_UP_S
         for worker in workers:
             worker.join(max(0.0, end_s - time.monotonic()))
-        return report(tallies, hearing, begun, client._calling.session._core.calls.late_count)
+        return report(tallies, hearing, begun, client._calling.session.core.calls.late_count)
 
 
 def ask(client: Client, question: Question, tally: Tally, begun: UnderWay, place: int) -> bool:
@@ -202,7 +201,7 @@ def bursts(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
                     hearing.take(message)
                 stop.wait(PAUSE_S)
             hear_all(subscription, hearing)
-        return report([tally], hearing, begun, client._calling.session._core.calls.late_count)
+        return report([tally], hearing, begun, client._calling.session.core.calls.late_count)
 
 
 def collect(under_way: dict[int, PendingCall], begun: UnderWay, tally: Tally) -> None:
@@ -254,7 +253,7 @@ async def run_tasks(run_dir: Path, seed: int, stop: threading.Event) -> dict[str
             if worker.done():
                 worker.result()
         hearer.cancel()
-        return report([tally], hearing, begun, client._session._core.calls.late_count)
+        return report([tally], hearing, begun, client._session.core.calls.late_count)
     finally:
         await client.close()
 
@@ -348,7 +347,6 @@ def ready() -> None:
 
 
 def main() -> None:
-    """Run one."""
     name, run_dir, seed = sys.argv[1:4]
     faulthandler.register(signal.SIGUSR1)
     stop = threading.Event()

@@ -32,15 +32,12 @@ def broken(text: str) -> RuntimeError:
 
 
 class Worker(AppObject):
-    """One of a part's."""
-
     def __init__(self, part: str) -> None:
         self.part = part
         self.last_noted: dict[str, int] = {}
 
     @operation(priority=2)
     def echo(self, number: int) -> int:
-        """What came."""
         return number
 
     @operation(priority=3)

@@ -71,7 +71,6 @@ def kill_and_wait(system: System) -> None:
 
 
 def entry_of(system: System) -> dict[str, Any]:
-    """The victim's, in the status."""
     entry: dict[str, Any] = next(entry for entry in system.status()["backplanes"] if entry["name"] == VICTIM)
     return entry
 

@@ -38,8 +38,6 @@ WITHOUT_TARGET: Final = ("kill all", "rolling", "stop supervisor", "stop supervi
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One of them."""
-
     at_s: float
     kind: str
     #: A backplane, or a client; "" where there is no choice.

@@ -23,6 +23,8 @@ from . import census
 from .components import PARTS
 
 SCRIPTS: Final = Path(__file__).resolve().parents[1]
+#: In the folder of a run: what its supervisor says.
+SAID: Final = "said"
 #: For whatever should take a second or two.
 LIMIT_S: Final = 60.0
 #: Between two looks at what nobody announces.
@@ -49,28 +51,13 @@ class System:
         """`parts`: name to more lines of its table."""
         self.folder, self.run_dir, self.scratch = folder, folder / "run", folder / "tmp"
         self.scratch.mkdir()
-        self.said = folder / "said"
-        toml = folder / "chaos.toml"
-        toml.write_text(configuration(parts), encoding="utf-8")
-        with self.said.open("wb") as said:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "appbackplane.supervisor", "up", str(toml)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                env=self.environment() | {"TMPDIR": str(self.scratch)},
-                start_new_session=True,
-            )
+        self.process = brought_up(folder, configuration(parts), TMPDIR=str(self.scratch))
         self.pid = self.process.pid
         self._client: Client | None = None
-        wait_for("the system is up", lambda: "is up, pid" in self.said.read_text() or self.process.poll() is not None)
-        if self.process.poll() is not None:
-            raise RuntimeError(self.said.read_text())
 
     def environment(self) -> dict[str, str]:
         """Of everything that is started for this run."""
-        paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "XDG_STATE_HOME": str(self.folder / "state")}
+        return environment_of(self.folder)
 
     @property
     def client(self) -> Client:
@@ -80,7 +67,6 @@ class System:
         return self._client
 
     def status(self, *, statistics: bool = False) -> dict[str, Any]:
-        """What the supervisor says."""
         told: dict[str, Any] = self.client.call("supervisor.status", statistics=statistics, timeout=LIMIT_S)
         return told
 
@@ -90,29 +76,25 @@ class System:
 
     def wait_up(self) -> None:
         """Until all are where they are to be, whatever they are asked meanwhile."""
-        told: dict[str, Any] = {}
-
-        def is_up() -> bool:
-            told.update(self.status())
-            return not away(told)
-
-        try:
-            wait_for("all are up again", is_up)
-        except NotInTime as late:
-            raise NotInTime(f"{late}: {'; '.join(away(told))}") from None
+        self._wait_until_none("all are up again", away, statistics=False)
 
     def wait_settled(self) -> dict[str, Any]:
         """Until all is where it is to be, and nothing is queued or waited for; the status then."""
+        return self._wait_until_none("the system is at rest", unsettled, statistics=True)
+
+    def _wait_until_none(
+        self, what: str, obstacles: Callable[[Mapping[str, Any]], list[str]], *, statistics: bool
+    ) -> dict[str, Any]:
         told: dict[str, Any] = {}
 
-        def is_settled() -> bool:
-            told.update(self.status(statistics=True))
-            return not unsettled(told)
+        def is_so() -> bool:
+            told.update(self.status(statistics=statistics))
+            return not obstacles(told)
 
         try:
-            wait_for("the system is at rest", is_settled)
+            wait_for(what, is_so)
         except NotInTime as late:
-            raise NotInTime(f"{late}: {'; '.join(unsettled(told))}") from None
+            raise NotInTime(f"{late}: {'; '.join(obstacles(told))}") from None
         return told
 
     def limit(self, part: str, percent: int) -> None:
@@ -153,7 +135,6 @@ class System:
         return found[-1]
 
     def let_go(self) -> None:
-        """Close our client."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -184,7 +165,7 @@ class System:
 
     def last_words(self) -> list[str]:
         """What was said, but not as a line of the log: what Python itself says of a failure."""
-        return [line for line in self.said.read_text().splitlines() if " | " not in line]
+        return [line for line in (self.folder / SAID).read_text().splitlines() if " | " not in line]
 
     def kill_all(self) -> None:
         """Whatever has happened: nothing of it goes on."""
@@ -192,6 +173,35 @@ class System:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """Of everything that is started for a run in this folder."""
+    paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "XDG_STATE_HOME": str(folder / "state")}
+
+
+def brought_up(folder: Path, toml: str, **environment: str) -> subprocess.Popen[bytes]:
+    """A supervisor in the foreground, whose system is up; what it says is in `SAID`. Raises RuntimeError with that."""
+    (folder / "system.toml").write_text(toml, encoding="utf-8")
+    said = folder / SAID
+    with said.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "appbackplane.supervisor", "up", str(folder / "system.toml")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+            env=environment_of(folder) | environment,
+            start_new_session=True,
+        )
+    try:
+        wait_for("the system is up", lambda: "is up, pid" in said.read_text() or process.poll() is not None)
+    except NotInTime as late:
+        process.kill()
+        raise RuntimeError(f"{late}: {said.read_text()}") from None
+    if process.poll() is not None:
+        raise RuntimeError(f"it does not come up: {said.read_text()}")
+    return process
 
 
 def configuration(parts: Mapping[str, str]) -> str:

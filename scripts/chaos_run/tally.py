@@ -57,15 +57,12 @@ class Question:
 
 @dataclass(slots=True)
 class Tally:
-    """Of one client."""
-
     issued: int = 0
     ended: int = 0
     ends: dict[str, Counter[str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def begin(self) -> None:
-        """One more."""
         self.issued += 1
 
     def end(self, question: Question, answer: Any, error: BackplaneError | None, took_s: float) -> None:
@@ -82,7 +79,6 @@ class Tally:
             self.note(f"{question}: {how} after {took_s:.1f} s, its deadline was {question.timeout} s")
 
     def note(self, problem: str) -> None:
-        """Something is wrong."""
         if len(self.problems) < PROBLEMS_MAX:
             self.problems.append(problem)
 
@@ -92,7 +88,6 @@ class Tally:
         return sum(count for ends in self.ends.values() for how, count in ends.items() if how != "reply")
 
     def to_map(self) -> dict[str, Any]:
-        """As data."""
         return {"issued": self.issued, "ended": self.ended, "ends": self.ends, "problems": self.problems}
 
 

@@ -17,8 +17,6 @@ GROWN_BYTES_MAX: Final = 2 << 20
 
 @dataclass(slots=True)
 class Verdict:
-    """Of one run."""
-
     seed: int
     seconds: float
     moves: Counter[str] = field(default_factory=Counter)
@@ -36,7 +34,6 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Nothing is wrong."""
         return not self.problems
 
     def take_clients(self, said: Mapping[str, Mapping[str, Any]]) -> None:
@@ -56,13 +53,11 @@ class Verdict:
         self.problems += grown(before, after, who)
 
     def to_map(self) -> dict[str, Any]:
-        """As data."""
         counters = {"moves": dict(self.moves), "ends": {name: dict(ends) for name, ends in self.ends.items()}}
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         return {**plain, **counters, "holds": self.holds}
 
     def text(self) -> str:
-        """For a person."""
         lines = [f"seed {self.seed}, {self.seconds:g} s", f"moves: {in_words(self.moves)}"]
         lines += [f"generations: {in_words(self.generations)}", f"calls: {self.issued:,}"]
         lines += [f"  {operation:<10} {in_words(ends)}" for operation, ends in sorted(self.ends.items())]

@@ -15,8 +15,6 @@ from .records import Records
 
 @dataclass(slots=True)
 class Account:
-    """Of one run."""
-
     kind: str
     seed: int
     seconds: float = 0.0
@@ -47,11 +45,9 @@ class Account:
         return not self.problems
 
     def to_map(self) -> dict[str, Any]:
-        """As data."""
         return {**asdict(self), "holds": self.holds}
 
     def text(self) -> str:
-        """For a person."""
         lines = [
             f"{self.kind}, seed {self.seed}: {self.posted:,} requests in {self.seconds:.1f} s "
             f"({self.posted / max(self.seconds, 1e-9):,.0f}/s), {self.kills} workers killed",

@@ -36,7 +36,6 @@ class Children:
         self.rejoined = self.good = self.failed = self.lost = 0
 
     def post(self, path: list[int]) -> None:
-        """One more."""
         self.outstanding.add(name_of(path))
 
     def take(self, found: Rejoin, element: Element | None) -> bool:
@@ -78,19 +77,16 @@ class Children:
 
 
 def seed() -> int:
-    """Of this run."""
     return int(os.environ[SEED])
 
 
 def runnable_of(path: list[int]) -> type[Runnable]:
-    """Who executes it."""
     if len(path) == 3:
         return Chunk
     return AsyncFile if is_async(path) else File if len(path) == 2 else Root
 
 
 def end(path: list[int]) -> int:
-    """As it is to end."""
     fate = fate_of(seed(), path)
     write(f"E {name_of(path)}")
     if fate in (Fate.RAISES, Fate.RAISES_EARLY):
@@ -198,16 +194,12 @@ class Feeder(AppObject):
 
 
 class Load(RequestKernel):
-    """The kernel."""
-
     runnables = (Root, File, AsyncFile, Chunk)
 
     def setup(self) -> None:
-        """Its feeder."""
         self.add(Feeder(self), key="feeder")
 
     @operation(priority=2)
     def told(self) -> dict[str, Any]:
-        """Its figures."""
         figures: dict[str, Any] = msgspec.to_builtins(self.figures())
         return figures

@@ -36,18 +36,15 @@ FATES: Final = (
 
 
 def name_of(path: list[int]) -> str:
-    """As it is written down."""
     return ".".join(map(str, path))
 
 
 def fate_of(seed: int, path: list[int]) -> Fate:
-    """Of one request."""
     drawn = zlib.crc32(f"{seed}/{name_of(path)}".encode()) % OF
     return next((fate for below, fate in FATES[len(path) - 1] if drawn < below), Fate.GOOD)
 
 
 def below(path: list[int]) -> Iterator[list[int]]:
-    """What it posts."""
     count = (FILES, CHUNKS, 0)[len(path) - 1]
     for number in range(count):
         yield [*path, number]

@@ -49,7 +49,6 @@ class Records:
     violations: list[str] = field(default_factory=list)
 
     def take(self, line: str) -> None:
-        """One line."""
         kind, _, said = line.partition(" ")
         match kind:
             case "B":
@@ -69,7 +68,6 @@ class Records:
 
 
 def read(folder: Path) -> Records:
-    """All files of a run."""
     records = Records()
     for path in sorted(folder.glob("*.log")):
         for line in path.read_text(encoding="utf-8").splitlines():

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -15,19 +14,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from chaos_run.system import LIMIT_S, SAID, brought_up
+
 from appbackplane.transport import BackplaneError, Client, connect
 
 from .account import Account, account_of
 from .plan import TREE
 from .records import FOLDER, SEED, read
 
-SCRIPTS: Final = Path(__file__).resolve().parents[1]
 WORKERS: Final = 4
 #: So many live on, as many as the hierarchy has levels: on a busy machine they are killed sooner than they come up again, and
 #: with fewer those that are left only wait for what nobody executes.
 KEPT: Final = 3
-#: For whatever should take a second or two.
-LIMIT_S: Final = 60.0
 #: Nothing has ended for so long: it will not end.
 STANDSTILL_S: Final = 120.0
 LOOK_EVERY_S: Final = 0.2
@@ -57,8 +55,7 @@ kernel = "requests_run.components:Load"
 """
 
 
-class Stuck(Exception):
-    """Nothing goes on."""
+class Stuck(Exception): ...
 
 
 class Killer(threading.Thread):
@@ -71,7 +68,6 @@ class Killer(threading.Thread):
         self.kills = 0
 
     def run(self) -> None:
-        """Until it is over."""
         with connect(self._run_dir) as client:
             while not self.is_over.wait(self._dice.uniform(0.5, 1.5) * self._every_s):
                 with suppress(BackplaneError, ProcessLookupError):
@@ -82,7 +78,6 @@ class Killer(threading.Thread):
 
 
 def workers_of(client: Client) -> list[int]:
-    """The processes that execute."""
     told = client.call("supervisor.status", timeout=LIMIT_S)
     return [entry["pid"] for entry in told["backplanes"] if is_worker(entry)]
 
@@ -114,23 +109,7 @@ def _start(folder: Path, seed: int, kind: str) -> subprocess.Popen[bytes]:
     toml = TOML.format(kind=kind, workers=WORKERS)
     if kind == "processes":
         toml += PROCESSES.format(workers=WORKERS)
-    (folder / "requests.toml").write_text(toml, encoding="utf-8")
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "XDG_STATE_HOME": str(folder / "state"), FOLDER: str(folder / "records"), SEED: str(seed),
-    }  # fmt: skip
-    with (folder / "said").open("wb") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "appbackplane.supervisor", "up", str(folder / "requests.toml")],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, env=environment, start_new_session=True,
-        )  # fmt: skip
-    end_s = time.monotonic() + LIMIT_S
-    while "is up, pid" not in (text := (folder / "said").read_text()):
-        if process.poll() is not None or time.monotonic() > end_s:
-            process.kill()
-            raise RuntimeError(f"it does not come up: {text}")
-        time.sleep(LOOK_EVERY_S)
-    return process
+    return brought_up(folder, toml, **{FOLDER: str(folder / "records"), SEED: str(seed)})
 
 
 def _measure(
@@ -161,7 +140,7 @@ def _measure(
     account = account_of(kind, seed, killer.kills, read(folder / "records"), told)
     account.seconds = took_s
     account.problems += problems
-    said = (folder / "said").read_text().splitlines()
+    said = (folder / SAID).read_text().splitlines()
     account.problems += [f"the log says {line!r}" for line in said if " ERROR" in line or "Traceback" in line][:10]
     return account
 

@@ -24,7 +24,7 @@ from .survey import FIELDS, Survey, latest, surveyed
 
 #: Actions of a window. Simulating so many takes a third of a second, and a rule tries some ten settings.
 WINDOW_MAX: Final = 50_000
-#: Status code "deadline exceeded" (transport/status.py).
+#: Status code "deadline exceeded" (transport/errors.py).
 _DEADLINE_EXCEEDED: Final = 4
 _FIELDS: Final = (
     "start", "wait", "run", "cpu", "took", "margin", "operation", "object", "priority", "effective", "lane", "outcome",

@@ -17,8 +17,8 @@ class Item:
     new: Any
     #: One or two sentences, with figures and times.
     evidence: str
-    #: The figure that improves, such as "mean wait of shop.buy (priority 1)"; then its value in ms: as recorded, and as
-    #: simulated with the whole patch.
+    #: Name of the figure that improves, such as "mean wait of shop.buy (priority 1)"; `now`: its recorded value in ms;
+    #: `predicted`: the value simulated with the whole patch.
     figure: str
     now: float
     predicted: float

@@ -19,6 +19,10 @@ _TYPES: Final = {
 
 def batch_of(schema: str, columns: Mapping[str, Any]) -> pa.RecordBatch:
     """Build a batch from `columns` by name, each a sequence or a numpy array; None becomes NULL."""
-    fields = [(name, _TYPES[kind]) for name, kind in (part.split() for part in schema.split(","))]
-    arrays = [pa.array(columns[name], kind) for name, kind in fields]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    fields = schema_of(schema)
+    return pa.RecordBatch.from_arrays([pa.array(columns[each.name], each.type) for each in fields], schema=fields)
+
+
+def schema_of(schema: str) -> pa.Schema:
+    """The same schema in Arrow's."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in (part.split() for part in schema.split(","))])

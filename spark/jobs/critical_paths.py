@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LENGTH: Final = ("wait", "took", "trace_high", "trace_low")
-_SPAN: Final = ("trace_high", "trace_low", "span", "parent", "start", "wait", "run", "took")
+#: Fields of an action that say where it is on a path.
+SPAN: Final = ("trace_high", "trace_low", "span", "parent", "start", "wait", "run", "took")
 _SLOWEST: Final = "trace_high long, trace_low long, length long"
 _NAMES: Final = ("component", "operation")
-_SPANS: Final = ", ".join([*(f"{name} long" for name in _SPAN), *(f"{name} string" for name in _NAMES)])
+_SPANS: Final = ", ".join([*(f"{name} long" for name in SPAN), *(f"{name} string" for name in _NAMES)])
 SCHEMA: Final = (
     "component string, operation string, traces long, actions long, queue_ns long, run_ns long, other_ns long, "
     "total_ns long, share double"
@@ -46,26 +47,15 @@ def critical_paths(pieces: DataFrame, *, count: int = 100) -> DataFrame:
     `share` its part of all. A callee's time is not counted for its caller, so shares add up to 1. Of a trace with more than
     `SPANS_MAX` actions the longest count; the time of the rest is attributed to their callers.
     """
-
-    def find(batches: Iterator[Any]) -> Iterator[Any]:
-        slowest = SlowestTraces(count)
-        for actions in actions_of(batches, _LENGTH):
-            slowest.add(actions)
-        yield slowest.partial()
-
-    lengths: dict[Trace, int] = {}
-    for row in pieces.mapInArrow(find, _SLOWEST).collect():
-        trace = row.trace_high, row.trace_low
-        lengths[trace] = max(row.length, lengths.get(trace, 0))
-    traces = set(heapq.nlargest(count, lengths, key=lambda trace: (lengths[trace], trace)))
+    traces = slowest_traces(pieces, count)
 
     def take_out(batches: Iterator[Any]) -> Iterator[Any]:
         kept = LongestSpans()
-        for actions in actions_of(batches, (*_SPAN, ROUTE)):
+        for actions in actions_of(batches, (*SPAN, ROUTE)):
             chosen = of_traces(actions, traces)
             if len(chosen):
                 routes = [chosen.routes[number] for number in chosen[ROUTE].tolist()]
-                columns = {name: chosen[name] for name in _SPAN}
+                columns = {name: chosen[name] for name in SPAN}
                 named = {"component": [c for c, _ in routes], "operation": [o for _, o in routes]}
                 kept.add(batch_of(_SPANS, columns | named))
         yield from kept.table().to_batches()
@@ -77,6 +67,24 @@ def critical_paths(pieces: DataFrame, *, count: int = 100) -> DataFrame:
         yield batch_of(SCHEMA, shares_of(kept.traces()))
 
     return pieces.mapInArrow(take_out, _SPANS).repartition(1).mapInArrow(added_up, SCHEMA)
+
+
+def slowest_traces(pieces: DataFrame, count: int, *, with_untraced: bool = True) -> set[Trace]:
+    """The `count` traces with the longest actions. Trace 0 has all actions that were recorded without a trace."""
+
+    def find(batches: Iterator[Any]) -> Iterator[Any]:
+        slowest = SlowestTraces(count)
+        for actions in actions_of(batches, _LENGTH):
+            if not with_untraced:
+                actions = actions.where((actions["trace_high"] | actions["trace_low"]) != 0)
+            slowest.add(actions)
+        yield slowest.partial()
+
+    lengths: dict[Trace, int] = {}
+    for row in pieces.mapInArrow(find, _SLOWEST).collect():
+        trace = row.trace_high, row.trace_low
+        lengths[trace] = max(row.length, lengths.get(trace, 0))
+    return set(heapq.nlargest(count, lengths, key=lambda trace: (lengths[trace], trace)))
 
 
 class SlowestTraces:
@@ -115,7 +123,7 @@ class LongestSpans:
 
     def __init__(self, most: int = SPANS_MAX) -> None:
         self._most = most
-        self._batches: list[pa.RecordBatch] = [batch_of(_SPANS, {name: [] for name in (*_SPAN, *_NAMES)})]
+        self._batches: list[pa.RecordBatch] = [batch_of(_SPANS, {name: [] for name in (*SPAN, *_NAMES)})]
         self._count = 0
         #: Number of rows at which the surplus is dropped next: it may be half of all by then.
         self._look_at = 2 * most
@@ -145,7 +153,7 @@ class LongestSpans:
         table = self.table()
         begins = _begins(table["trace_high"].to_numpy(), table["trace_low"].to_numpy())
         for begin, end in pairwise([*begins.tolist(), len(table)]):
-            columns = (table[name].slice(begin, end - begin).to_pylist() for name in (*_SPAN[2:], *_NAMES))
+            columns = (table[name].slice(begin, end - begin).to_pylist() for name in (*SPAN[2:], *_NAMES))
             rows = zip(*columns, strict=True)
             yield [Span._make((*times, (component, operation))) for *times, component, operation in rows]
 

@@ -6,19 +6,18 @@ action would have ended in time without it. Any other late action is too slow, o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from appbackplane.runtime.observation.segments import NO_DEADLINE
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import Status
 
-from ..frames import actions_of
 from ..kernels.groups import RouteGroups
 from ..kernels.histogram import Durations
 from ..records.batch import ROUTE, Actions
 from .batches import batch_of
+from .summing import summed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +41,7 @@ def deadlines(pieces: DataFrame) -> DataFrame:
     `by_waiting`: missed only because of their time in the queue; `missed_share`: missed of those with a deadline; `late_…_ns`:
     lateness of the missed ones (percentiles to 0.8 %).
     """
-    return pieces.mapInArrow(_tally, _PARTIAL).repartition(1).mapInArrow(_added_up, SCHEMA)
+    return summed(pieces, FIELDS, Misses, _PARTIAL, SCHEMA)
 
 
 class Misses:
@@ -54,7 +53,6 @@ class Misses:
         self.counts = np.zeros((0, len(_COUNTS)), dtype=np.int64)
 
     def add(self, actions: Actions) -> None:
-        """Count records; needs the columns in `FIELDS`."""
         actions = actions.where(actions["margin"] != NO_DEADLINE)
         self.groups.naming(actions.routes)
         wait, margin, outcome, priority, route = (actions[name] for name in FIELDS)
@@ -68,7 +66,6 @@ class Misses:
         self.late.add(groups[is_missed], late[is_missed])
 
     def add_partial(self, batch: Any) -> None:
-        """Add the partial sums of another task, rows of `_PARTIAL`."""
         for row in batch.to_pylist():
             group = self.groups.number_of((row["component"], row["operation"], row["priority"]))
             self._grow()
@@ -76,12 +73,10 @@ class Misses:
             self.late.add_packed(group, row["late"])
 
     def partial(self) -> Any:
-        """The sums so far, as rows of `_PARTIAL`."""
         order = list(range(len(self.groups)))
         return batch_of(_PARTIAL, self._told(order) | {"late": [self.late.pack(group) for group in order]})
 
     def result(self) -> Any:
-        """The answer, as rows of `SCHEMA`."""
         order = sorted(range(len(self.groups)), key=lambda n: (-self.counts[n, 1], self.groups.keys[n]))
         columns = self._told(order)
         percentiles = self.late.percentiles(list(_RANKS.values()))[order]
@@ -103,17 +98,3 @@ class Misses:
         if len(self.late) > len(self.counts):
             more = np.zeros((len(self.late) - len(self.counts), len(_COUNTS)), dtype=np.int64)
             self.counts = np.concatenate([self.counts, more])
-
-
-def _tally(batches: Iterator[Any]) -> Iterator[Any]:
-    misses = Misses()
-    for actions in actions_of(batches, FIELDS):
-        misses.add(actions)
-    yield misses.partial()
-
-
-def _added_up(batches: Iterator[Any]) -> Iterator[Any]:
-    misses = Misses()
-    for batch in batches:
-        misses.add_partial(batch)
-    yield misses.result()

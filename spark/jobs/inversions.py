@@ -24,6 +24,7 @@ from ..records.batch import Actions
 from ..records.found import Found
 from ..records.pieces import Piece, read_all
 from .batches import batch_of
+from .summing import added_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,8 +39,8 @@ SCHEMA: Final = (
     + "".join(f"wait_{rank}_ns double, " for rank in _RANKS)
     + "wait_max_ns long"
 )
-#: Records of a task, and extra records on both sides of them: 150 MB. If more than 200,000 other actions end during one run,
-#: actions that ended long before its end do not see it.
+#: Records of a task, and extra records on each side of them: 150 MB. If more than 200,000 other actions end during one run,
+#: that run is not counted for actions that ended long before it did.
 STRETCH_RECORDS: Final = 1 << 21
 AROUND_RECORDS: Final = 200_000
 #: Assumed for a segment that still grows.
@@ -72,14 +73,8 @@ def inversions(pieces: DataFrame, *, starved_ns: int = STARVED_NS) -> DataFrame:
                     waits.add(whose, columns, is_counted, starved_ns)
         yield waits.partial()
 
-    def added_up(batches: Iterator[Any]) -> Iterator[Any]:
-        waits = Waits()
-        for batch in batches:
-            waits.add_partial(batch)
-        yield waits.result()
-
     tasks = spark.range(0, len(stretches), 1, max(1, len(stretches)))
-    return tasks.mapInArrow(tally, _PARTIAL).repartition(1).mapInArrow(added_up, SCHEMA)
+    return added_up(tasks.mapInArrow(tally, _PARTIAL), Waits, SCHEMA)
 
 
 def stretches_of(pieces: Sequence[Piece]) -> list[Stretch]:
@@ -144,19 +139,16 @@ class Waits:
                 self._waits.add(np.full(len(part), group, dtype=np.intp), part)
 
     def add_partial(self, batch: Any) -> None:
-        """Add the partial sums of another task, rows of `_PARTIAL`."""
         for row in batch.to_pylist():
             sums = {name: row[name] for name in (*_SUMS, "inversion_max_ns")}
             group = self._group((row["node"], row["backplane"], row["priority"]), sums)
             self._waits.add_packed(group, row["wait"])
 
     def partial(self) -> Any:
-        """The sums so far, as rows of `_PARTIAL`."""
         order = range(len(self._keys))
         return batch_of(_PARTIAL, self._told(order) | {"wait": [self._waits.pack(group) for group in order]})
 
     def result(self) -> Any:
-        """The answer, as rows of `SCHEMA`."""
         order = sorted(range(len(self._keys)), key=self._keys.__getitem__)
         percentiles = self._waits.percentiles(list(_RANKS.values()))[order]
         columns = self._told(order) | {"wait_max_ns": self._waits.maxima[order]}

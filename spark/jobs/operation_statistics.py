@@ -7,16 +7,15 @@ travel between tasks for each operation and priority.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..frames import actions_of
 from ..kernels.groups import RouteGroups
 from ..kernels.histogram import BLOCK, Durations
 from ..records.batch import ROUTE, Actions
 from .batches import batch_of
+from .summing import summed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +37,7 @@ def operation_statistics(pieces: DataFrame) -> DataFrame:
     `count`; `errors`: of these, with an outcome other than OK; `cpu_ns`: total CPU time. For `wait` (all time in queues) and
     `run` (all steps): mean, p50, p90, p99 and max, in ns. `pieces`: from `pieces_frame`.
     """
-    return pieces.mapInArrow(_tally, _PARTIAL).repartition(1).mapInArrow(_added_up, SCHEMA)
+    return summed(pieces, FIELDS, GroupStatistics, _PARTIAL, SCHEMA)
 
 
 class GroupStatistics:
@@ -51,7 +50,6 @@ class GroupStatistics:
         self.cpu_ns = np.zeros(0, dtype=np.int64)
 
     def add(self, actions: Actions) -> None:  # hot: scripts/bench spark_stats
-        """Count records; needs the columns in `FIELDS`."""
         self.groups.naming(actions.routes)
         columns = [actions[name] for name in FIELDS]
         for at in range(0, len(actions), BLOCK):
@@ -64,7 +62,6 @@ class GroupStatistics:
             np.add.at(self.errors, groups[outcome != 0], 1)
 
     def add_partial(self, batch: Any) -> None:
-        """Add the partial sums of another task, rows of `_PARTIAL`."""
         for row in batch.to_pylist():
             group = self.groups.number_of((row["component"], row["operation"], row["priority"]))
             self._grow()
@@ -74,7 +71,6 @@ class GroupStatistics:
             self.cpu_ns[group] += row["cpu_ns"]
 
     def partial(self) -> Any:
-        """The sums so far, as rows of `_PARTIAL`."""
         packed = {
             name: [durations.pack(group) for group in range(len(self.groups))]
             for name, durations in self.durations.items()
@@ -82,7 +78,6 @@ class GroupStatistics:
         return batch_of(_PARTIAL, self._keys() | self._sums(list(range(len(self.groups)))) | packed)
 
     def result(self) -> Any:
-        """The answer, as rows of `SCHEMA`."""
         order = sorted(range(len(self.groups)), key=self.groups.keys.__getitem__)
         columns = {name: [values[n] for n in order] for name, values in self._keys().items()} | self._sums(order)
         columns["count"] = self.durations["run"].numbers()[order]
@@ -108,17 +103,3 @@ class GroupStatistics:
         if count > len(self.errors):
             more = np.zeros(max(count, 2 * len(self.errors)) - len(self.errors), dtype=np.int64)
             self.errors, self.cpu_ns = np.concatenate([self.errors, more]), np.concatenate([self.cpu_ns, more])
-
-
-def _tally(batches: Iterator[Any]) -> Iterator[Any]:
-    statistics = GroupStatistics()
-    for actions in actions_of(batches, FIELDS):
-        statistics.add(actions)
-    yield statistics.partial()
-
-
-def _added_up(batches: Iterator[Any]) -> Iterator[Any]:
-    statistics = GroupStatistics()
-    for batch in batches:
-        statistics.add_partial(batch)
-    yield statistics.result()

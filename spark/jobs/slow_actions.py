@@ -6,18 +6,18 @@ Each task keeps only its own slowest, so that few rows travel. Names are looked 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from appbackplane.runtime.observation.segments import NO_DEADLINE
 
-from ..frames import actions_of
 from ..kernels.groups import RouteGroups
 from ..kernels.histogram import BLOCK, Durations
 from ..records.batch import ROUTE, Actions
 from .batches import batch_of
+from .summing import summed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,20 +48,7 @@ def slow_actions(pieces: DataFrame, *, count: int = 50, by: str = "run") -> Data
     """
     if by not in ("run", "took", "wait"):
         raise ValueError(f"by={by!r}: one of run, took and wait")
-
-    def tally(batches: Iterator[Any]) -> Iterator[Any]:
-        slowest = Slowest(count, by)
-        for actions in actions_of(batches, FIELDS):
-            slowest.add(actions)
-        yield slowest.partial()
-
-    def added_up(batches: Iterator[Any]) -> Iterator[Any]:
-        slowest = Slowest(count, by)
-        for batch in batches:
-            slowest.add_partial(batch)
-        yield slowest.result()
-
-    return pieces.mapInArrow(tally, _PARTIAL).repartition(1).mapInArrow(added_up, SCHEMA)
+    return summed(pieces, FIELDS, partial(Slowest, count, by), _PARTIAL, SCHEMA)
 
 
 class Slowest:
@@ -74,7 +61,6 @@ class Slowest:
         self._least = -1
 
     def add(self, actions: Actions) -> None:
-        """Take records into account; needs the columns in `FIELDS`."""
         slowness = actions[self._by]
         self._groups.naming(actions.routes)
         for at in range(0, len(actions), BLOCK):
@@ -94,7 +80,6 @@ class Slowest:
         self._keep(rows_of(chosen))
 
     def add_partial(self, batch: Any) -> None:
-        """Add the rows of another task, in the form of `_PARTIAL`."""
         rows = batch.to_pylist()
         for row in rows:
             if row["durations"] is not None:
@@ -104,7 +89,6 @@ class Slowest:
         self._keep([row for row in rows if row["durations"] is None])
 
     def partial(self) -> Any:
-        """The state so far, as rows of `_PARTIAL`."""
         rows = self._rows + [
             {"component": component, "operation": operation, "durations": self._durations.pack(group)}
             for group, (component, operation, _) in enumerate(self._groups.keys)
@@ -112,7 +96,6 @@ class Slowest:
         return batch_of(_PARTIAL, {name: [row.get(name) for row in rows] for name in _COLUMNS})
 
     def result(self) -> Any:
-        """The answer, as rows of `SCHEMA`."""
         median = self._durations.percentiles([0.5])[:, 0]
         rows = sorted(self._rows, key=lambda row: (-row[f"{self._by}_ns"], row["start_ns"], row["span"]))
         columns: dict[str, Any] = {name: [row[name] for row in rows] for name in _COLUMNS if name != "durations"}

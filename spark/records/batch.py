@@ -23,14 +23,7 @@ INDEX: Final = "index"
 #: Component and operation of a record, by number; not stored, but derived from its names (routes.py).
 ROUTE: Final = "route"
 #: Column names in Spark and Parquet, where they differ from the field names.
-COLUMN_OF: Final = {
-    "start": "start_ns",
-    "wait": "wait_ns",
-    "run": "run_ns",
-    "cpu": "cpu_ns",
-    "took": "took_ns",
-    "margin": "margin_ns",
-}
+COLUMN_OF: Final = {name: f"{name}_ns" for name in ("start", "wait", "run", "cpu", "took", "margin")}
 #: Stands for names that are missing from a damaged list of names.
 NAMELESS: Final = ("", "?")
 

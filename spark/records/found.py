@@ -1,11 +1,11 @@
 """Found: counts of the data that a reading had to leave out, by file, so that nothing is left out silently.
 
-Each task counts while reading, and the caller adds the counts up: `Found` adds to itself and travels as a dictionary.
+Each task counts while reading, and the caller adds the counts up: `Found` adds to itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 #: At most so many unreadable files are named; all are counted.
@@ -34,7 +34,7 @@ class Found:
         """Add the counts of another reading."""
         self.records += other.records
         for path, count in other.damaged.items():
-            self.damaged[path] = self.damaged.get(path, 0) + count
+            self.note_damaged(path, count)
         for path, count in other.torn.items():
             self.torn[path] = self.torn.get(path, 0) + count
         self.unreadable.update(other.unreadable)
@@ -49,15 +49,6 @@ class Found:
         yield from _some(f"{path}: {_records(count)} damaged, left out" for path, count in sorted(self.damaged.items()))
         yield from _some(f"{path}: the last record is incomplete, left out" for path in sorted(self.torn))
         yield from _some(f"{path} {why}: left out" for path, why in sorted(self.unreadable.items()))
-
-    def as_dict(self) -> dict[str, object]:
-        """The counts as plain data, for JSON."""
-        return {"records": self.records, "damaged": self.damaged, "torn": self.torn, "unreadable": self.unreadable}
-
-    @classmethod
-    def from_dict(cls, told: Mapping[str, object]) -> Found:
-        """Inverse of `as_dict`: counts from plain data."""
-        return cls(**told)  # type: ignore[arg-type]
 
 
 def _records(count: int) -> str:

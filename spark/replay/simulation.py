@@ -131,7 +131,6 @@ class _Simulation:
         self.result = Replayed([0] * count, [0] * count, [0] * count, [0] * count)
 
     def run(self) -> Replayed:  # hot: scripts/bench replay
-        """Run to the end of the load."""
         load, scheduler, interpreter, events = self.load, self.scheduler, self.interpreter, self.events
         order, arrival, origin_ns, count = self.order, load.arrival, self.origin_ns, len(load)
         computed_at = interpreter.next_ns

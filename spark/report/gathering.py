@@ -67,7 +67,7 @@ def gathered(
     frame = frame_of(spark, several, since_ns=since_ns)
     progress.step("reading what was recorded")
     total = overview(frame)
-    total.add(Overview(found=found.as_dict()))
+    total.found.add(found)
     asked = questions(frame, total)
     answers: dict[str, Any] = {}
     if total.sources:
@@ -112,7 +112,6 @@ def contents(
     since_ns: int | None = None,
 ) -> Contents:
     """Build the contents from the answers, by name of the question; a missing answer leaves its part empty."""
-    found = Found.from_dict(total.found) if total.found else Found()
     _, table = total.table()
     latencies = table[:, :BUCKETS].sum(axis=0)
     names = names_of(total)
@@ -128,8 +127,8 @@ def contents(
         first_ns=total.first_ns,
         last_ns=total.last_ns,
         records=int(latencies.sum()),
-        skipped=list(found.lines()),
-        skipped_records=found.skipped,
+        skipped=list(total.found.lines()),
+        skipped_records=total.found.skipped,
         latency_p50_ns=percentile(latencies, 0.5),
         latency_p99_ns=percentile(latencies, 0.99),
         backplanes=[backplane_of(total, whose, line) for whose, line in zip(names, timeline, strict=True)],

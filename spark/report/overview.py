@@ -65,7 +65,7 @@ class Overview(msgspec.Struct):
     #: By backplane (NAME@NODE) and bin: `BUCKETS` counts, then `SUMS`; int64.
     bins: dict[str, dict[int, bytes]] = {}
     sources: dict[str, RecordSource] = {}
-    found: dict[str, Any] = {}
+    found: Found = msgspec.field(default_factory=Found)
     #: Unix ns at which the first action arrived and the last one ended; 0: there is no action.
     first_ns: int = 0
     last_ns: int = 0
@@ -120,9 +120,7 @@ class Overview(msgspec.Struct):
             ours.allow(source.limits, source.limits_ns)
         if other.first_ns:
             self._extend(other.first_ns, other.last_ns)
-        found = Found.from_dict(self.found) if self.found else Found()
-        found.add(Found.from_dict(other.found) if other.found else Found())
-        self.found = found.as_dict()
+        self.found.add(other.found)
         self._widen_for(*self._span())
 
     def table(self, backplane: str | None = None) -> tuple[int, np.ndarray]:
@@ -191,10 +189,9 @@ def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs in a task: the overview of its pieces, as one row."""
     import pyarrow as pa
 
-    total, found = Overview(), Found()
-    for actions in actions_of(batches, FIELDS, found):
+    total = Overview()
+    for actions in actions_of(batches, FIELDS, total.found):
         total.add_actions(actions)
-    total.found = found.as_dict()
     yield pa.record_batch({"told": pa.array([msgspec.msgpack.encode(total)], type=pa.binary())})
 
 

@@ -1,4 +1,4 @@
-"""Terminal: the contents as tables for a terminal; padded with blanks if standard output is none, for awk and diff.
+"""Terminal: the contents as tables for a terminal; padded with blanks for awk and diff if standard output is no terminal.
 
 Each table shows its most important lines; the page and `--json` have more.
 """

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..frames import actions_of
+from ..jobs import critical_paths
 from ..jobs.batches import batch_of
-from ..jobs.critical_paths import SlowestTraces, Trace, of_traces
+from ..jobs.critical_paths import SPAN, Trace, of_traces
 from ..records.batch import ROUTE
 from .contents import Path, Step
 
@@ -24,10 +25,7 @@ STEPS_MAX: Final = 24
 KEPT_MAX: Final = 200
 #: Traces examined for each one shown: most are a single action without a call, which shows only in the second reading.
 CANDIDATES: Final = 20
-_LENGTH: Final = ("wait", "took", "trace_high", "trace_low")
-_SPAN: Final = ("trace_high", "trace_low", "span", "parent", "start", "wait", "run", "took")
-_ROW: Final = ", ".join(f"{name} long" for name in _SPAN) + ", operation string, backplane string"
-_SLOWEST: Final = "trace_high long, trace_low long, length long"
+_ROW: Final = ", ".join(f"{name} long" for name in SPAN) + ", operation string, backplane string"
 _MASK: Final = (1 << 64) - 1
 
 Row = Mapping[str, Any]
@@ -35,33 +33,21 @@ Row = Mapping[str, Any]
 
 def slowest_traces(pieces: DataFrame, *, count: int = 5) -> list[Path]:
     """The traces with the longest actions, if they have at least one call; the slowest first."""
-
-    def find(batches: Iterator[Any]) -> Iterator[Any]:
-        slowest = SlowestTraces(count * CANDIDATES)
-        for actions in actions_of(batches, _LENGTH):
-            # Trace 0 marks an action that was recorded without a trace.
-            slowest.add(actions.where((actions["trace_high"] | actions["trace_low"]) != 0))
-        yield slowest.partial()
-
-    lengths: dict[Trace, int] = {}
-    for row in pieces.mapInArrow(find, _SLOWEST).collect():
-        trace = row.trace_high, row.trace_low
-        lengths[trace] = max(row.length, lengths.get(trace, 0))
-    traces = set(heapq.nlargest(count * CANDIDATES, lengths, key=lambda trace: (lengths[trace], trace)))
+    traces = critical_paths.slowest_traces(pieces, count * CANDIDATES, with_untraced=False)
 
     def take_out(batches: Iterator[Any]) -> Iterator[Any]:
         kept: dict[Trace, list[Row]] = {}
-        for actions in actions_of(batches, (*_SPAN, ROUTE)):
+        for actions in actions_of(batches, (*SPAN, ROUTE)):
             chosen = of_traces(actions, traces)
             if len(chosen):
                 backplane = chosen.header.backplane if chosen.header is not None else ""
                 routes = [chosen.routes[number][1] for number in chosen[ROUTE].tolist()]
-                for operation, *values in zip(routes, *(chosen[name].tolist() for name in _SPAN), strict=True):
-                    row = dict(zip(_SPAN, values, strict=True)) | {"operation": operation, "backplane": backplane}
+                for operation, *values in zip(routes, *(chosen[name].tolist() for name in SPAN), strict=True):
+                    row = dict(zip(SPAN, values, strict=True)) | {"operation": operation, "backplane": backplane}
                     kept.setdefault((row["trace_high"], row["trace_low"]), []).append(row)
                 kept = {trace: longest(some, KEPT_MAX) for trace, some in kept.items()}
         found = [row for some in kept.values() for row in some]
-        yield batch_of(_ROW, {name: [row[name] for row in found] for name in (*_SPAN, "operation", "backplane")})
+        yield batch_of(_ROW, {name: [row[name] for row in found] for name in (*SPAN, "operation", "backplane")})
 
     by_trace: dict[Trace, list[Row]] = {}
     for row in pieces.mapInArrow(take_out, _ROW).toArrow().to_pylist():

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .contents import Culprit, Miss, OperationSummary, Slow
 
 _UNITS = (
     (1e3, 1, "ns"),
@@ -77,19 +80,7 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-class Named(Protocol):
-    """Any row with an operation of a component."""
-
-    @property
-    def component(self) -> str:
-        """Name of the component."""
-
-    @property
-    def operation(self) -> str:
-        """Route of the operation."""
-
-
-def called(row: Named) -> str:
+def called(row: OperationSummary | Miss | Culprit | Slow) -> str:
     """Name of an operation for people; with its component if the route does not contain it."""
     component, operation = row.component, row.operation
     return operation if not component or operation.startswith(f"{component}.") else f"{operation} of {component}"

@@ -35,7 +35,7 @@ class Gathering(AccumulatorParam[list[bytes]]):
         return value1
 
 
-class Arriving(AccumulatorParam[list[bytes]]):
+class Arriving(Gathering):
     """The accumulator in the driver: forwards each part to its job. Pickled for tasks as `Gathering`."""
 
     def __init__(self) -> None:
@@ -54,10 +54,6 @@ class Arriving(AccumulatorParam[list[bytes]]):
         """Unregister a job; further parts of it are dropped."""
         with self._lock:
             self._jobs.pop(job, None)
-
-    def zero(self, value: list[bytes]) -> list[bytes]:
-        """The empty list with which a task begins."""
-        return []
 
     def addInPlace(self, value1: list[bytes], value2: list[bytes]) -> list[bytes]:
         """Called by Spark with the results of a task; forwards them to their jobs."""

@@ -6,12 +6,12 @@ settings; only Spark knows whether they exist.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
 
+from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import InvalidArgument
 
 from ..master import LOCAL, parsed
@@ -54,8 +54,8 @@ def settings_of(table: Mapping[str, Any]) -> SparkSettings:
     known = {field.name for field in msgspec.structs.fields(SparkSettings)} - {"session"}
     for name in own:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected {', '.join(sorted(known))}, or a Spark setting"
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"expected {', '.join(sorted(known))}, or a Spark setting"
             raise InvalidArgument(f"policy.spark: no setting {name!r} ({hint})")
     session = {name: str(value) for name, value in table.items() if name.startswith(_OWN)}
     try:

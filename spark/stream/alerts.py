@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import operator
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from appbackplane.transport.discovery import tables_of
 from appbackplane.transport.errors import InvalidArgument
 
 #: Figures that a condition may name.
@@ -203,8 +203,8 @@ def _comparison(condition: str, tokens: list[str]) -> Comparison:
 def read_rules(text: str) -> list[Rule]:
     """The rules of a TOML file. Raises `BadRules`."""
     try:
-        told = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        told = tables_of(text)
+    except ValueError as error:
         raise BadRules(f"is not TOML: {error}") from error
     try:
         rules = msgspec.convert(told, _File).alert

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..jobs.batches import schema_of
 from ..kernels.histogram import BLOCK, Durations
 from .windows import Key, Sums
 
@@ -26,13 +27,7 @@ SCHEMA: Final = (
     "window_ns long, component string, operation string, count long, errors long, wait_total long, wait_max long, "
     "run_total long, run_max long, wait binary, run binary"
 )
-_FIELDS: Final = pa.schema(
-    [
-        ("window_ns", pa.int64()), ("component", pa.string()), ("operation", pa.string()), ("count", pa.int64()),
-        ("errors", pa.int64()), ("wait_total", pa.int64()), ("wait_max", pa.int64()), ("run_total", pa.int64()),
-        ("run_max", pa.int64()), ("wait", pa.binary()), ("run", pa.binary()),
-    ]
-)  # fmt: skip
+_FIELDS: Final = schema_of(SCHEMA)
 #: Windows times operations in memory at a time, 64 KB each at most; beyond this, the sums are emitted, and new ones begun.
 GROUPS_MAX: Final = 512
 #: Component of a backplane's own operations.

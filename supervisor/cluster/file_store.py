@@ -35,7 +35,7 @@ class _Page(msgspec.Struct):
 
 
 class FileStore:
-    """The record in `NAME.lease` of a folder."""
+    """A `Store` (stores.py): the record in `NAME.lease` of a folder."""
 
     def __init__(self, folder: str, cluster: str) -> None:
         """Raises `FailedPrecondition` where the folder cannot be used."""
@@ -56,7 +56,6 @@ class FileStore:
             raise FailedPrecondition(f"cluster.lease: folder {folder} cannot be written: {error.strerror}") from error
 
     def look(self) -> Snapshot:
-        """The stored record and its version. Raises `StoreError`."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
@@ -74,10 +73,7 @@ class FileStore:
         return Snapshot(page.version, decoded(self._cluster, bytes(page.kept), str(self._path)))
 
     def swap(self, version: str, record: LeaseRecord) -> Snapshot | None:
-        """Replace the record if it is at `version`; None: it is not. Raises `StoreError`."""
-        made = secrets.token_hex(
-            8
-        )  # random, not a count: a file that was removed and rewritten never repeats a version
+        made = secrets.token_hex(8)  # no count: a file that was removed and rewritten never repeats a version
         try:
             with self._locked():
                 if self.look().version != version:

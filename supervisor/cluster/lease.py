@@ -1,15 +1,14 @@
 """Lease: when this node takes the lease of its cluster, renews it, and gives it up. Pure: facts and `now_ns` in, effects out.
 
-At every instant one node is primary at most. A holder is primary for nine tenths of the lease, counted from when it requested
-its last swap of the record. Other nodes wait for all of it, from when they saw the record change. So the holder steps down
-while the lease is still its own: in order at half of the time, by killing at eight tenths, by the kernel at nine (`Fuse`)
-should this process be stopped. `now_ns` is of a clock that goes on while the machine sleeps. The store gets one request at a
-time; a late answer grants no more time, because the lease counts from the request.
+At every instant at most one node is primary. Other nodes wait for a whole lease, from when they saw the record change. The
+holder counts from when it requested its last swap of the record, so it steps down while the lease is still its own. At five
+tenths of the lease it goes down in order, at eight it kills what is left, and at nine the kernel kills this process (`Fuse`),
+should it be stopped. `now_ns` is of a clock that goes on while the machine sleeps. The store gets one request at a time; a late
+answer grants no more time, because the lease counts from the request.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -17,43 +16,37 @@ import msgspec
 from .record import AGAIN, FUSE, KILL, LOOK, QUIT, RENEW, LeaseRecord, Snapshot, tenths
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRecord:
+class ReadRecord(msgspec.Struct, frozen=True):
     """Read the record; answered by `Lease.heard`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Swap:
+class Swap(msgspec.Struct, frozen=True):
     """Write `record` if the store still is at `version`; answered by `Lease.heard`."""
 
     version: str
     record: LeaseRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Fuse:
+class Fuse(msgspec.Struct, frozen=True):
     """Have the kernel kill this process at `at_ns`, unless another `Fuse` comes first; None: disarm."""
 
     at_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class BecomePrimary:
+class BecomePrimary(msgspec.Struct, frozen=True):
     """This node is primary now."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Withdraw:
+class Withdraw(msgspec.Struct, frozen=True):
     """Make this node secondary; kill what is left at `gone_by_ns`. None: no limit, the lease is renewed meanwhile."""
 
     because: str
     gone_by_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class LogMessage:
+class LogMessage(msgspec.Struct, frozen=True):
     """A line for the log."""
 
     text: str
@@ -63,13 +56,11 @@ class LogMessage:
 Effect = ReadRecord | Swap | Fuse | BecomePrimary | Withdraw | LogMessage
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True):
     """Answer to a swap: the store is at another version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(msgspec.Struct, frozen=True):
     """The store failed or did not answer: the request may or may not have been carried out."""
 
     because: str
@@ -128,11 +119,8 @@ class Lease:
         waits = [self._next_ns] if self._asked is None else []
         if self._could_take and not self._is_stale:
             waits.append(self._free_ns())
-        if (
-            self._is_taking
-            or self.phase is ClusterRole.PRIMARY
-            or (self.phase is ClusterRole.LEAVING and not self._is_hurried)
-        ):
+        is_leaving_in_order = self.phase is ClusterRole.LEAVING and not self._is_hurried
+        if self._is_taking or self.phase is ClusterRole.PRIMARY or is_leaving_in_order:
             waits.append(self._good_ns + self._of(QUIT))
         return min(waits, default=None)
 
@@ -301,11 +289,9 @@ class Lease:
             self.has_twin = True
             what = f"another node calls itself {self.me!r}, too, and is primary: give each node its own [node] name"
             return [LogMessage(f"cluster {self.cluster!r}: {what}", True)]
-        return (
-            []
-            if is_same
-            else [LogMessage(f"cluster {self.cluster!r}: node {record.holder!r} is primary, epoch {record.epoch}")]
-        )
+        if is_same:
+            return []
+        return [LogMessage(f"cluster {self.cluster!r}: node {record.holder!r} is primary, epoch {record.epoch}")]
 
     def _swapped(self, asked: Swap, now_ns: int, *, is_done: bool) -> list[Effect]:
         record, was_late = asked.record, self._is_late

@@ -26,7 +26,7 @@ _NONE = "0"
 
 
 class PostgresStore:
-    """The record in one row of a table, with `cluster` as its key."""
+    """A `Store` (stores.py): the record in one row of a table, with `cluster` as its key."""
 
     def __init__(self, url: str, cluster: str, ttl_s: float) -> None:
         """Raises `FailedPrecondition` without psycopg. The server is first contacted by `look` or `swap`."""
@@ -40,7 +40,6 @@ class PostgresStore:
         self._connection: Any = None
 
     def look(self) -> Snapshot:
-        """The stored record and its version. Raises `StoreError`."""
         found = self._asked(_LOOK, (self._cluster,)).fetchone()
         if found is None:
             return Snapshot(_NONE)
@@ -48,7 +47,6 @@ class PostgresStore:
         return Snapshot(str(version), decoded(self._cluster, bytes(kept), f"the row of {self._cluster!r} in {TABLE}"))
 
     def swap(self, version: str, record: LeaseRecord) -> Snapshot | None:
-        """Replace the record if it is at `version`; None: it is not. Raises `StoreError`."""
         made, kept = secrets.token_hex(8), encoded(self._cluster, record)
         if version == _NONE:
             done = self._asked(_FIRST, (made, kept, self._cluster))

@@ -17,7 +17,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 
 from ..configuration.cluster_settings import ClusterSettings
 from ..direction import standing_by
-from ..direction.child.process import Phase as ChildPhase
+from ..direction.child.process import GONE
 from ..direction.director import Director
 from ..direction.events import Event, Granted, Withdrawn
 from ..poller import Poller
@@ -59,11 +59,8 @@ class Tenure:
         answer = self._keeper.take()
         if answer is not None:
             self._carry_out(self._lease.heard(answer, self.now_ns()))
-        director = self._director
-        is_candidate = self._is_candidate()
-        self._carry_out(
-            self._lease.turn(self.now_ns(), is_candidate=is_candidate, is_clear=standing_by.is_clear(director.children))
-        )
+        is_clear = standing_by.is_clear(self._director.children)
+        self._carry_out(self._lease.turn(self.now_ns(), is_candidate=self._is_candidate(), is_clear=is_clear))
 
     def next_wake_ns(self, now_ns: int) -> int | None:
         """When to call `turn` at the latest, by the clock of `now_ns`."""
@@ -80,11 +77,10 @@ class Tenure:
         """The cluster part of the status."""
         lease, record = self._lease, self._lease.record
         is_known = record is not None and bool(record.holder)
-        role = "primary" if lease.phase is ClusterRole.PRIMARY else lease.phase.value
         return {
             "name": self._settings.name,
             "node": lease.me,
-            "role": role,
+            "role": lease.phase.value,
             "primary": record.holder if record is not None and is_known else None,
             "epoch": None if record is None else record.epoch,
             "since": record.since_s if record is not None and is_known else None,
@@ -122,9 +118,8 @@ class Tenure:
             return True  # also during a graceful shutdown: it keeps the lease until that is done
         if director.mode == "stopping":
             return False
-        unfit = (ChildPhase.FAILED, ChildPhase.ENDED)
         return not any(
-            child.settings.is_primary_only and child.process.phase in unfit for child in director.children.values()
+            child.settings.is_primary_only and child.process.phase in GONE for child in director.children.values()
         )
 
     def _problem(self) -> str | None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 import time
 from contextlib import closing
 from typing import Any
+
+import click
 
 from appbackplane.transport.addressing import supervisor_socket
 from appbackplane.transport.batching import SendResult
@@ -25,12 +28,27 @@ from .systems import check_running
 
 #: A supervisor answers within an iteration; statistics take up to 0.75 s when a backplane is stuck.
 TIMEOUT_S = 5.0
+#: A longer wait for the end of an order is reported.
+SILENT_S = 1.0
+#: Added to the time-out of an order, because the supervisor's own message is better than ours.
+ANSWER_S = 2.0
 
 
 def ask(location: Location, route: str, body: dict[str, Any] | None = None, timeout_s: float = TIMEOUT_S) -> Any:
     """Result of one request. Raises `Unavailable` when the system does not run, and errors of the supervisor."""
     with closing(Asker(location)) as asker:
         return asker.ask(route, body, timeout_s)
+
+
+def order(location: Location, route: str, body: dict[str, Any], timeout_s: float, waiting: str) -> Any:
+    """Result of an order that takes `timeout_s` at most. `waiting`: a line about it, printed if it takes long."""
+    progress = threading.Timer(SILENT_S, click.echo, [f"waiting for {waiting}"], {"err": True})
+    progress.daemon = True
+    progress.start()
+    try:
+        return ask(location, route, {**body, "timeout": timeout_s}, timeout_s + ANSWER_S)
+    finally:
+        progress.cancel()
 
 
 class Asker:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import click
 
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.errors import DeadlineExceeded
 
 from . import show
-from .cli import debug_option, json_option
+from .cli import output_options
 from .completing import routes
 from .connecting import client_of, keys_option
-from .quantities import Seconds
+from .quantities import timeout_option
 from .systems import system_option
 from .words import arguments
-
-#: The default deadline of every call (DESIGN 12.5).
-TIMEOUT_S = 30.0
-#: A week, as everywhere (transport/request.py, which is not imported here, so that a mistyped command fails at once).
-TIMEOUT_S_MAX = 7 * 86_400
 
 
 @click.command("call")
@@ -26,18 +22,11 @@ TIMEOUT_S_MAX = 7 * 86_400
 @system_option
 @click.option("--key", help="The object to call, where several implement the operation.")
 @click.option("--priority", type=click.IntRange(0, 255), help="0 is the highest. Default: the operation's own.")
-@click.option(
-    "--timeout",
-    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
-    default=TIMEOUT_S,
-    show_default=True,
-    help="Deadline of the call, in seconds from now.",
-)
+@timeout_option(TIMEOUT_DEFAULT_S, "Deadline of the call, in seconds from now.", max_s=TIMEOUT_MAX_S)
 @click.option("--idempotency-key", metavar="TEXT", help="Calls with the same key are done once.")
 @click.option("--stream", "is_stream", is_flag=True, help="ROUTE is a generator: print each item as a line of JSON.")
 @keys_option
-@json_option
-@debug_option
+@output_options
 def command(
     route: str,
     words: tuple[str, ...],

@@ -24,16 +24,15 @@ from ..logs import collector
 from ..metrics import extra
 from ..processes import run_dir
 from ..processes.description import Undescribed, registration_of
-from ..processes.spawn import process_config, start
+from ..processes.spawn import start, to_describe
 from . import cluster_store, node_keys, show
-from .cli import debug_option, is_debug, json_option
+from .cli import is_debug, output_options
 from .toml_files import toml_of
 
 
 @click.command("check")
 @click.argument("file", required=False)
-@json_option
-@debug_option
+@output_options
 def command(file: str | None, as_json: bool) -> None:
     """Check the system of FILE (default: the one TOML in this folder) without starting it.
 
@@ -42,12 +41,7 @@ def command(file: str | None, as_json: bool) -> None:
     config = msgspec.structs.replace(load(toml_of(file, "check")), debug=is_debug())
     run_dir.check(Path(config.run_dir))
     collector.check_folder(config)
-    registrations, problems = describe(config)
-    findings = plan.find(registrations, config.replica_of, has_node=config.node is not None) if not problems else []
-    problems += [finding.text for finding in findings if finding.is_error]
-    if problems:
-        raise ConfigError(config.file, problems)
-    warnings = [finding.text for finding in findings]
+    registrations, warnings = tried(config)
     order = plan.order(registrations)
     if as_json:
         show.as_json({"system": config.system.name, "order": order, "warnings": warnings, **_sizes(registrations)})
@@ -59,6 +53,16 @@ def command(file: str | None, as_json: bool) -> None:
         f"{config.file}: {show.counted(sizes['backplanes'], 'backplane')}, {show.counted(sizes['routes'], 'route')}; "
         f"comes up as {', '.join(order)}"
     )
+
+
+def tried(config: Config) -> tuple[list[Registration], list[str]]:
+    """Registrations of all backplanes, and warnings about them. Raises as `describe`, and `ConfigError` for every problem."""
+    registrations, problems = describe(config)
+    findings = plan.find(registrations, config.replica_of, has_node=config.node is not None) if not problems else []
+    problems += [finding.text for finding in findings if finding.is_error]
+    if problems:
+        raise ConfigError(config.file, problems)
+    return registrations, [finding.text for finding in findings]
 
 
 def describe(config: Config) -> tuple[list[Registration], list[str]]:
@@ -76,7 +80,7 @@ def describe(config: Config) -> tuple[list[Registration], list[str]]:
         for name in config.backplane:
             if name in others:
                 continue
-            processes[name] = start(process_config(config, name, describe=True))
+            processes[name] = start(to_describe(config, name))
         end_s = time.monotonic() + config.system.start_limit_ns / 1e9
         for name, process in processes.items():
             try:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.decorators import FC
 
 from appbackplane.transport.errors import BackplaneError, InternalError
 
@@ -33,8 +34,6 @@ LINE_LENGTH_MAX = 1_600
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Verbs(click.Group):
@@ -92,9 +91,7 @@ class Verbs(click.Group):
         """The verbs, without their help: importing it would make the user wait at each TAB."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(verb) for verb in VERBS if verb.startswith(incomplete)]
+        return items(dict.fromkeys(VERBS), incomplete)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; every error becomes a line and an exit code."""
@@ -137,20 +134,23 @@ def main() -> None:
     """Start, query and stop systems of backplanes."""
 
 
-def debug_option(function: Function) -> Function:
-    """Add `--debug` to a command; `is_debug` reads it."""
+def output_options(function: FC) -> FC:
+    """Add `--json` to a verb, as parameter `as_json`, and `--debug`, which `is_debug` reads."""
 
     def note(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value:
             ctx.find_root().meta["appbackplane.debug"] = True
 
     text = "Show tracebacks, the remote ones too."
-    return click.option("--debug", is_flag=True, expose_value=False, callback=note, help=text)(function)
-
-
-def json_option(function: Function) -> Function:
-    """Add `--json` to a verb, as parameter `as_json`."""
+    function = click.option("--debug", is_flag=True, expose_value=False, callback=note, help=text)(function)
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
+
+
+def items(offered: Mapping[str, str | None], incomplete: str) -> list[CompletionItem]:
+    """The names that begin with `incomplete`, each with its help, for shell completion."""
+    from click.shell_completion import CompletionItem  # only for shell completion
+
+    return [CompletionItem(name, help=help) for name, help in offered.items() if name.startswith(incomplete)]
 
 
 def is_debug() -> bool:

@@ -1,7 +1,7 @@
-"""Completing: shell completion on TAB: backplanes, routes and kernels of the command line's system.
+"""Completing: shell completion on TAB: backplanes and routes of the command line's system.
 
 A user who presses TAB waits, and wants no error in the line: a system that does not answer at once offers nothing. (Names of
-systems are offered by systems.py.) The scripts for the shells are click's: docs/operation.md.
+systems are offered by systems.py, kernels by requests.py.) The scripts for the shells are click's: docs/operation.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import click
 from appbackplane.transport.addressing import BACKPLANE, backplane_route
 from appbackplane.transport.errors import BackplaneError
 
-from .kernels import LINE, kernels_of
+from .cli import items
+from .systems import find
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -25,60 +26,29 @@ LIMIT_S = 0.5
 
 def backplanes(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Backplanes of the line's system, and the names that replicas share."""
-    from click.shell_completion import CompletionItem  # only for shell completion
-
-    told = (_ask(ctx, "supervisor.status") or {"backplanes": []})["backplanes"]
+    told = (ask_quickly(ctx, "supervisor.status") or {"backplanes": []})["backplanes"]
     offered = {one["name"]: one["state"] for one in told}
     offered |= {one["replica_of"]: "its replicas" for one in told if one["replica_of"] is not None}
-    return [CompletionItem(name, help=what) for name, what in offered.items() if name.startswith(incomplete)]
+    return items(offered, incomplete)
 
 
 def routes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Routes of the line's system; backplanes' own routes if the word begins with their prefix."""
-    from click.shell_completion import CompletionItem
-
     if incomplete.startswith(f"{BACKPLANE}."):
         from appbackplane.runtime.backplane_operations import BackplaneOperations
 
-        told = _ask(ctx, "supervisor.status") or {"backplanes": []}
+        told = ask_quickly(ctx, "supervisor.status") or {"backplanes": []}
         names = [one["name"] for one in told["backplanes"]]
         own = [backplane_route(name, operation) for name in names for operation in BackplaneOperations.__operations__]
-        return [CompletionItem(route) for route in own if route.startswith(incomplete)]
-    return [
-        CompletionItem(entry["route"], help=entry["signature"])
-        for entry in _ask(ctx, "supervisor.routes") or []
-        if entry["route"].startswith(incomplete)
-    ]
+        return items(dict.fromkeys(own), incomplete)
+    return items(
+        {entry["route"]: entry["signature"] for entry in ask_quickly(ctx, "supervisor.routes") or []}, incomplete
+    )
 
 
-def kernels(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Request kernels of the line's system."""
-    from click.shell_completion import CompletionItem
-
-    found = kernels_of(_ask(ctx, "supervisor.routes") or [])
-    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
-
-
-def command_words(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Commands of the line's kernel; the arguments of a command are not completed."""
-    from click.shell_completion import CompletionItem
-
-    kernel = ctx.params.get("kernel")
-    if ctx.params.get("words"):
-        return []
-    return [
-        CompletionItem(name, help=entry["signature"])
-        for entry in _ask(ctx, "supervisor.routes") or []
-        # A command is served while its kernel is initialized, too, and before all other work.
-        if entry["component"] == kernel and entry["priority"] == 0 and "initializing" in entry["states"]
-        if (name := entry["route"].rpartition(".")[2]) != LINE and name.startswith(incomplete)
-    ]
-
-
-def _ask(ctx: click.Context, route: str) -> Any:
+def ask_quickly(ctx: click.Context, route: str) -> Any:
     """The supervisor's result; None: an error, or none in time."""
     from .asking import ask
-    from .systems import find
 
     with suppress(BackplaneError, click.UsageError, OSError):
         return ask(find(ctx.params.get("named") or ctx.params.get("system")), route, timeout_s=LIMIT_S)

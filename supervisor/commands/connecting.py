@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,13 +11,10 @@ from .systems import REMOTE, check_running, find
 if TYPE_CHECKING:
     from appbackplane.transport import Client
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def keys_option(function: Function) -> Function:
-    """Add `--keys` to a verb, as parameter `keys`."""
-    text = f"Of a system on another host ({REMOTE}): the folder of this host's keys. Default: the user's (appbackplane keys)."
-    return click.option("--keys", metavar="DIR", help=text)(function)
+_KEYS = (
+    f"Of a system on another host ({REMOTE}): the folder of this host's keys. Default: the user's (appbackplane keys)."
+)
+keys_option = click.option("--keys", metavar="DIR", help=_KEYS)
 
 
 def client_of(system: str | None, keys: str | None) -> Client:
@@ -29,6 +25,13 @@ def client_of(system: str | None, keys: str | None) -> Client:
         return connect(system, keys=keys)
     if keys is not None:
         raise click.UsageError(f"--keys is for a system on another host: -s {REMOTE}")
+    return client_here(system)
+
+
+def client_here(system: str | None) -> Client:
+    """The same, of a system on this host."""
+    from appbackplane.transport import connect
+
     location = find(system)
     check_running(location)  # its error names the TOML, which the client does not know
     return connect(location.run_dir)

@@ -8,14 +8,13 @@ import msgspec
 from ..doctor.checkup import checkup, is_fit
 from ..doctor.machine import look
 from . import show
-from .cli import FAILED, debug_option, json_option
+from .cli import FAILED, output_options
 
 _STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
 
 
 @click.command("doctor")
-@json_option
-@debug_option
+@output_options
 def command(as_json: bool) -> None:
     """Check what this machine grants, and show a remedy for each problem."""
     findings = checkup(look())

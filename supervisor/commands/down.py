@@ -14,15 +14,13 @@ from appbackplane.transport.errors import BackplaneError, DeadlineExceeded
 from ..processes.run_dir import holder, running_pid
 from . import show
 from .asking import Asker, ask
-from .cli import debug_option, json_option
-from .quantities import Seconds
+from .cli import output_options
+from .quantities import WAIT_S_MAX, timeout_option
 from .systems import find, system_option
 
 #: A drain may take `drain_limit`; running actions, a hook and a process `stop_limit` each (10 s). A backplane that is stuck in
 #: all of them is done by then. Most are done within a second.
 TIMEOUT_S = 60.0
-#: A day; for longer, run the command again.
-TIMEOUT_S_MAX = 86_400
 #: Waits longer than the first are reported; longer than the second, with the backplanes that are left.
 _SILENT_MS, _PATIENT_MS = 1_000, 3_000
 #: `up` needs up to this long to lock its run directory. `down` waits as long, or it would miss a system that just starts.
@@ -35,21 +33,14 @@ ANSWER_S = 1.0
 @click.command("down")
 @system_option
 @click.option("--now", is_flag=True, help="Kill everything at once instead of stopping it in order.")
-@click.option(
-    "--timeout",
-    type=Seconds(0, TIMEOUT_S_MAX),
-    default=TIMEOUT_S,
-    show_default=True,
-    help="Seconds to wait for the end.",
-)
-@json_option
-@debug_option
+@timeout_option(TIMEOUT_S, "Seconds to wait for the end.", is_above_0=False)
+@output_options
 def command(system: str | None, now: bool, timeout: float, as_json: bool) -> None:
     """Take the system down."""
     location = find(system)
     _wait_while_it_starts(location, timeout)
     with closing(Asker(location)) as asker:
-        asker.send("supervisor.down", {"now": now, "wait": True}, TIMEOUT_S_MAX)
+        asker.send("supervisor.down", {"now": now, "wait": True}, WAIT_S_MAX)
         if not _is_down(asker.pidfd, location, timeout * 1e3):
             raise DeadlineExceeded(
                 f"{location.system!r} (pid {asker.pid}) is still going down after {timeout:g} s; "

@@ -16,7 +16,7 @@ import click
 from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import DeadlineExceeded, FailedPrecondition, NotFound
 
-from .asking import ask
+from .asking import SILENT_S, ask
 from .peers import ROUTE, TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LOOK_S = 0.05
 
 
-def hand_over(location: Location, node: str, timeout_s: float, silent_s: float) -> dict[str, Any]:
+def hand_over(location: Location, node: str, timeout_s: float) -> dict[str, Any]:
     """Have `node` become primary; returns the cluster's status after that. Raises `BackplaneError`."""
     began_s, is_told = time.monotonic(), False
     cluster: dict[str, Any] = ask(location, "supervisor.status")["cluster"] or {}
@@ -43,7 +43,7 @@ def hand_over(location: Location, node: str, timeout_s: float, silent_s: float) 
         if waited_s > timeout_s:
             holder = f"node {cluster['primary']!r} is" if cluster["primary"] else "no node is"
             raise DeadlineExceeded(f"node {node!r} is not primary yet, {holder}; the order stays in force")
-        if waited_s > silent_s and not is_told:
+        if waited_s > SILENT_S and not is_told:
             is_told = True
             click.echo(f"waiting for node {node!r} to become primary", err=True)
         threading.Event().wait(_LOOK_S)

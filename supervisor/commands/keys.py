@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.decorators import FC
 
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
 from . import show
-from .cli import debug_option, json_option
+from .cli import items, output_options
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -24,23 +25,15 @@ if TYPE_CHECKING:
     from appbackplane.transport.security.keys import PublicKey
     from appbackplane.transport.security.ring import Holder, Ring
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def folder_option(function: Function) -> Function:
-    """Add `--folder` to a verb, as parameter `folder`."""
-    text = "Folder of the keys. Default: $XDG_CONFIG_HOME/appbackplane/keys, else ~/.config/appbackplane/keys."
-    return click.option("--folder", metavar="DIR", help=text)(function)
+_FOLDER = "Folder of the keys. Default: $XDG_CONFIG_HOME/appbackplane/keys, else ~/.config/appbackplane/keys."
+folder_option = click.option("--folder", metavar="DIR", help=_FOLDER)
 
 
 def names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of trusted keys, for shell completion."""
-    from click.shell_completion import CompletionItem  # only for shell completion
-
     keyring = _keyring(ctx.params.get("folder") or None)
     keyring.refresh()
-    trusted = [one for one in keyring.ring.holders if not one.is_revoked and one.name.startswith(incomplete)]
-    return [CompletionItem(one.name, help=one.key.fingerprint) for one in trusted]
+    return items({one.name: one.key.fingerprint for one in keyring.ring.holders if not one.is_revoked}, incomplete)
 
 
 @click.group("keys", no_args_is_help=False)
@@ -53,8 +46,7 @@ def command() -> None:
     "--replace", is_flag=True, help="Replace an existing pair; hosts that trust the old key must trust the new one."
 )
 @folder_option
-@json_option
-@debug_option
+@output_options
 def new(replace: bool, folder: str | None, as_json: bool) -> None:
     """Make the key pair of this host, and show its public key."""
     keyring = _keyring(folder)
@@ -67,8 +59,7 @@ def new(replace: bool, folder: str | None, as_json: bool) -> None:
 
 @command.command("show")
 @folder_option
-@json_option
-@debug_option
+@output_options
 def show_keys(folder: str | None, as_json: bool) -> None:
     """Show the public key of this host, to be given to other hosts, and the keys that it trusts."""
     keyring = _keyring(folder)
@@ -88,33 +79,21 @@ def show_keys(folder: str | None, as_json: bool) -> None:
         )
 
 
+def _patterns_option(noun: str, help: str) -> Callable[[FC], FC]:
+    return click.option(f"--{noun}", f"{noun}s", metavar="PATTERN", multiple=True, help=help)
+
+
 @command.command("trust")
 @click.argument("name")
 @click.argument("key")
-@click.option(
-    "--route",
-    "routes",
-    metavar="PATTERN",
-    multiple=True,
-    help="Routes that it may call: index.stats, index.*, *. Default: exported.",
-)
-@click.option(
-    "--topic",
-    "topics",
-    metavar="PATTERN",
-    multiple=True,
-    help="Topics that it may hear and publish. Default: exported.",
-)
-@click.option(
-    "--offer",
-    "offers",
-    metavar="PATTERN",
-    multiple=True,
-    help="Routes that it may offer here: index.stats, index.*, *, none. Default: all if [peers] names it, else nothing.",
+@_patterns_option("route", "Routes that it may call: index.stats, index.*, *. Default: exported.")
+@_patterns_option("topic", "Topics that it may hear and publish. Default: exported.")
+@_patterns_option(
+    "offer",
+    "Routes that it may offer here: index.stats, index.*, *, none. Default: all if [peers] names it, else nothing.",
 )
 @folder_option
-@json_option
-@debug_option
+@output_options
 def trust(
     name: str,
     key: str,
@@ -149,8 +128,7 @@ def trust(
 @command.command("revoke")
 @click.argument("which", metavar="NAME|KEY|FINGERPRINT", shell_complete=names)
 @folder_option
-@json_option
-@debug_option
+@output_options
 def revoke(which: str, folder: str | None, as_json: bool) -> None:
     """Revoke a key for good. Running systems close its connections at once."""
     keyring = _keyring(folder)
@@ -169,9 +147,7 @@ def revoke(which: str, folder: str | None, as_json: bool) -> None:
 
 
 def _keyring(folder: str | None) -> Keyring:
-    from appbackplane.transport.security.keyring import (
-        Keyring,
-    )  # 30 ms of ZeroMQ, only for verbs that need it
+    from appbackplane.transport.security.keyring import Keyring  # 30 ms of ZeroMQ, only for verbs that need it
 
     if folder == "":  # as a path, '' is the current folder
         raise click.UsageError("--folder: expected the name of a folder, got ''")

@@ -12,7 +12,7 @@ from appbackplane.transport.errors import BackplaneError
 from ..processes.run_dir import running_pid
 from . import show
 from .asking import ask
-from .cli import debug_option, json_option
+from .cli import output_options
 from .systems import running_systems
 
 #: Time-out of each: an answer takes a millisecond, and the user waits for all of them.
@@ -21,8 +21,7 @@ _UNKNOWN: dict[str, Any] = {"state": "does not answer", "uptime": None}
 
 
 @click.command("list")
-@json_option
-@debug_option
+@output_options
 def command(as_json: bool) -> None:
     """List your systems that run under the default run directory."""
     found = [

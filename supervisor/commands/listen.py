@@ -5,23 +5,19 @@ from __future__ import annotations
 import click
 
 from . import show
-from .cli import debug_option, json_option
-from .systems import check_running, find, system_option
+from .cli import output_options
+from .connecting import client_here
+from .systems import system_option
 
 
 @click.command("listen")
 @click.argument("topic")
 @system_option
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages.")
-@json_option
-@debug_option
+@output_options
 def command(topic: str, system: str | None, count: int | None, as_json: bool) -> None:
     """Print the messages of TOPIC ("files" is this topic alone, "files.*" all topics below it)."""
-    from appbackplane.transport import connect
-
-    location = find(system)
-    check_running(location)  # its error names the TOML, which the client does not know
-    client = connect(location.run_dir)
+    client = client_here(system)
     try:
         for number, message in enumerate(client.subscribe(topic), start=1):
             if as_json:

@@ -26,7 +26,7 @@ from ..logs.folder import LINK, default_folder, names_in, numbers
 from ..logs.reader import Found, LogReader, end_of, last, start_of
 from ..logs.text import told
 from . import streams
-from .cli import debug_option, json_option
+from .cli import output_options
 from .systems import find, named_once, system_option
 
 #: Without `--lines` and `--since`: two screens.
@@ -55,8 +55,7 @@ _NAME_WIDTH = 12
     type=click.IntRange(min=0),
     help=f"At most this many lines, the newest. Default: {LINES}; with --since all.",
 )
-@json_option
-@debug_option
+@output_options
 def command(
     named: str | None,
     system: str | None,

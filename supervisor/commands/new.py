@@ -20,7 +20,7 @@ from appbackplane.transport.addressing import BACKPLANE, CONTROL, SUPERVISOR
 from appbackplane.transport.errors import FailedPrecondition
 
 from . import show
-from .cli import debug_option, json_option
+from .cli import output_options
 
 #: The name serves as package, system and component at once.
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -38,8 +38,7 @@ FILES = {
 
 @click.command("new")
 @click.argument("name")
-@json_option
-@debug_option
+@output_options
 def command(name: str, as_json: bool) -> None:
     """Make a project in the folder NAME: a component, its test, its TOML."""
     check_name(name)

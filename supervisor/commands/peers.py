@@ -15,7 +15,7 @@ from appbackplane.transport.errors import FailedPrecondition, Unavailable
 
 from . import show
 from .asking import ask
-from .cli import debug_option, json_option
+from .cli import output_options
 from .status import cluster_line
 from .systems import find, system_option
 
@@ -38,8 +38,7 @@ _CALLED: Final = frozenset({"self", "client"})
 @click.command("peers")
 @system_option
 @click.option("--routes", is_flag=True, help="Also list the routes that each node offers.")
-@json_option
-@debug_option
+@output_options
 def command(system: str | None, routes: bool, as_json: bool) -> None:
     """Show this node, its peers as it sees them, and its clients on other hosts."""
     location = find(system)

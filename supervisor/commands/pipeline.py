@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .cli import debug_option, json_option
+from .cli import output_options
 from .quantities import time
 from .recorded import become, folder_of, master_option
 from .systems import offered, system_option
@@ -20,8 +20,7 @@ def command() -> None:
 @system_option
 @click.option("--to", metavar="DIR", required=True, help="Target folder, outside the run directory.")
 @master_option
-@json_option
-@debug_option
+@output_options
 def compact(named: str | None, system: str | None, to: str, master: str | None, as_json: bool) -> None:
     """Pack recordings into Parquet files, which outlive the system's own copies. Repeatable: each record is packed once."""
     if not to:
@@ -44,8 +43,7 @@ def compact(named: str | None, system: str | None, to: str, master: str | None, 
     "--checkpoint", metavar="DIR", help="Folder for the stream's progress. Default: one in the run directory."
 )
 @master_option
-@json_option
-@debug_option
+@output_options
 def stream(
     named: str | None,
     system: str | None,

@@ -1,12 +1,17 @@
-"""Quantities: types of command-line values, beyond click's own."""
+"""Quantities: types of command-line values, beyond click's own, and the option for a time to wait."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
+from click.decorators import FC
 
 from ..configuration.reader import duration_in_words, duration_ns
+
+#: Longest wait of a verb for the end of its order: a day; for longer, run the command again.
+WAIT_S_MAX = 86_400
 
 
 class Seconds(click.FloatRange):
@@ -20,6 +25,14 @@ class Seconds(click.FloatRange):
         if seconds != seconds:
             self.fail(f"{value} is no time.", param, ctx)
         return seconds
+
+
+def timeout_option(
+    default_s: float, help: str, *, max_s: float = WAIT_S_MAX, is_above_0: bool = True
+) -> Callable[[FC], FC]:
+    """Add `--timeout` to a verb, as parameter `timeout`, in seconds."""
+    kind = Seconds(0, max_s, min_open=is_above_0)
+    return click.option("--timeout", type=kind, default=default_s, show_default=True, help=help)
 
 
 def time(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn
 
 import click
 
@@ -22,13 +21,8 @@ from appbackplane.transport.lifeline import nearest
 from .cli import is_debug
 from .systems import find, named_once
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def master_option(function: Function) -> Function:
-    """Add `--master` to a verb, as parameter `master`."""
-    text = "Spark's master: local[N], spark://HOST:PORT, k8s://..., yarn. Default: local[*], this machine."
-    return click.option("--master", metavar="MASTER", help=text)(function)
+_MASTER = "Spark's master: local[N], spark://HOST:PORT, k8s://..., yarn. Default: local[*], this machine."
+master_option = click.option("--master", metavar="MASTER", help=_MASTER)
 
 
 def folder_of(named: str | None, system: str | None) -> Path:

@@ -9,33 +9,25 @@ once more by the supervisor, which makes the plan.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..configuration.config import Config, ConfigError, load, parse, read
-from ..direction import plan
+from ..configuration.config import load, parse, read
 from ..direction.reconfiguration import IN_WORDS, Takes, in_json
 from . import show
-from .asking import ask
-from .check import describe
-from .cli import debug_option, json_option
-from .quantities import Seconds
+from .asking import ask, order
+from .check import tried
+from .cli import output_options
+from .quantities import timeout_option
 from .systems import find, system_option
 
 #: A restart has `stop_limit` and `start_limit`, 70 s in all, and goes on beyond this time-out.
 TIMEOUT_S = 90.0
-TIMEOUT_S_MAX = 86_400
-#: A longer wait is reported.
-_SILENT_S = 1.0
-#: Added to the time-out, because the supervisor's own message is better than ours.
-_ANSWER_S = 2.0
 
 
 class NotDone(FailedPrecondition):
@@ -50,15 +42,8 @@ class NotDone(FailedPrecondition):
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @system_option
 @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
-@click.option(
-    "--timeout",
-    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
-    default=TIMEOUT_S,
-    show_default=True,
-    help="Seconds to wait for the end; the change goes on afterwards.",
-)
-@json_option
-@debug_option
+@timeout_option(TIMEOUT_S, "Seconds to wait for the end; the change goes on afterwards.")
+@output_options
 def command(file: Path | None, system: str | None, dry_run: bool, timeout: float, as_json: bool) -> None:
     """Apply FILE to the running system (default: the TOML that it was started with)."""
     if file is not None and system is None:
@@ -71,7 +56,7 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
     body = {"file": str(path.absolute()), "text": text}
     told = ask(location, "supervisor.reload", {**body, "dry_run": True})
     if _needs_construction(told["plan"]) and not told["problems"]:
-        _try(config)
+        tried(config)
     if not as_json:
         _show_plan(told)
     if told["problems"]:
@@ -80,7 +65,9 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
         if as_json:
             show.as_json({"system": location.system, "done": False, **told})
         return
-    answer = _carry_out(location, "supervisor.reload", {**body, "digest": told["digest"]}, timeout)
+    body["digest"] = told["digest"]
+    waiting = f"{location.system!r} to apply the change"
+    answer: dict[str, Any] = order(location, "supervisor.reload", body, timeout, waiting)
     if as_json:
         show.as_json({"system": location.system, "done": True, **answer})
     else:
@@ -89,20 +76,6 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
         show.unfinished(answer)
     if answer["problems"]:
         raise NotDone([f"but {problem}" for problem in answer["problems"]])
-
-
-def _carry_out(location: Location, route: str, body: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """Send the request and wait for the end; a long wait is reported."""
-    progress = threading.Timer(
-        _SILENT_S, click.echo, [f"waiting for {location.system!r} to apply the change"], {"err": True}
-    )
-    progress.daemon = True
-    progress.start()
-    try:
-        answer: dict[str, Any] = ask(location, route, {**body, "timeout": timeout}, timeout + _ANSWER_S)
-    finally:
-        progress.cancel()
-    return answer
 
 
 def _show_plan(told: dict[str, Any]) -> None:
@@ -131,25 +104,14 @@ def _show_plan(told: dict[str, Any]) -> None:
 
 def _worth_showing(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out values that a backplane inherits from the system's table, where they are listed."""
-    said = {
-        (change["key"], in_json(change["old"]), in_json(change["new"])) for change in changes if not change["backplane"]
-    }
+    of_system = [(change["key"], change["old"], change["new"]) for change in changes if not change["backplane"]]
     return [
         change
         for change in changes
         if not change["backplane"]
         or not change["key"].startswith("restart.")
-        or (change["key"], in_json(change["old"]), in_json(change["new"])) not in said
+        or (change["key"], change["old"], change["new"]) not in of_system
     ]
-
-
-def _try(config: Config) -> None:
-    """Construct the components in a trial. Raises `ConfigError`."""
-    registrations, problems = describe(config)
-    if not problems:
-        problems = [finding.text for finding in plan.find(registrations, config.replica_of) if finding.is_error]
-    if problems:
-        raise ConfigError(config.file, problems)
 
 
 def _needs_construction(steps: dict[str, Any]) -> bool:

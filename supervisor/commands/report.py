@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from ..logs import filter as log_filter
-from .cli import debug_option, json_option
+from .cli import output_options
 from .recorded import become, folder_of, master_option
 from .systems import offered, system_option
 
@@ -18,8 +18,7 @@ from .systems import offered, system_option
 @click.option("--since", metavar="TIME", help='Only actions that began since: "10m" ago (s, m, h, d, w), or ISO 8601.')
 @click.option("--html", metavar="FILE", help="Also write a page with plots, as one self-contained file.")
 @master_option
-@json_option
-@debug_option
+@output_options
 def command(
     named: str | None, system: str | None, since: str | None, html: str | None, master: str | None, as_json: bool
 ) -> None:

@@ -13,19 +13,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.errors import BackplaneError, NotFound
 
 from . import show
 from .asking import ask
-from .call import TIMEOUT_S, TIMEOUT_S_MAX
-from .cli import debug_option, json_option
-from .completing import command_words, kernels
-from .kernels import LINE, kernels_of
-from .quantities import Seconds
+from .cli import items, output_options
+from .completing import ask_quickly
+from .quantities import timeout_option
 from .systems import check_running, find, system_option
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from appbackplane.transport.discovery import Location
+
+#: Name and summary of the route for a kernel's command lines: runtime/requests/command_routes.py, whose import would make a
+#: person at a terminal wait (tests/supervisor/test_requests_command.py).
+LINE: Final = "command"
+SUMMARY: Final = "Run a command, such as `workers 4`; `help` lists all commands."
 
 #: First character of a key that names a backplane (transport/resolver.py).
 AT: Final = "@"
@@ -37,19 +43,32 @@ _THERE: Final = frozenset({"rests", "executes", "waits"})
 Place = tuple[str, str]
 
 
+def kernels(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Request kernels of the line's system."""
+    return items(dict.fromkeys(kernels_of(ask_quickly(ctx, "supervisor.routes") or [])), incomplete)
+
+
+def command_words(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Commands of the line's kernel; the arguments of a command are not completed."""
+    kernel = ctx.params.get("kernel")
+    if ctx.params.get("words"):
+        return []
+    commands = {
+        name: entry["signature"]
+        for entry in ask_quickly(ctx, "supervisor.routes") or []
+        # A command is served while its kernel is initialized, too, and before all other work.
+        if entry["component"] == kernel and entry["priority"] == 0 and "initializing" in entry["states"]
+        if (name := entry["route"].rpartition(".")[2]) != LINE
+    }
+    return items(commands, incomplete)
+
+
 @click.command("requests")
 @click.argument("kernel", required=False, shell_complete=kernels)
 @click.argument("words", metavar="[COMMAND]...", nargs=-1, shell_complete=command_words)
 @system_option
-@click.option(
-    "--timeout",
-    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
-    default=TIMEOUT_S,
-    show_default=True,
-    help="Seconds to wait for the kernel's answer.",
-)
-@json_option
-@debug_option
+@timeout_option(TIMEOUT_DEFAULT_S, "Seconds to wait for the kernel's answer.", max_s=TIMEOUT_MAX_S)
+@output_options
 def command(kernel: str | None, words: tuple[str, ...], system: str | None, timeout: float, as_json: bool) -> None:
     """Show the request kernels, or give KERNEL a COMMAND: status, workers 4, lanes on, quiesce, help, ..."""
     location = find(system)
@@ -78,6 +97,15 @@ def command(kernel: str | None, words: tuple[str, ...], system: str | None, time
         _show(*answers.values())
     for error in problems.values():
         raise error
+
+
+def kernels_of(routes: list[dict[str, Any]]) -> dict[str, dict[str, bool]]:
+    """From a reply to `supervisor.routes`: each kernel, its backplanes, and whether it can be called there."""
+    return {
+        entry["component"]: entry["places"]
+        for entry in routes
+        if entry["route"] == f"{entry['component']}.{LINE}" and entry["summary"] == SUMMARY
+    }
 
 
 def _places(location: Location, kernel: str | None) -> list[Place]:
@@ -143,7 +171,7 @@ def _show_all(answers: dict[Place, Any]) -> None:
                 f"{told['ready']} of {told['ready_max']}",
                 f"{told['rejoinable']} of {told['rejoinable_max']}",
                 str(told["posting"]),
-                _duration(told["oldest_ms"]),
+                show.duration(told["oldest_ms"], 1e3),
                 _rate(told, "ended_per_s"),
                 _rate(told, "busy_percent", " %"),
             )
@@ -176,7 +204,7 @@ def _show(told: dict[str, Any]) -> None:
                 str(lane["lane"]),
                 str(lane["ready"]),
                 _most(lane["ready_max"]),
-                _duration(lane["oldest_ms"]),
+                show.duration(lane["oldest_ms"], 1e3),
                 str(lane["executing"]),
                 _most(lane["executing_max"]),
                 str(lane["rejoinable"]),
@@ -191,10 +219,10 @@ def _show(told: dict[str, Any]) -> None:
                 worker["name"],
                 worker["state"],
                 str(worker["ended"]),
-                _duration(worker["run_ms"]),
+                show.duration(worker["run_ms"], 1e3),
                 str(worker["holds"]),
                 worker["executing"] or "-",
-                _duration(worker["for_ms"]),
+                show.duration(worker["for_ms"], 1e3),
             )
             for worker in told["workers"]
         ],
@@ -234,7 +262,3 @@ def _rate(told: dict[str, Any], name: str, unit: str = "") -> str:
 
 def _most(limit: int | None) -> str:
     return "-" if limit is None else str(limit)
-
-
-def _duration(milliseconds: float | None) -> str:
-    return show.duration(None if milliseconds is None else milliseconds / 1e3)

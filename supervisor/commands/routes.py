@@ -6,14 +6,13 @@ import click
 
 from . import show
 from .asking import ask
-from .cli import debug_option, json_option
+from .cli import output_options
 from .systems import find, system_option
 
 
 @click.command("routes")
 @system_option
-@json_option
-@debug_option
+@output_options
 def command(system: str | None, as_json: bool) -> None:
     """List the routes that can be called."""
     entries = ask(find(system), "supervisor.routes")

@@ -11,7 +11,7 @@ from appbackplane.transport.errors import InvalidArgument
 from ..direction.reconfiguration import check_threads
 from . import show
 from .asking import ask
-from .cli import debug_option, json_option
+from .cli import output_options
 from .completing import backplanes
 from .reload import NotDone
 from .systems import find, system_option
@@ -21,8 +21,7 @@ from .systems import find, system_option
 @click.argument("name", metavar="NAME", shell_complete=backplanes)
 @system_option
 @click.option("--threads", type=int, required=True, help="Number of threads from now on, 1 to 256.")
-@json_option
-@debug_option
+@output_options
 def command(name: str, system: str | None, threads: int, as_json: bool) -> None:
     """Change the number of threads of backplane NAME without a restart; its next process keeps the number."""
     try:

@@ -113,22 +113,23 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def duration(seconds: float | None) -> str:
-    """`seconds` as a person would write it; "-": unknown."""
-    if seconds is None:
+def duration(time: float | None, per_second: float = 1) -> str:
+    """`time` as a person would write it; "-": unknown. `per_second`: its unit, 1e3 for milliseconds."""
+    if time is None:
         return "-"
+    seconds = time / per_second
     if seconds < 1e-3:
         return f"{seconds * 1e6:.0f} us"
     if seconds < 1:
         return f"{seconds * 1e3:.3g} ms"
     if seconds < 120:
         return f"{seconds:.1f} s"
-    minutes, seconds = divmod(int(seconds), 60)
+    minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     if days:
         return f"{days} d {hours} h"
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
 def _other(value: Any) -> Any:

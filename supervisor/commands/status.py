@@ -10,7 +10,7 @@ import click
 from ..direction.reconfiguration import in_json
 from . import show
 from .asking import ask
-from .cli import debug_option, json_option
+from .cli import output_options
 from .systems import find, system_option
 
 #: Actions that run longer are named: somebody waits, or will.
@@ -24,8 +24,7 @@ NAMED_LIMIT_S = 0.2
 @click.command("status")
 @system_option
 @click.option("--stats", is_flag=True, help="Also show each operation: counts, durations and outcomes.")
-@json_option
-@debug_option
+@output_options
 def command(system: str | None, stats: bool, as_json: bool) -> None:
     """Show the system."""
     location = find(system)
@@ -192,7 +191,7 @@ def _remarks_on_what_runs(answer: dict[str, Any]) -> list[str]:
             if one["running_ms"] >= LONG_S * 1e3:
                 remarks.append(
                     f"{backplane['name']}: {one['route']} on {one['object']} has run for "
-                    f"{show.duration(one['running_ms'] / 1e3)} (appbackplane why {one['route']})"
+                    f"{show.duration(one['running_ms'], 1e3)} (appbackplane why {one['route']})"
                 )
     return remarks
 
@@ -228,7 +227,7 @@ def _show_statistics(backplane: dict[str, Any]) -> None:
 def _show_queues(statistics: dict[str, Any]) -> None:
     queues = statistics.get("queues", {})
     rows = [
-        (str(priority), str(depth), show.duration(None if oldest_ms is None else oldest_ms / 1e3))
+        (str(priority), str(depth), show.duration(oldest_ms, 1e3))
         for priority, (depth, oldest_ms) in enumerate(
             zip(queues.get("ready", ()), queues.get("oldest_ms", ()), strict=True)
         )
@@ -245,7 +244,7 @@ def _show_queues(statistics: dict[str, Any]) -> None:
                     one["object"],
                     one["state"],
                     str(one["outstanding"]),
-                    show.duration(one["oldest_ms"] / 1e3),
+                    show.duration(one["oldest_ms"], 1e3),
                     one["first"],
                 )
                 for one in oldest["objects"]
@@ -278,12 +277,8 @@ def _show_requests(statistics: dict[str, Any]) -> None:
 def _operation_row(name: str, account: dict[str, Any]) -> tuple[str, ...]:
     counts = (str(account.get(key, 0)) for key in ("count", "errors", "refused", "expired", "slow"))
     times = (
-        show.duration(_seconds(account.get(histogram, {}).get(quantile)))
+        show.duration(account.get(histogram, {}).get(quantile), 1e6)
         for histogram in ("wait", "run")
         for quantile in ("p50_us", "p99_us")
     )
-    return (name, *counts, show.duration(account.get("cpu_ms", 0) / 1e3), *times)
-
-
-def _seconds(microseconds: float | None) -> float | None:
-    return None if microseconds is None else microseconds / 1e6
+    return (name, *counts, show.duration(account.get("cpu_ms", 0), 1e3), *times)

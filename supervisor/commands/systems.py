@@ -6,10 +6,9 @@ Without `-s`: $APPBACKPLANE_SYSTEM, else the one TOML of a system in this folder
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +18,7 @@ from appbackplane.transport.errors import CallerError
 from appbackplane.transport.lifeline import check_trusted, find_living, nearest
 
 from ..processes.run_dir import listener, running_pid
+from .cli import items
 from .toml_files import tomls_here
 
 if TYPE_CHECKING:
@@ -27,24 +27,18 @@ if TYPE_CHECKING:
 VARIABLE = "APPBACKPLANE_SYSTEM"
 #: Form of a system's name on another host, for verbs that can reach one.
 REMOTE = "tcp://NAME@HOST:PORT"
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def system_option(function: Function) -> Function:
-    """Add `-s` to a verb, as parameter `system`."""
-    text = "Its name, run directory or TOML. Default: $APPBACKPLANE_SYSTEM, the TOML here, or the one that runs."
-    return click.option("-s", "--system", metavar="NAME|DIR|TOML", envvar=VARIABLE, help=text, shell_complete=offered)(
-        function
-    )
 
 
 def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Running systems and the TOMLs here, for shell completion."""
-    from click.shell_completion import CompletionItem  # only for shell completion
+    running = {one.system: "running" for one in running_systems()}
+    return items({**running, **dict.fromkeys(map(str, tomls_here()))}, incomplete)
 
-    found = [CompletionItem(one.system, help="running") for one in running_systems()]
-    found += [CompletionItem(str(path)) for path in tomls_here()]
-    return [item for item in found if item.value.startswith(incomplete)]
+
+_SYSTEM = "Its name, run directory or TOML. Default: $APPBACKPLANE_SYSTEM, the TOML here, or the one that runs."
+system_option = click.option(
+    "-s", "--system", metavar="NAME|DIR|TOML", envvar=VARIABLE, help=_SYSTEM, shell_complete=offered
+)
 
 
 def find(system: str | None) -> Location:

@@ -45,10 +45,10 @@ def tomls_here() -> list[Path]:
 
 def _table(path: Path) -> Mapping[str, Any] | None:
     """The tables of a TOML; None: it cannot be read, or is not TOML."""
-    import tomllib  # not needed where the system is named
+    from appbackplane.transport.discovery import tables_of  # not needed where the system is named
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tables_of(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError):
         return None
 

@@ -12,10 +12,10 @@ import shutil
 import sys
 import time
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from appbackplane.transport.errors import NotFound
 
@@ -27,7 +27,7 @@ from ..live.sample import Sample, sample_of
 from ..live.view import report
 from . import show
 from .asking import TIMEOUT_S, Asker
-from .cli import debug_option, json_option
+from .cli import output_options
 from .completing import backplanes
 from .quantities import Seconds
 from .systems import find, named_once, offered, system_option
@@ -60,8 +60,7 @@ WIDE = 200
     shell_complete=backplanes,
     help="Show the operations of this backplane, or of all its replicas.",
 )
-@json_option
-@debug_option
+@output_options
 def command(
     named: str | None,
     system: str | None,
@@ -88,7 +87,7 @@ def command(
     with closing(Asker(location)) as asker:  # a missing system is an error now, and not a view that waits for it
         if backplane is not None:
             navigation = looking_at(once(asker, ONCE_S), navigation, backplane)
-    from ..live.window import TopScreen
+    from .window import TopScreen
 
     TopScreen(lambda: Asker(location), navigation, interval or LIVE_S).run()
 
@@ -138,7 +137,7 @@ def _print(found: SystemFigures, navigation: Navigation) -> None:
         return
     from rich.console import Console
 
-    from ..live.window import in_colour
+    from .window import in_colour
 
     console = Console()
     for line in lines:

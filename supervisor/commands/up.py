@@ -29,7 +29,7 @@ from ..logs.output import Output
 from ..processes.run_dir import already_running, running_pid
 from . import cluster_store, node_keys, show
 from .asking import ask
-from .cli import FAILED, debug_option, is_debug, json_option
+from .cli import FAILED, is_debug, output_options
 from .toml_files import toml_of
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ _STDERR = 2
 @click.option("-s", "--system", "named", metavar="TOML", help="The same as FILE.")
 @click.option("--detach", is_flag=True, help="Return once the system is up, and leave it running.")
 @click.option("--ready-fd", type=int, hidden=True, help="File descriptor to report readiness or errors to.")
-@json_option
-@debug_option
+@output_options
 def command(file: str | None, named: str | None, detach: bool, ready_fd: int | None, as_json: bool) -> None:
     """Start the system of FILE (default: the one TOML in this folder)."""
     path = toml_of(file if named is None else named, "up")

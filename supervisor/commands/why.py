@@ -11,7 +11,7 @@ import click
 
 from . import show
 from .asking import ask
-from .cli import debug_option, json_option
+from .cli import output_options
 from .completing import routes
 from .systems import find, system_option
 
@@ -23,8 +23,7 @@ TIMEOUT_S = 10.0
 @click.argument("asked", metavar="[NAME]", required=False, shell_complete=routes)
 @system_option
 @click.option("--stack", is_flag=True, help="Also show the stacks of running actions.")
-@json_option
-@debug_option
+@output_options
 def command(asked: str | None, system: str | None, stack: bool, as_json: bool) -> None:
     """Tell why NAME waits: an object, a call, or the oldest call of a route. Default: what has been outstanding longest."""
     location = find(system)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir, supervisor_socket
-from appbackplane.transport.discovery import NO_ROOT, is_root
+from appbackplane.transport.discovery import NO_ROOT, is_root, tables_of
 from appbackplane.transport.errors import CallerError
 
 from . import cluster_settings, log_settings, node_settings, record_settings, replica_names
@@ -43,6 +42,7 @@ _GENERATION_MAX = 999_999
 #: Larger values are typing errors: a day of actions between two ticks, ten thousand cores. They also fit the machine words
 #: that carry them.
 _QUOTA_MAX, _CPU_LIMIT_MAX = 1_000_000_000, 1_000_000
+_RESTARTS_MAX = 1_000_000
 #: About a GiB of cached calls.
 _REPLAYS_MAX = 1_000_000
 #: A tick costs 1 to 2 us; at 1 ms or more that stays below a hundredth of the time.
@@ -70,7 +70,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Restart always; unless the process ended by itself with exit code 0; or never.
     type: Literal["permanent", "transient", "temporary"] = "permanent"
     #: Restarts allowed within the period; one more death and the backplane is given up. 0: never restarted.
-    max: Annotated[int, msgspec.Meta(ge=0)] = 5
+    max: Annotated[int, msgspec.Meta(ge=0, le=_RESTARTS_MAX)] = 5
     within_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="within")
     #: Delay before the second restart in a row: about one start, so that a crash loop takes half a core at worst.
     backoff_ns: Duration = msgspec.field(default=Duration(200_000_000), name="backoff")
@@ -220,8 +220,8 @@ def read(path: Path) -> str:
 def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     """Check the text of a file that lies at `path`, for a machine with these CPUs. Raises `ConfigError`."""
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = tables_of(text)
+    except ValueError as error:
         raise ConfigError(str(path), [f"not TOML: {error}"]) from error
     reader = Reader()
     for key in table:
@@ -289,7 +289,7 @@ def _check_components(reader: Reader, at: tuple[str, ...], backplane: dict[str, 
             reader.say((*at, "components"), 'expected at least one "module:Class"')
         for index, component in enumerate(components):
             if not COMPONENT.fullmatch(component):
-                reader.say((*at, f"components[{index}]"), f'expected "module:Class", got {component!r}')
+                reader.say((*at, f"components[{index}]"), f'expected "module:Class", got {shown(component)}')
             if component in components[:index]:
                 reader.say((*at, f"components[{index}]"), f"{component!r} is listed twice")
         classes = [component.rpartition(":")[2] for component in components]
@@ -298,9 +298,19 @@ def _check_components(reader: Reader, at: tuple[str, ...], backplane: dict[str, 
                 reader.say((*at, "settings", name), f"no component here has this class ({hint(name, classes)})")
             if not isinstance(settings, dict):
                 reader.say((*at, "settings", name), f"expected a table of keyword arguments, got {shown(settings)}")
+            elif (number := _unsendable(settings)) is not None:
+                reader.say((*at, "settings", name), f"expected whole numbers of at most 64 bits, got {shown(number)}")
     quotas, priorities = backplane.get("quotas", ()), backplane.get("priorities", 8)
     if len(quotas) > priorities:
         reader.say((*at, "quotas"), f"expected at most {priorities}, one a priority, got {len(quotas)}")
+
+
+def _unsendable(value: Any) -> int | None:
+    """A whole number that does not fit the message to the process."""
+    if isinstance(value, dict | list):
+        found = (_unsendable(item) for item in (value.values() if isinstance(value, dict) else value))
+        return next((number for number in found if number is not None), None)
+    return value if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 else None
 
 
 def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any], section: Any) -> None:
@@ -361,7 +371,7 @@ def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[
     """The run directory; every socket path in it must fit. `names`: each table's backplanes (several: replicas)."""
     name, given = system.get("name", ""), system.get("run_dir")
     if "name" in system and not NAME.fullmatch(name):
-        reader.say(("system", "name"), f"expected letters, digits, - and _, got {name!r}")
+        reader.say(("system", "name"), f"expected letters, digits, - and _, got {shown(name)}")
     if given is not None and (not given or "\0" in given):
         reader.say(("system", "run_dir"), f"expected a path, got {given!r}")
         given = None

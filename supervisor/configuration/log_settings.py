@@ -14,6 +14,8 @@ import msgspec
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|KiB|MiB|GiB)")
+#: More than any bound of a size: what is larger is refused by that.
+_SIZE_MAX = 1 << 62
 #: A smaller file holds a few long lines, and rotation costs more than writing; a larger one cannot be read in a moment.
 FILE_BYTES_MIN, FILE_BYTES_MAX = 65_536, 1 << 30
 #: Bounds of log_ring.py, which a pure module may not import; a test keeps them equal.
@@ -46,7 +48,8 @@ def size_bytes(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
-        return round(float(match[1]) * _UNITS[match[2]])
+        size = float(match[1]) * _UNITS[match[2]]
+        return round(min(size, _SIZE_MAX))  # 400 digits are infinite
     raise ValueError('Expected a size above 0: "16MiB", "500KB" or a number of bytes')
 
 

@@ -63,7 +63,7 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> tuple[NodeSe
         what = "expected a lower-case letter and at most 62 more letters, digits, - and _"
         reader.say(("node", "name"), f"{what}, got {shown(values['name'])}")
     is_told = values.get("advertise") is None
-    values["advertise"] = _advertise(reader, values.get("advertise"))
+    values["advertise"] = _address(reader, "advertise", values.get("advertise"), is_bound=False, is_numeric=True)
     values["listen"] = _listen(reader, values.get("listen"), is_told=is_told)
     values["keys"] = _keys(reader, values.get("keys"), folder)
     peers = _peers(reader, table.get("peers", {}))
@@ -87,26 +87,18 @@ def backplanes(node: NodeSettings | None, peers: Mapping[str, str]) -> dict[str,
     return {BACKPLANE: {"components": [COMPONENT], "settings": {_CLASS: settings}}}
 
 
-def _advertise(reader: Reader, address: str | None) -> str | None:
-    if address is None:
-        return None
+def _address(reader: Reader, key: str, address: str | None, **how: bool) -> str | None:
     try:
-        return check_address(address, is_secured=True, is_bound=False, is_numeric=True)
+        return None if address is None else check_address(address, is_secured=True, **how)
     except InvalidArgument as error:
-        reader.say(("node", "advertise"), error.message)
+        reader.say(("node", key), error.message)
         return None
 
 
 def _listen(reader: Reader, address: str | None, *, is_told: bool) -> str | None:
     """`is_told`: other nodes are given this very address, so it must not be a wildcard."""
-    if address is None:
-        return None
-    try:
-        checked = check_address(address, is_secured=True)
-    except InvalidArgument as error:
-        reader.say(("node", "listen"), error.message)
-        return None
-    if is_told and is_for_all(checked):
+    checked = _address(reader, "listen", address)
+    if checked is not None and is_told and is_for_all(checked):
         what = "expected a specific address, not a wildcard: peers are given this address (or set advertise)"
         reader.say(("node", "listen"), f"{what}, got {shown(address)}")
     return checked

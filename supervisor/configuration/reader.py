@@ -5,12 +5,13 @@ Knows no key and no rule beyond types, durations and sizes: config.py has those.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
+
+from appbackplane.transport.directory import nearest
 
 from . import log_settings
 from .log_settings import Size
@@ -61,7 +62,9 @@ class Reader:
         self.problems: list[str] = []
 
     def say(self, at: tuple[str, ...], problem: str) -> None:
-        self.problems.append(f"{'.'.join(_quoted(word) for word in at)}: {problem}")
+        """Note a problem with the key `at`. It is one line: newlines and terminal codes of the file are escaped."""
+        line = f"{'.'.join(_quoted(word) for word in at)}: {problem}"
+        self.problems.append("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line))
 
     def unknown(self, at: tuple[str, ...], known: Collection[str]) -> None:
         self.say(at, f"unknown key ({hint(at[-1], known)})")
@@ -112,8 +115,8 @@ class _Noted(Exception):
 
 
 def hint(word: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+    near = nearest(word, known)
+    return f"did you mean {near!r}?" if near else f"known here: {', '.join(known)}"
 
 
 def _to_quantity(kind: type, value: Any) -> Any:
@@ -155,6 +158,7 @@ def _expected(kind: Any) -> str:
 
 
 def _quoted(word: str) -> str:
+    word = word if len(word) <= 300 else f"{word[:297]}..."
     return word if re.fullmatch(r"[\w\-\[\]]+", word) else f'"{word}"'
 
 

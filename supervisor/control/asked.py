@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from appbackplane.runtime.objects.module_state import ModuleState
@@ -29,8 +27,8 @@ def registration(asked: SupervisorCall) -> Registration:
 
 #: States to which a system or a component can be moved by order.
 ROLES = (ModuleState.PRIMARY, ModuleState.SECONDARY, ModuleState.DOWN)
-#: Longest wait for a move: a day; a caller that needs longer asks again.
-MOVE_LIMIT_S_MAX = 86_400
+#: Longest wait for an order: a day; a caller that needs longer asks again.
+LIMIT_S_MAX = 86_400
 
 
 def move(asked: SupervisorCall) -> tuple[ModuleState, str | None, int]:
@@ -40,7 +38,7 @@ def move(asked: SupervisorCall) -> tuple[ModuleState, str | None, int]:
         raise InvalidArgument(f"supervisor.move: state: expected {', '.join(ROLES)}, got {to!r}")
     if component is not None and not isinstance(component, str):
         raise InvalidArgument(f"supervisor.move: component: expected a name or nil, got {component!r}")
-    return ModuleState(to), component, _limit_ns("supervisor.move", limit_s)
+    return ModuleState(to), component, limit_ns("supervisor.move", limit_s)
 
 
 def node(asked: SupervisorCall) -> str:
@@ -67,17 +65,17 @@ def restart(asked: SupervisorCall) -> tuple[tuple[str, ...], int, bool, bool, bo
         raise InvalidArgument(
             "supervisor.restart: now and rolling exclude each other: a kill loses the calls that a rolling restart keeps"
         )
-    return tuple(names), _limit_ns("supervisor.restart", limit_s), is_now, is_rolling, is_forced
+    return tuple(names), limit_ns("supervisor.restart", limit_s), is_now, is_rolling, is_forced
 
 
-def _limit_ns(route: str, limit_s: object) -> int:
-    if not isinstance(limit_s, int | float) or isinstance(limit_s, bool) or not 0 < limit_s <= MOVE_LIMIT_S_MAX:
-        raise InvalidArgument(f"{route}: timeout: expected 0 to {MOVE_LIMIT_S_MAX} seconds, got {limit_s!r}")
+def limit_ns(route: str, limit_s: object) -> int:
+    """How long the caller waits. Raises `InvalidArgument`."""
+    if not isinstance(limit_s, int | float) or isinstance(limit_s, bool) or not 0 < limit_s <= LIMIT_S_MAX:
+        raise InvalidArgument(f"{route}: timeout: expected 0 to {LIMIT_S_MAX} seconds, got {limit_s!r}")
     return round(limit_s * 1e9)
 
 
-@dataclass(frozen=True, slots=True)
-class StatusOptions:
+class StatusOptions(msgspec.Struct, frozen=True):
     """Options of one `supervisor.status` call."""
 
     has_statistics: bool

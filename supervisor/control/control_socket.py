@@ -8,9 +8,10 @@ subscriber that does not read gets only the newest directory once it reads again
 from __future__ import annotations
 
 import resource
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from appbackplane.transport.accept_gate import AcceptGate
 from appbackplane.transport.batching import Outbox
@@ -65,8 +66,7 @@ REPORTED_MAX = 1_000
 STALLED_RETRY_NS = 20_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisorCall:
+class SupervisorCall(msgspec.Struct, frozen=True):
     """A call to one of the supervisor's routes."""
 
     caller: Caller
@@ -76,8 +76,7 @@ class SupervisorCall:
     sender: tuple[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """The end of a call that the supervisor made; exactly one a call. `error`: None on success."""
 
     token: Any
@@ -85,16 +84,14 @@ class Answered:
     error: BackplaneError | None
 
 
-@dataclass(frozen=True, slots=True)
-class MalformedPeer:
+class MalformedPeer(msgspec.Struct, frozen=True):
     """The first malformed frame of a peer."""
 
     peer: bytes
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Crowded:
+class Crowded(msgspec.Struct, frozen=True):
     """Too few descriptors are left for further connections; reported once a minute at most."""
 
     line: str

@@ -6,6 +6,7 @@ A route whose result comes later (a move, a registration) becomes an event that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from appbackplane.runtime.objects.module_state import ModuleState
@@ -24,98 +25,85 @@ from .reconfiguring import Reconfiguring
 from .trials import Trials
 
 
+@dataclass(slots=True, kw_only=True)
 class SupervisorRoutes:
     """The routes of one supervisor and their handlers."""
 
-    def __init__(
-        self,
-        control: ControlSocket,
-        director: Director,
-        questions: Questions,
-        reconfiguring: Reconfiguring,
-        trials: Trials,
-        *,
-        take: Callable[[events.Event], None],
-        status_now: Callable[[], dict[str, Any]],
-        tenure: Tenure | None = None,
-        change_limit: Callable[[Caller, str, int, int | None], None],
-        say: Callable[[str], None],
-    ) -> None:
-        """`take`: pass an event to the director. `change_limit`: change a generation's CPU limit; it replies to the caller."""
-        self._control, self._director, self._questions = control, director, questions
-        self._tenure = tenure
-        self._take, self._status_now, self._change_limit, self._say = take, status_now, change_limit, say
-        self._awaiting_end: list[Caller] = []
-        self._served: dict[str, Callable[[SupervisorCall], None]] = {
-            "supervisor.register": self._register,
-            "supervisor.limit": self._limit,
+    control: ControlSocket
+    director: Director
+    questions: Questions
+    reconfiguring: Reconfiguring
+    trials: Trials
+    tenure: Tenure | None
+    #: Pass an event to the director.
+    take: Callable[[events.Event], None]
+    status_now: Callable[[], dict[str, Any]]
+    #: Change a generation's CPU limit; it replies to the caller.
+    change_limit: Callable[[Caller, str, int, int | None], None]
+    say: Callable[[str], None]
+    _awaiting_end: list[Caller] = field(default_factory=list, init=False)
+    _served: dict[str, Callable[[SupervisorCall], None]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._served = {
+            "supervisor.register": lambda asked: self.take(
+                events.Registered(meaning.registration(asked), asked.caller)
+            ),
+            "supervisor.limit": lambda asked: self.change_limit(asked.caller, *meaning.limit(asked)),
             "supervisor.directory": self._directory,
             "supervisor.status": self._status,
-            "supervisor.why": questions.ask_why,
-            "supervisor.routes": self._routes,
+            "supervisor.why": self.questions.ask_why,
+            "supervisor.routes": lambda asked: self.control.reply(asked.caller, status.routes(self.director)),
             "supervisor.move": self._move,
             "supervisor.hand_over": self._hand_over,
-            "supervisor.restart": trials.restart,
-            "supervisor.reload": reconfiguring.reload,
-            "supervisor.scale": reconfiguring.scale,
+            "supervisor.restart": self.trials.restart,
+            "supervisor.reload": self.reconfiguring.reload,
+            "supervisor.scale": self.reconfiguring.scale,
             "supervisor.down": self._down,
         }
 
     def serve(self, asked: SupervisorCall) -> None:
         """Serve one call: reply now or later, or refuse."""
         try:
-            self._handler_of(asked.route)(asked)
+            if (handler := self._served.get(asked.route)) is None:
+                raise UnknownRoute(asked.route, "supervisor.status" if asked.route.startswith("supervisor.") else None)
+            handler(asked)
         except BackplaneError as error:
-            self._control.refuse(asked.caller, error)
-
-    def _handler_of(self, route: str) -> Callable[[SupervisorCall], None]:
-        try:
-            return self._served[route]
-        except KeyError:
-            raise UnknownRoute(route, "supervisor.status" if route.startswith("supervisor.") else None) from None
-
-    def _register(self, asked: SupervisorCall) -> None:
-        self._take(events.Registered(meaning.registration(asked), asked.caller))
-
-    def _limit(self, asked: SupervisorCall) -> None:
-        self._change_limit(asked.caller, *meaning.limit(asked))
+            self.control.refuse(asked.caller, error)
 
     def _directory(self, asked: SupervisorCall) -> None:
-        self._control.subscribe(asked.caller.peer)
-        self._control.reply(asked.caller, self._director.directory.to_body())
+        self.control.subscribe(asked.caller.peer)
+        self.control.reply(asked.caller, self.director.directory.to_body())
 
     def _status(self, asked: SupervisorCall) -> None:
         look = meaning.look(asked)
         if look.has_statistics:
-            self._questions.ask_statistics(asked.caller, look)
+            self.questions.ask_statistics(asked.caller, look)
         else:
-            self._control.reply(asked.caller, self._status_now())
-
-    def _routes(self, asked: SupervisorCall) -> None:
-        self._control.reply(asked.caller, status.routes(self._director))
+            self.control.reply(asked.caller, self.status_now())
 
     def _move(self, asked: SupervisorCall) -> None:
         to, component, limit_ns = meaning.move(asked)
-        self._take(events.MoveOrdered(asked.caller, to, component, limit_ns))
-        if self._tenure is not None and component is None and to is ModuleState.PRIMARY:
-            self._tenure.name_primary(self._tenure.node)
+        self.take(events.MoveOrdered(asked.caller, to, component, limit_ns))
+        if self.tenure is not None and component is None and to is ModuleState.PRIMARY:
+            self.tenure.name_primary(self.tenure.node)
 
     def _hand_over(self, asked: SupervisorCall) -> None:
-        if self._tenure is None:
+        if self.tenure is None:
             raise FailedPrecondition("this system is in no cluster: add a table [cluster] to its TOML")
-        self._tenure.name_primary(meaning.node(asked))
-        self._control.reply(asked.caller, self._tenure.describe())
+        self.tenure.name_primary(meaning.node(asked))
+        self.control.reply(asked.caller, self.tenure.describe())
 
     def close(self) -> None:
         """The system is down: reply to each `supervisor.down` with `wait`."""
         for caller in self._awaiting_end:
-            self._control.reply(caller, {"unfinished": draining.unfinished(self._director.children.values())})
+            self.control.reply(caller, {"unfinished": draining.unfinished(self.director.children.values())})
 
     def _down(self, asked: SupervisorCall) -> None:
         if asked.body.get("wait") and len(self._awaiting_end) < ORDERS_MAX:
             self._awaiting_end.append(asked.caller)
         else:
-            self._control.reply(asked.caller, {})
+            self.control.reply(asked.caller, {})
         is_final = bool(asked.body.get("now"))
-        self._say("ordered to kill everything" if is_final else "ordered to go down")
-        self._take(events.DownOrdered("ordered by a client", is_final=is_final))
+        self.say("ordered to kill everything" if is_final else "ordered to go down")
+        self.take(events.DownOrdered("ordered by a client", is_final=is_final))

@@ -7,7 +7,6 @@ call twice. Where a chain cannot be followed, the last step gives the reason.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from appbackplane.transport.addressing import BACKPLANE
 from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
 
 from ..direction.child.child import Child
+from ..direction.plan import hint
 
 #: Backplanes asked for one question. A longer chain of calls is a question for the architect.
 HOPS_MAX = 16
@@ -115,7 +115,7 @@ def places_of(children: Mapping[str, Child], asked: str) -> list[tuple[str, str]
         backplane = asked[: min(ends)]
         if backplane in children:
             return [(backplane, asked)]
-        raise NotFound(f"no backplane {backplane!r}{_hint(backplane, children)}")
+        raise NotFound(f"no backplane {backplane!r}{hint(backplane, children)}")
     words = asked.split(".")
     if words[0] == BACKPLANE and len(words) == 3 and words[1] in children:
         return [(words[1], asked)]
@@ -128,11 +128,6 @@ def places_of(children: Mapping[str, Child], asked: str) -> list[tuple[str, str]
     if asked not in known:
         raise NotFound(
             f"{asked!r} is no object (BACKPLANE/COMPONENT.KEY), call (BACKPLANE:CALLER:NUMBER) or route"
-            f"{_hint(asked, known)}"
+            f"{hint(asked, known)}"
         )
     return known[asked]
-
-
-def _hint(word: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

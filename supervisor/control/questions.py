@@ -7,7 +7,7 @@ time-out takes its question one step on. Bounded in number, with `Busy` for the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument
@@ -36,24 +36,20 @@ class _WhyToken:
     inquiry: inquiry.WhyInquiry
 
 
+@dataclass(slots=True)
 class Questions:
     """Questions in progress, with their callers."""
 
-    def __init__(
-        self,
-        control: ControlSocket,
-        director: Director,
-        board: BoardFile,
-        now_ns: Callable[[], int],
-        status_with: Callable[[dict[str, Any]], dict[str, Any]],
-    ) -> None:
-        """`status_with(statistics)`: the answer to `supervisor.status`."""
-        self._control, self._director, self._board, self._now_ns = control, director, board, now_ns
-        self._status_with = status_with
-        self._gatherings: set[Caller] = set()
-        #: Backplane to when it was sent the last question that it did not answer in time.
-        self.unanswered: dict[str, int] = {}
-        self._inquiries: set[Caller] = set()
+    control: ControlSocket
+    director: Director
+    board: BoardFile
+    now_ns: Callable[[], int]
+    #: The answer to `supervisor.status`, with these statistics.
+    status_with: Callable[[dict[str, Any]], dict[str, Any]]
+    #: Backplane to when it was sent the last question that it did not answer in time.
+    unanswered: dict[str, int] = field(default_factory=dict, init=False)
+    _gatherings: set[Caller] = field(default_factory=set, init=False)
+    _inquiries: set[Caller] = field(default_factory=set, init=False)
 
     def take(self, answered: Answered) -> bool:
         """Take the end of a call. False: it was no question."""
@@ -64,7 +60,7 @@ class Questions:
                 self.unanswered[token.backplane] = token.asked_ns
             if token.gathering.take(token.backplane, None if answered.error else answered.result):
                 self._gatherings.discard(token.caller)
-                self._control.reply(token.caller, self._status_with(token.gathering.answers))
+                self.control.reply(token.caller, self.status_with(token.gathering.answers))
         elif isinstance(token, _WhyToken):
             self._on_told_why(token, answered)
         else:
@@ -75,14 +71,14 @@ class Questions:
         """Ask all backplanes that are up. Raises `Busy`."""
         if len(self._gatherings) >= status.GATHERINGS_MAX:
             raise Busy(f"{status.GATHERINGS_MAX} calls wait for statistics already", retry_after=1.0)
-        up = [child for child in self._director.children.values() if child.process.is_movable]
+        up = [child for child in self.director.children.values() if child.process.is_movable]
         if not up:
-            self._control.reply(caller, self._status_with({}))
+            self.control.reply(caller, self.status_with({}))
             return
         self._gatherings.add(caller)
         gathering = status.StatisticsGathering({child.name for child in up})
         for child in up:
-            token = _StatisticsToken(caller, gathering, child.name, self._now_ns(), look.limit_ns)
+            token = _StatisticsToken(caller, gathering, child.name, self.now_ns(), look.limit_ns)
             self._call(child, "control.statistics", {"buckets": look.has_buckets}, token, look.limit_ns)
 
     def ask_why(self, asked: SupervisorCall) -> None:
@@ -94,16 +90,16 @@ class Questions:
             )
         if len(self._inquiries) >= inquiry.INQUIRIES_MAX:
             raise Busy(f"{inquiry.INQUIRIES_MAX} questions of `why` are being answered already", retry_after=1.0)
-        (backplane, name), *others = inquiry.places_of(self._director.children, name)
+        (backplane, name), *others = inquiry.places_of(self.director.children, name)
         has_stack = bool(asked.body.get("stack"))
-        question = inquiry.WhyInquiry(backplane, name, self._now_ns(), with_stack=has_stack, others=others)
+        question = inquiry.WhyInquiry(backplane, name, self.now_ns(), with_stack=has_stack, others=others)
         self._inquiries.add(asked.caller)
         self._inquire(_WhyToken(asked.caller, question))
 
     def _inquire(self, token: _WhyToken) -> None:
-        question, now_ns = token.inquiry, self._now_ns()
+        question, now_ns = token.inquiry, self.now_ns()
         while True:
-            child = self._director.children.get(question.backplane)
+            child = self.director.children.get(question.backplane)
             because = inquiry.is_down(child)
             if child is not None and because is None:
                 self._call(child, "control.why", question.body, token, question.limit_ns(now_ns))
@@ -114,29 +110,28 @@ class Questions:
         self._end_inquiry(token)
 
     def _on_told_why(self, token: _WhyToken, answered: Answered) -> None:
-        question, now_ns = token.inquiry, self._now_ns()
-        child = self._director.children.get(question.backplane)
+        question, now_ns = token.inquiry, self.now_ns()
+        child = self.director.children.get(question.backplane)
         if answered.error is None:
-            if question.take(answered.result, now_ns):
-                self._inquire(token)
-                return
+            goes_on = question.take(answered.result, now_ns)
         else:
             try:
-                health = self._director.health.of(child, self._board.read(child.name), now_ns) if child else None
+                health = self.director.health.of(child, self.board.read(child.name), now_ns) if child else None
                 question.fail(answered.error, "dead" if health is None else health.value)
             except BackplaneError as error:
                 self._inquiries.discard(token.caller)
-                self._control.refuse(token.caller, error)
+                self.control.refuse(token.caller, error)
                 return
-            if question.ask_replica(now_ns):
-                self._inquire(token)
-                return
-        self._end_inquiry(token)
+            goes_on = question.ask_replica(now_ns)
+        if goes_on:
+            self._inquire(token)
+        else:
+            self._end_inquiry(token)
 
     def _end_inquiry(self, token: _WhyToken) -> None:
         self._inquiries.discard(token.caller)
-        self._control.reply(token.caller, token.inquiry.answer)
+        self.control.reply(token.caller, token.inquiry.answer)
 
     def _call(self, child: Child, route: str, body: dict[str, Any], token: object, limit_ns: int) -> None:
-        peer = self._control.identities.peer_of(child.name, child.process.generation)
-        self._control.call(peer, route, body, token, self._now_ns(), limit_ns)
+        peer = self.control.identities.peer_of(child.name, child.process.generation)
+        self.control.call(peer, route, body, token, self.now_ns(), limit_ns)

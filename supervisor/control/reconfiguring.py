@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgum
 from ..configuration.config import Config, ConfigError, parse
 from ..direction import draining, group_restart
 from ..direction.child.child import Child
-from ..direction.child.process import Phase
+from ..direction.child.process import GONE, Phase
 from ..direction.director import Director
 from ..direction.effects import Caller
 from ..direction.events import Event, Reconfigured
@@ -34,25 +33,22 @@ from ..logs.collector import Logs
 from ..processes.board_file import BoardFile
 from ..processes.placement import Placement
 from ..processes.spawn import Spawner, process_config
+from .asked import LIMIT_S_MAX, limit_ns
 from .control_socket import Answered, ControlSocket, SupervisorCall
 
 #: A sentinel applies new settings within an iteration. One that takes longer is stopped, or cannot get the interpreter lock;
 #: it still applies them when it goes on.
 CONFIGURE_LIMIT_NS = 5_000_000_000
-#: Longest wait of a caller: a day; one that needs longer asks again.
-LIMIT_S_MAX = 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(msgspec.Struct, frozen=True):
     """A `control.configure` call to one backplane."""
 
     backplane: str
     generation: int
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(msgspec.Struct):
     """A change in progress; its caller waits."""
 
     caller: Caller
@@ -61,8 +57,8 @@ class _Job:
     #: Backplane to the generation that is to be replaced.
     before: dict[str, int]
     #: Backplanes that were sent settings and have not answered.
-    told: set[str] = field(default_factory=set)
-    problems: list[str] = field(default_factory=list)
+    told: set[str] = set()
+    problems: list[str] = []
 
 
 class Reconfiguring:
@@ -121,9 +117,7 @@ class Reconfiguring:
         }
 
     def _serve(self, asked: SupervisorCall, new: Config, text: str, *, is_file: bool) -> None:
-        limit_s = asked.body.get("timeout", LIMIT_S_MAX)
-        if not isinstance(limit_s, int | float) or isinstance(limit_s, bool) or not 0 < limit_s <= LIMIT_S_MAX:
-            raise InvalidArgument(f"{asked.route}: timeout: expected 0 to {LIMIT_S_MAX} seconds, got {limit_s!r}")
+        wait_ns = limit_ns(asked.route, asked.body.get("timeout", LIMIT_S_MAX))
         steps = plan(self.running, new)
         problems = steps.problems() + needed(steps, group_restart.registrations(self._director.children))
         digest = hashlib.sha256(json.dumps([steps.as_data(), text]).encode()).hexdigest()
@@ -138,7 +132,7 @@ class Reconfiguring:
                 "the system or its file has changed since the plan was made: nothing was done, make a new plan"
             )
         self._check_free(steps)
-        self._begin(asked.caller, steps, new, round(limit_s * 1e9))
+        self._begin(asked.caller, steps, new, wait_ns)
         if is_file:
             self._file = new
 
@@ -147,7 +141,7 @@ class Reconfiguring:
             raise FailedPrecondition(f"the system is {self._director.mode}: it can be changed when it is up")
         departures = {child.name: child.departure for child in self._director.children.values()}
         changing = [name for name, each in departures.items() if each.is_removed or each.is_leaving]
-        if self._job is not None or changing or self._director.restarts.callers_count:
+        if self._job is not None or changing or self._director.restarts.orders:
             who = f" ({', '.join(changing)})" if changing else ""
             raise Busy(f"the system is being changed{who}: try again when that is done", retry_after=1.0)
         if len(self._board.slots) + len(steps.added) > SLOTS_MAX:
@@ -267,7 +261,7 @@ class Reconfiguring:
 
     def _problems_of(self, name: str) -> list[str]:
         child = self._director.children[name]
-        if child.process.phase in (Phase.FAILED, Phase.ENDED):
+        if child.process.phase in GONE:
             return [f"backplane {name!r}: {child.history.reason}"]
         return [
             f"backplane {name!r}: component {component!r} did not become {failure.to.value}: {failure.reason}"

@@ -6,7 +6,6 @@ Figures of the board were written by the backplane itself a moment ago and cost 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -99,12 +98,11 @@ def routes(director: Director) -> list[dict[str, Any]]:
     return list(entries.values())
 
 
-@dataclass(slots=True)
-class StatisticsGathering:
+class StatisticsGathering(msgspec.Struct):
     """Statistics of all backplanes that are up, for one caller; None for a backplane that did not answer."""
 
     expected: set[str]
-    answers: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, Any] = {}
 
     def take(self, backplane: str, answer: Any) -> bool:
         """Store one answer. True: it was the last."""

@@ -12,7 +12,7 @@ loads is in memory twice meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -47,40 +47,36 @@ class _Trial:
     error: BackplaneError | None = None
 
 
+@dataclass(slots=True)
 class Trials:
     """Trials of one system. Main thread only. Processes left at the end are killed with other orphans (orphans.py)."""
 
-    def __init__(
-        self,
-        control: ControlSocket,
-        director: Director,
-        spawner: Spawner,
-        poller: Poller,
-        take: Callable[[Event], None],
-        now_ns: Callable[[], int],
-    ) -> None:
-        """`take`: pass an event to the director."""
-        self._control, self._director, self._spawner, self._poller = control, director, spawner, poller
-        self._take, self._now_ns = take, now_ns
-        self._trials: list[_Trial] = []
+    control: ControlSocket
+    director: Director
+    spawner: Spawner
+    poller: Poller
+    #: Pass an event to the director.
+    take: Callable[[Event], None]
+    now_ns: Callable[[], int]
+    _trials: list[_Trial] = field(default_factory=list, init=False)
 
     def restart(self, asked: SupervisorCall) -> None:
         """Serve `supervisor.restart`. Raises `InvalidArgument`, `NotFound`, `Busy`."""
         order = RestartOrdered(asked.caller, *meaning.restart(asked))
-        if order.is_now or self._director.mode == "stopping":
-            self._take(order)
+        if order.is_now or self.director.mode == "stopping":
+            self.take(order)
             return
-        names = self._director.restarts.concerned(order)
+        names = self.director.restarts.concerned(order)
         if len(self._trials) >= ORDERS_MAX:
             raise Busy(f"{ORDERS_MAX} orders to restart are being tried already", retry_after=1.0)
-        trial = _Trial(order, self._now_ns() + order.limit_ns, self._one_of_each_family(names))
+        trial = _Trial(order, self.now_ns() + order.limit_ns, self._one_of_each_family(names))
         self._trials.append(trial)
         self._go_on(trial)
 
     def turn(self, now_ns: int) -> None:
         """Kill trials that take too long; all of them when the system goes down."""
         for trial in [trial for trial in self._trials if trial.error is None and trial.present is not None]:
-            if self._director.mode == "stopping":
+            if self.director.mode == "stopping":
                 self._kill(trial, Unavailable("the system is going down"))
             elif trial.due_ns <= now_ns:
                 waited = "in the time given" if trial.due_ns == trial.ends_ns else "within its start_limit"
@@ -98,7 +94,7 @@ class Trials:
     def _one_of_each_family(self, names: Iterable[str]) -> list[str]:
         families: dict[str, str] = {}
         for name in names:
-            families.setdefault(self._director.children[name].settings.replica_of or name, name)
+            families.setdefault(self.director.children[name].settings.replica_of or name, name)
         return list(families.values())
 
     def _go_on(self, trial: _Trial) -> None:
@@ -107,20 +103,20 @@ class Trials:
             self._end(trial)
             return
         name = trial.left[0]
-        child = self._director.children.get(name)
+        child = self.director.children.get(name)
         if child is None or child.departure.is_removed:
             self._refuse(trial, FailedPrecondition(f"backplane {name!r} has been removed from the configuration"))
             return
         try:
-            present = trial.present = Describing(self._spawner.describe(name))
+            present = trial.present = Describing(self.spawner.describe(name))
         except OSError as error:
             because = f"backplane {name!r}: no process could be started: {error.strerror}"
             self._refuse(trial, FailedPrecondition(because))
             return
-        trial.due_ns = min(trial.ends_ns, self._now_ns() + child.settings.start_limit_ns)
-        self._poller.watch(present.pidfd, lambda: self._on_exit(trial, present))
+        trial.due_ns = min(trial.ends_ns, self.now_ns() + child.settings.start_limit_ns)
+        self.poller.watch(present.pidfd, lambda: self._on_exit(trial, present))
         for pipe in present.pipes:
-            self._poller.watch(pipe.fd, lambda pipe=pipe: None if pipe.read() else self._poller.unwatch(pipe.fd))  # type: ignore[misc]
+            self.poller.watch(pipe.fd, lambda pipe=pipe: None if pipe.read() else self.poller.unwatch(pipe.fd))  # type: ignore[misc]
 
     def _kill(self, trial: _Trial, error: BackplaneError) -> None:
         assert trial.present is not None
@@ -129,7 +125,7 @@ class Trials:
 
     def _on_exit(self, trial: _Trial, present: Describing) -> None:
         for fd in (present.pidfd, *(pipe.fd for pipe in present.pipes)):
-            self._poller.unwatch(fd)
+            self.poller.unwatch(fd)
         trial.present = None
         try:
             described = present.end()
@@ -150,12 +146,12 @@ class Trials:
             self._refuse(trial, FailedPrecondition("\n".join(misfits)))
             return
         self._trials.remove(trial)
-        self._take(replace(trial.order, limit_ns=max(1, trial.ends_ns - self._now_ns())))
+        self.take(msgspec.structs.replace(trial.order, limit_ns=max(1, trial.ends_ns - self.now_ns())))
 
     def _misfits(self, described: Iterable[Registration]) -> list[str]:
         """Problems of the whole plan that the new registrations would add."""
-        children = self._director.children
-        in_common, has_node = replicas.in_common(children), bool(self._director.directory.node)
+        children = self.director.children
+        in_common, has_node = replicas.in_common(children), bool(self.director.directory.node)
         now = {each.backplane: each for each in group_restart.registrations(children)}
         then = dict(now)
         for new in described:
@@ -172,4 +168,4 @@ class Trials:
     def _refuse(self, trial: _Trial, error: BackplaneError) -> None:
         self._trials.remove(trial)
         error.message += "; nothing was restarted"
-        self._control.refuse(trial.order.caller, error)
+        self.control.refuse(trial.order.caller, error)

@@ -9,17 +9,22 @@ work; backplanes that depend on each other are drained at the same time. The pro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.transport.errors import BackplaneError
 
 from . import effects
 from .child.child import Child
 from .child.drain import DrainPhase
 from .child.process import Phase
 from .events import Drained
+from .graph import reached
 from .group_restart import registrations
 from .plan import dependants
 
+#: Names of running actions that are kept of a reply; more would tell a reader no more.
+NAMES_MAX = 5
 #: After both limits a process replies within one iteration of its sentinel; on an overloaded machine, within this time.
 ANSWER_NS = 2_000_000_000
 RESTARTING, GOING_DOWN, SECONDARY = "is being restarted", "is going down", "is on a node that is no longer primary"
@@ -46,9 +51,8 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
     above = dependants(registrations(children))
     begun: list[effects.Effect] = []
     for child in due:
-        before = [
-            children[name] for name in _users(child.name, children, above) if child.name not in _all_above(name, above)
-        ]
+        users = _users(child.name, children, above)
+        before = [children[name] for name in users if child.name not in reached([name], above.__getitem__)]
         if all(other.holds_nothing() for other in before if is_going_down or other.departure.is_leaving):
             child.drain.begin()
             limit_ns, stop_limit_ns = _limits(child, now_ns)
@@ -57,6 +61,25 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
             because = SECONDARY if child.departure.is_stepping_down else because
             begun.append(effects.Drain(child.name, child.process.generation, limit_ns, stop_limit_ns, because))
     return begun
+
+
+def body_of(effect: effects.Drain) -> dict[str, Any]:
+    """The body of `control.drain`; limits in seconds."""
+    return {"limit": effect.limit_ns / 1e9, "stop_limit": effect.stop_limit_ns / 1e9, "because": effect.because}
+
+
+def drained(effect: effects.Drain, result: object, error: BackplaneError | None) -> Drained:
+    """The event made of the reply or the error of `control.drain`. A reply has only counts and a few names: refused callers
+    have been told by the backplane itself.
+    """
+    if error is not None:
+        return Drained(effect.backplane, effect.generation, error=error.message)
+    said = result if isinstance(result, dict) else {}
+    names = [str(name) for name in said.get("running") or ()]
+    more = (f"and {len(names) - NAMES_MAX} more",) if len(names) > NAMES_MAX else ()
+    running = (*names[:NAMES_MAX], *more)
+    refused_count, unread_count = (int(said.get(key) or 0) for key in ("refused", "unread"))
+    return Drained(effect.backplane, effect.generation, refused_count, running, unread_count)
 
 
 def ended(child: Child, event: Drained) -> list[effects.Effect]:
@@ -152,22 +175,6 @@ def _is_at_rest(child: Child) -> bool:
     return child.process.phase is Phase.UP and not child.components.moving
 
 
-def _users(name: str, children: Mapping[str, Child], above: Mapping[str, Collection[str]]) -> set[str]:
+def _users(name: str, children: Mapping[str, Child], above: Mapping[str, Collection[str]]) -> list[str]:
     """Its dependents; for each one that is not movable, its dependents, too."""
-    found, ahead = set(above[name]), list(above[name])
-    while ahead:
-        if not children[other := ahead.pop()].process.is_movable:
-            news = set(above[other]) - found
-            found |= news
-            ahead += news
-    return found
-
-
-def _all_above(name: str, above: Mapping[str, Collection[str]]) -> set[str]:
-    """It, and all its direct and indirect dependents."""
-    found, ahead = {name}, [name]
-    while ahead:
-        news = set(above[ahead.pop()]) - found
-        found |= news
-        ahead += news
-    return found
+    return reached(above[name], lambda other: () if children[other].process.is_movable else above[other])

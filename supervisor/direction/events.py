@@ -7,8 +7,9 @@ The source (a pidfd, the control socket, a signal) reports only observations, no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
@@ -21,79 +22,67 @@ if TYPE_CHECKING:
     from appbackplane.runtime.execution.board import BoardSlot
 
 
-@dataclass(frozen=True, slots=True)
-class UpOrdered:
+class ProcessEvent(msgspec.Struct, frozen=True):
+    """What has happened to one process of a backplane."""
+
+    backplane: str
+    generation: int
+
+
+class UpOrdered(msgspec.Struct, frozen=True):
     """Bring the system up. The first event, and given once."""
 
 
-@dataclass(frozen=True, slots=True)
-class DownOrdered:
+class DownOrdered(msgspec.Struct, frozen=True):
     """Take everything down in order: a signal, or `appbackplane down`. `is_final` (ordered again): kill at once."""
 
     because: str
     is_final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Spawned:
+class Spawned(ProcessEvent, frozen=True):
     """The process exists, but has not registered yet."""
 
-    backplane: str
-    generation: int
     pid: int
     #: The folder of its own cgroup.
     cgroup: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SpawnFailed:
+class SpawnFailed(ProcessEvent, frozen=True):
     """The process could not be created: no memory, no descriptors, no interpreter."""
 
-    backplane: str
-    generation: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(ProcessEvent, frozen=True):
     """A running process was moved to a cgroup of its own, because it was given a limit."""
 
-    backplane: str
-    generation: int
     cgroup: str
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(msgspec.Struct, frozen=True):
     """A backplane has constructed its components and listens."""
 
     registration: Registration
     caller: Caller
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(ProcessEvent, frozen=True):
     """A component's hook has finished: it is in `state` now."""
 
-    backplane: str
-    generation: int
     component: str
     state: str
 
 
-@dataclass(frozen=True, slots=True)
-class MoveFailed:
+class MoveFailed(ProcessEvent, frozen=True):
     """A component's hook raised, or did not finish in time."""
 
-    backplane: str
-    generation: int
     component: str
     state: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class MoveOrdered:
+class MoveOrdered(msgspec.Struct, frozen=True):
     """A client orders a component, with its dependents, into another state; `component` None: the whole system."""
 
     caller: Caller
@@ -103,15 +92,13 @@ class MoveOrdered:
     limit_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(msgspec.Struct, frozen=True):
     """This node has become the primary of its cluster."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
+class Withdrawn(msgspec.Struct, frozen=True):
     """This node must stop being primary: its components become secondary, or their processes are replaced."""
 
     because: str
@@ -119,8 +106,7 @@ class Withdrawn:
     gone_by_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class RestartOrdered:
+class RestartOrdered(msgspec.Struct, frozen=True):
     """A client orders backplanes restarted, one after the other; `is_now`: killed, and not drained."""
 
     caller: Caller
@@ -133,12 +119,9 @@ class RestartOrdered:
     is_forced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(ProcessEvent, frozen=True):
     """A backplane has finished draining, or did not reply to `control.drain` (`error`)."""
 
-    backplane: str
-    generation: int
     #: Requests refused because they had not begun within the time limit.
     refused_count: int = 0
     #: Requests that had begun but did not end within the time limit.
@@ -149,20 +132,13 @@ class Drained:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkLost:
+class LinkLost(ProcessEvent, frozen=True):
     """The control connection of a process is lost: it may live, but can no longer receive orders."""
 
-    backplane: str
-    generation: int
 
-
-@dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(ProcessEvent, frozen=True):
     """The process and its whole group have ended. `code` below 0 is a signal, as in `subprocess`."""
 
-    backplane: str
-    generation: int
     code: int
     #: The last line that it wrote; after an exception, the reason.
     last_words: str = ""
@@ -178,8 +154,7 @@ class Exited:
         return f"{how}: {self.last_words}" if self.last_words and self.code != 0 else how
 
 
-@dataclass(frozen=True, slots=True)
-class Reconfigured:
+class Reconfigured(msgspec.Struct, frozen=True):
     """The configuration changes from `old` to `new` by `plan`, which was checked to be possible."""
 
     old: Config
@@ -187,8 +162,7 @@ class Reconfigured:
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Sight:
+class Sight(msgspec.Struct, frozen=True):
     """One backplane at one scan of the board."""
 
     #: Its slot of the shared-memory board; None: it has not written one.
@@ -200,44 +174,19 @@ class Sight:
     is_traced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(msgspec.Struct, frozen=True):
     """The board was scanned; `sights` by backplane, for those whose processes live."""
 
     sights: Mapping[str, Sight]
 
 
-@dataclass(frozen=True, slots=True)
-class Wrote:
+class Wrote(ProcessEvent, frozen=True):
     """A backplane whose stacks are awaited has written to its standard error."""
 
-    backplane: str
-    generation: int
 
-
-@dataclass(frozen=True, slots=True)
-class TimePassed:
+class TimePassed(msgspec.Struct, frozen=True):
     """The time that the director asked for (`wakes_at_ns`) has come."""
 
 
-Event = (
-    UpOrdered
-    | DownOrdered
-    | Spawned
-    | SpawnFailed
-    | Placed
-    | Registered
-    | Moved
-    | MoveFailed
-    | MoveOrdered
-    | Granted
-    | Withdrawn
-    | RestartOrdered
-    | Drained
-    | LinkLost
-    | Exited
-    | Reconfigured
-    | Looked
-    | Wrote
-    | TimePassed
-)
+Ordered = UpOrdered | DownOrdered | MoveOrdered | RestartOrdered
+Event = ProcessEvent | Ordered | Registered | Granted | Withdrawn | Reconfigured | Looked | TimePassed

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 
+from .graph import reached
+
 #: The order of the states. A component that is down, or whose process is dead, has height 0.
 HEIGHT = {
     ModuleState.DOWN: 0,
@@ -63,7 +65,9 @@ class Standing:
 
     @property
     def holds(self) -> int:
-        """The height up to which it may use its dependencies: of a running move, the upper end."""
+        """The height up to which it may use its dependencies: of a running move, the upper end. 0: it is down or at `start` and
+        stays there, or its process cannot be reached.
+        """
         if not self.is_reachable:
             return 0
         return HEIGHT[self.state] if self.moving_to is None else max(HEIGHT[self.state], HEIGHT[self.moving_to])
@@ -88,11 +92,11 @@ def targets(
         for name in standings:
             for places in _needs(name, standings):
                 bounds = [
-                    min(found[place], ceilings.get(place, found[place]), key=_height)
+                    min(found[place], ceilings.get(place, found[place]), key=HEIGHT.__getitem__)
                     for place in places
                     if place in standings
                 ]
-                bound = max(bounds, key=_height, default=found[name])
+                bound = max(bounds, key=HEIGHT.__getitem__, default=found[name])
                 if HEIGHT[bound] < HEIGHT[found[name]]:
                     found[name], is_settled = bound, False
     return found
@@ -143,11 +147,6 @@ def is_there(standing: Standing, target: ModuleState) -> bool:
     return standing.moving_to is None and next_step(standing.state, target) is None
 
 
-def is_down(standing: Standing) -> bool:
-    """Whether it uses no dependency any more: it is down or at `start` and stays there, or its process cannot be reached."""
-    return standing.holds == 0
-
-
 def dependants(standings: Standings) -> dict[str, list[str]]:
     """The direct dependents of each node."""
     found: dict[str, list[str]] = {name: [] for name in standings}
@@ -160,26 +159,16 @@ def dependants(standings: Standings) -> dict[str, list[str]]:
 
 def all_above(names: Collection[str], standings: Standings) -> set[str]:
     """The named nodes, and all their direct and indirect dependents."""
-    found, is_settled = set(names), False
-    while not is_settled:
-        news = {
-            name for name in standings if name not in found and not found.isdisjoint(_dependencies(name, standings))
-        }
-        found |= news
-        is_settled = not news
-    return found
+    users: dict[str, list[str]] = {}
+    for name in standings:
+        for other in _dependencies(name, standings):
+            users.setdefault(other, []).append(name)
+    return set(reached(names, lambda name: users.get(name, ())))
 
 
 def _users(name: str, standings: Standings, dependants: Mapping[str, Collection[str]]) -> list[str]:
     """Its direct dependents; for each one that cannot be reached, its dependents, too."""
-    found: dict[str, None] = {}
-    ahead = list(dependants[name])
-    while ahead:
-        other = ahead.pop(0)
-        if other not in found:
-            found[other] = None
-            ahead += [] if standings[other].is_reachable else dependants[other]
-    return list(found)
+    return reached(dependants[name], lambda other: () if standings[other].is_reachable else dependants[other])
 
 
 def _missed(places: list[str], height: int, standings: Standings, targets: Mapping[str, ModuleState]) -> list[str]:
@@ -203,10 +192,6 @@ def _needs(name: str, standings: Standings) -> list[list[str]]:
         component = standings[other].component if other in standings else ""
         found.setdefault(component or other, []).append(other)
     return list(found.values())
-
-
-def _height(state: ModuleState) -> int:
-    return HEIGHT[state]
 
 
 def _dependencies(name: str, standings: Standings) -> tuple[str, ...]:

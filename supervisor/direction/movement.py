@@ -8,10 +8,10 @@ time limit is shown, too, but not retried while it still runs; if it ends after 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import (
     BackplaneError,
     DeadlineExceeded,
@@ -24,7 +24,7 @@ from appbackplane.transport.errors import (
 from . import standing_by
 from .child.child import Child
 from .child.components import HookFailure
-from .child.process import Phase
+from .child.process import GONE, Phase
 from .effects import Effect, Move, Refuse, ReplyToCaller, Say
 from .events import Moved, MoveFailed, MoveOrdered
 from .lifecycle import HEIGHT, Standing, all_above, dependants, is_there, moves, next_step, targets, waits_for
@@ -40,8 +40,6 @@ _CEILINGS = {
     "down": ModuleState.DOWN,
     "shutdown": ModuleState.DOWN,
 }
-#: Phases without a process, in which none is to be started.
-_GONE = (Phase.FAILED, Phase.ENDED)
 
 
 class Movement:
@@ -139,7 +137,7 @@ class Movement:
     def is_settled(self) -> bool:
         """Whether no component moves, or will move without an event, except for later retries."""
         return all(
-            child.process.phase in _GONE
+            child.process.phase in GONE
             or (
                 child.process.phase is Phase.UP
                 and not child.departure.is_leaving
@@ -223,8 +221,8 @@ class Movement:
             if self.is_going_down:
                 raise Unavailable("the system is going down")
             if event.component is not None and event.component not in known:
-                near = difflib.get_close_matches(event.component, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known)) or 'none yet'}"
+                near = nearest(event.component, known)
+                hint = f"did you mean {near!r}?" if near else f"known: {', '.join(sorted(known)) or 'none yet'}"
                 raise NotFound(f"no component {event.component!r} ({hint})")
             self._orders.add(Order(event.caller, event.to, event.component, now_ns + event.limit_ns))
         except BackplaneError as error:
@@ -305,11 +303,11 @@ class Movement:
         if not _nodes(component, standings):
             raise NotFound(f"component {component!r} has been removed from the configuration")
         homes = {name: self._children[standings[name].backplane] for name in _nodes(component, standings)}
-        if to is not ModuleState.DOWN and all(child.process.phase in _GONE for child in homes.values()):
+        if to is not ModuleState.DOWN and all(child.process.phase in GONE for child in homes.values()):
             child = next(iter(homes.values()))
             raise FailedPrecondition(f"backplane {child.name!r} of component {component!r}: {child.history.reason}")
         goals, ceilings = self.targets(standings), self._ceilings()
-        there = [name for name, child in homes.items() if child.process.phase not in _GONE] or homes
+        there = [name for name, child in homes.items() if child.process.phase not in GONE] or homes
         if any(homes[name].departure.is_leaving or HEIGHT[goals[name]] >= HEIGHT[to] for name in there):
             return
         if any(standing_by.highest(child, to, self.ceiling) is not to for child in homes.values()):
@@ -367,7 +365,7 @@ class Movement:
             return False
         goals = self.targets(standings)
         ordered = concerned if order.component is None else _nodes(order.component, standings)
-        return all(homes[name].process.phase in _GONE or is_there(standings[name], goals[name]) for name in ordered)
+        return all(homes[name].process.phase in GONE or is_there(standings[name], goals[name]) for name in ordered)
 
     def _concerned(self, order: Order, standings: Mapping[str, Standing]) -> set[str]:
         return set(standings) if order.component is None else all_above(_nodes(order.component, standings), standings)

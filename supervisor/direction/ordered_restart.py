@@ -9,10 +9,10 @@ are carried out one after the other, all others at the same time. For a rolling 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -24,14 +24,12 @@ from appbackplane.transport.errors import (
 
 from . import draining, group_restart
 from .child.child import Child
-from .child.process import Phase
+from .child.process import GONE, Phase
 from .effects import Caller, Effect, Kill, Refuse, ReplyToCaller, Say
 from .events import RestartOrdered
 from .movement import Movement, told
 from .orders import ORDERS_MAX
 from .rolling import Begin, Rolling, RollingStop, Wait
-
-_GONE = (Phase.FAILED, Phase.ENDED)
 
 
 @dataclass(slots=True)
@@ -70,7 +68,7 @@ class OrderedRestarts:
 
     def __init__(self, children: Mapping[str, Child], movement: Movement) -> None:
         self._children, self._movement = children, movement
-        self._orders: list[RestartOrder] = []
+        self.orders: list[RestartOrder] = []
         self._effects: list[Effect] = []
 
     def order(self, event: RestartOrdered, now_ns: int, *, is_going_down: bool) -> list[Effect]:
@@ -80,12 +78,12 @@ class OrderedRestarts:
                 raise Unavailable("the system is going down")
             names, concerned = self._names(event), self.concerned(event)
             rolling = Rolling(self._children, names, is_forced=event.is_forced) if event.is_rolling else None
-            if len(self._orders) >= ORDERS_MAX:
+            if len(self.orders) >= ORDERS_MAX:
                 raise Busy(f"{ORDERS_MAX} orders to restart have not ended yet", retry_after=1.0)
         except BackplaneError as error:
             return [Refuse(event.caller, error)]
         order = RestartOrder(event.caller, names, concerned, now_ns + event.limit_ns, event.is_now, rolling=rolling)
-        self._orders.append(order)
+        self.orders.append(order)
         return []
 
     def concerned(self, event: RestartOrdered) -> tuple[str, ...]:
@@ -101,29 +99,22 @@ class OrderedRestarts:
         is_settled = False
         while not is_settled:  # an order that ends may have been in the way of an older one
             is_settled = True
-            for order in tuple(self._orders):
-                while order in self._orders and self._advance(order, now_ns):
+            for order in tuple(self.orders):
+                while order in self.orders and self._advance(order, now_ns):
                     is_settled = False
         effects, self._effects = self._effects, []
         return effects
 
     def refuse_all(self) -> list[Effect]:
         """Refuse all orders with `Unavailable`, because the system goes down."""
-        refused: list[Effect] = [
-            Refuse(order.caller, Unavailable("the system is going down")) for order in self._orders
-        ]
-        self._orders.clear()
+        refused: list[Effect] = [Refuse(order.caller, Unavailable("the system is going down")) for order in self.orders]
+        self.orders.clear()
         return refused
-
-    @property
-    def callers_count(self) -> int:
-        """How many callers wait for an order to end."""
-        return len(self._orders)
 
     def wakes_at_ns(self) -> int | None:
         """When the next time limit ends or the next rolling order has to be advanced; None: never."""
-        waits = [order.ends_ns for order in self._orders]
-        waits += [order.looks_at_ns for order in self._orders if order.looks_at_ns is not None]
+        waits = [order.ends_ns for order in self.orders]
+        waits += [order.looks_at_ns for order in self.orders if order.looks_at_ns is not None]
         return min(waits, default=None)
 
     def _names(self, event: RestartOrdered) -> tuple[str, ...]:
@@ -135,14 +126,14 @@ class OrderedRestarts:
         alike = [child.name for child in there if child.settings.replica_of == word]
         if not alike and self._is_removed(word):
             known = [*(c.name for c in there), *dict.fromkeys(filter(None, (c.settings.replica_of for c in there)))]
-            near = difflib.get_close_matches(word, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+            near = nearest(word, known)
+            hint = f"did you mean {near!r}?" if near else f"known: {', '.join(sorted(known))}"
             raise NotFound(f"no backplane {word!r} ({hint})")
         return alike or [word]
 
     def _roll(self, order: RestartOrder, rolling: Rolling, now_ns: int) -> bool:
         """`_advance` for a rolling order."""
-        older = self._orders[: self._orders.index(order)]
+        older = self.orders[: self.orders.index(order)]
         if any(one.rolling is not None and one.rolling.touches(rolling) for one in older):
             return False
         step, order.looks_at_ns = rolling.step(now_ns), None
@@ -176,7 +167,7 @@ class OrderedRestarts:
             self._effects += begin(self._children, child, now_ns, is_now=order.is_now)
         elif child.process.generation == order.old_generation or child.departure.is_leaving:
             return False
-        elif child.process.phase in _GONE:
+        elif child.process.phase in GONE:
             self._refuse(order, InternalError(f"backplane {child.name!r}: {child.history.reason}"))
         elif failed := [told(child, name, failure) for name, failure in child.components.failures.items()]:
             self._refuse(order, InternalError("; ".join(failed)))
@@ -193,14 +184,14 @@ class OrderedRestarts:
         generations = {child.name: child.process.generation for child in there}
         unfinished = draining.unfinished(self._children[name] for name in order.concerned if name in self._children)
         self._effects.append(ReplyToCaller(order.caller, {"backplanes": generations, "unfinished": unfinished}))
-        self._orders.remove(order)
+        self.orders.remove(order)
 
     def _is_removed(self, name: str) -> bool:
         return name not in self._children or self._children[name].departure.is_removed
 
     def _is_in_the_way(self, order: RestartOrder, child: Child) -> bool:
         """Whether another order restarts it, or it is leaving for another reason."""
-        return child.departure.is_leaving or any(one.begun == order.present for one in self._orders if one is not order)
+        return child.departure.is_leaving or any(one.begun == order.present for one in self.orders if one is not order)
 
     def _refuse(self, order: RestartOrder, error: BackplaneError) -> None:
         left = order.backplanes[order.done_count :] if order.rolling is None else order.rolling.left()
@@ -209,7 +200,7 @@ class OrderedRestarts:
         if left:
             error.message += f"; not restarted: {', '.join(left)}{how_many}"
         self._effects.append(Refuse(order.caller, error))
-        self._orders.remove(order)
+        self.orders.remove(order)
 
     def _late(self, order: RestartOrder) -> str:
         if order.rolling is not None and order.begun is None:

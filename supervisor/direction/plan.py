@@ -11,16 +11,16 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
 from appbackplane.transport.addressing import BACKPLANE, CONTROL, OF_NODE, SUPERVISOR
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
 
+from .graph import rings
 
-@dataclass(frozen=True, slots=True)
-class PlanFinding:
+
+class PlanFinding(msgspec.Struct, frozen=True):
     """One line about the plan. An error keeps the system from starting, a warning does not."""
 
     text: str
@@ -116,7 +116,7 @@ def _missing(registrations: list[Registration], components: Mapping[str, Compone
             for name in component.depends_on:
                 if name not in components:
                     where = f"component {component.name!r} (backplane {registration.backplane!r})"
-                    yield PlanFinding(f"{where} depends on {name!r}, which no backplane has{_hint(name, components)}")
+                    yield PlanFinding(f"{where} depends on {name!r}, which no backplane has{hint(name, components)}")
 
 
 def _dependency_cycles(components: Mapping[str, ComponentEntry]) -> Iterable[PlanFinding]:
@@ -131,7 +131,7 @@ def _call_findings(components: Iterable[ComponentEntry], *, has_node: bool) -> I
         for route in operation.calls:
             if route not in operations and not has_node and route.partition(".")[0] not in (SUPERVISOR, BACKPLANE):
                 why = "and there is no [node] in the TOML" if OF_NODE in route else "which nobody serves"
-                text = f"{operation.route} declares to call {route!r}, {why}{_hint(route, operations)}"
+                text = f"{operation.route} declares to call {route!r}, {why}{hint(route, operations)}"
                 yield PlanFinding(text, is_error=False)
     graph = {route: tuple(r for r in o.calls if r in operations) for route, o in operations.items()}
     told: list[set[str]] = []
@@ -180,30 +180,7 @@ def _judge(ring: list[str], operations: Mapping[str, OperationEntry]) -> Iterabl
         yield PlanFinding(text, is_error=False)
 
 
-def rings(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """One cycle for each edge that closes one, as names from its first one (in the order of `graph`) back to itself.
-
-    Depth first, without recursion: a chain of calls may be longer than Python's stack.
-    """
-    found: list[list[str]] = []
-    done: set[str] = set()
-    for start in graph:
-        if start in done:
-            continue
-        way, ways = [start], [iter(graph[start])]
-        while ways:
-            name = next(ways[-1], None)
-            if name is None:
-                done.add(way.pop())
-                ways.pop()
-            elif name in way:
-                found.append([*way[way.index(name) :], name])
-            elif name not in done:
-                way.append(name)
-                ways.append(iter(graph[name]))
-    return found
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
+def hint(name: str, known: Iterable[str]) -> str:
+    """What stands behind an unknown name in a message; "": none is like it."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

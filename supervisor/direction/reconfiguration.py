@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -59,8 +58,7 @@ BACKPLANE_KEYS: Mapping[str, Takes] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class KeyChange:
+class KeyChange(msgspec.Struct, frozen=True):
     """One key whose value changes; `old` or `new` is None if the key is absent."""
 
     #: None: a key of the system.
@@ -79,8 +77,7 @@ class KeyChange:
         return f"system.{self.key}" if self.backplane is None else f"backplane.{self.backplane}.{self.key}"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """All changes, and the backplanes that are restarted, added and removed for them; false if there are none."""
 
     changes: tuple[KeyChange, ...] = ()
@@ -105,13 +102,7 @@ class Plan:
         """The plan as JSON-like data, for clients and programs."""
         return {
             "changes": [
-                {
-                    "backplane": change.backplane,
-                    "key": change.key,
-                    "old": plain(change.old),
-                    "new": plain(change.new),
-                    "takes": change.takes.value,
-                }
+                {**msgspec.structs.asdict(change), "old": plain(change.old), "new": plain(change.new)}
                 for change in self.changes
             ],
             "restarted": list(self.restarted),

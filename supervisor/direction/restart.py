@@ -10,9 +10,11 @@ restart, too. A failed hook is judged by the same rules, by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ..configuration.config import RestartPolicy
+from .graph import reached
 
 #: Returns a number between 0 and 1, like `random.random`: a parameter, as time is.
 Random = Callable[[], float]
@@ -20,22 +22,19 @@ Random = Callable[[], float]
 _DOUBLINGS_MAX = 32
 
 
-@dataclass(frozen=True, slots=True)
-class StartAgain:
+class StartAgain(msgspec.Struct, frozen=True):
     """Verdict: restart it (or retry the hook) at `at_ns`."""
 
     at_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveEnded:
+class LeaveEnded(msgspec.Struct, frozen=True):
     """Verdict: do not restart it. It is `temporary`, or `transient` and exited with code 0."""
 
     because: str
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """Verdict: it died more often than its policy allows; `on_give_up` decides the consequence."""
 
     because: str
@@ -44,8 +43,7 @@ class GiveUp:
 Verdict = StartAgain | LeaveEnded | GiveUp
 
 
-@dataclass(frozen=True, slots=True)
-class RestartHistory:
+class RestartHistory(msgspec.Struct, frozen=True):
     """The restarts of one backplane that still count."""
 
     #: The times of restarts within the period, oldest first.
@@ -105,13 +103,7 @@ def group(policy: RestartPolicy, backplane: str, dependants: Mapping[str, Collec
         return set()
     if policy.strategy == "one_for_all":
         return set(dependants) - {backplane}
-    found: set[str] = set()
-    ahead = [backplane]
-    while ahead:
-        news = set(dependants[ahead.pop()]) - found
-        found |= news
-        ahead += news
-    return found - {backplane}
+    return set(reached(dependants[backplane], dependants.__getitem__)) - {backplane}
 
 
 def sentence(policy: RestartPolicy, what: str = "restarts") -> str:

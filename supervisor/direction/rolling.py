@@ -9,41 +9,36 @@ backplane is restarted with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from appbackplane.transport.errors import FailedPrecondition
 
 from .child.child import Child
-from .child.process import Phase
+from .child.process import GONE, Phase
 
 #: How long a new process has to stay up before the next old one goes. Callers send calls to it within milliseconds, so a
 #: process that dies of its first calls has died by then. A longer time would delay each replica by as much.
 SETTLE_NS = 500_000_000
-#: Phases without a process, in which none is to be started.
-_GONE = (Phase.FAILED, Phase.ENDED)
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """Step: restart this backplane now."""
 
     backplane: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Step: wait for an event, or until this time."""
 
     until_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RollingDone:
+class RollingDone(msgspec.Struct, frozen=True):
     """Step: all are restarted and up."""
 
 
-@dataclass(frozen=True, slots=True)
-class RollingStop:
+class RollingStop(msgspec.Struct, frozen=True):
     """Step: end the rolling restart with an error."""
 
     because: str
@@ -101,7 +96,7 @@ class Rolling:
             child.departure.is_leaving or child.process.phase is Phase.WAITING or child.process.is_living
         ):
             return Wait()
-        if child.process.phase in _GONE or tries > 1 or not child.process.is_living:
+        if child.process.phase in GONE or tries > 1 or not child.process.is_living:
             return RollingStop(f"{child.name} did not come back: {child.history.reason}")
         for component, failure in child.components.failures.items():
             return RollingStop(
@@ -117,7 +112,7 @@ class Rolling:
             return Wait()  # another order restarts it, and then it is done
         if not child.is_in_service or (self._is_forced and not self._others(child.name)):
             return Begin(child.name)  # it serves no callers, or the interruption is wanted
-        others = [other for other in self._others(child.name) if other.process.phase not in _GONE]
+        others = [other for other in self._others(child.name) if other.process.phase not in GONE]
         if not others:
             return RollingStop(f"{child.name} is the last replica that answers")
         return Begin(child.name) if all(other.is_in_service for other in others) else Wait()

@@ -103,10 +103,5 @@ def _is_primary(child: Child) -> bool:
     if child.settings.is_primary_only:
         has_begun = child.components.has_begun or bool(child.components.failures)
         return child.process.phase is not Phase.STARTING and has_begun
-    return (
-        max(
-            (HEIGHT[state] for state in (*child.components.states.values(), *child.components.moving.values())),
-            default=0,
-        )
-        > HEIGHT[_SECONDARY]
-    )
+    states = (*child.components.states.values(), *child.components.moving.values())
+    return any(HEIGHT[state] > HEIGHT[_SECONDARY] for state in states)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 Verdict = Literal["ok", "limited", "missing"]
+#: Of a rule: verdict, present state, and remedy or "".
+Outcome = tuple[Verdict, str, str]
 
 PYTHON_MIN = (3, 11)
 #: A connection takes one or two descriptors; a client of a large system has one to each backplane, and the ipc listener of a
@@ -38,7 +40,8 @@ class DoctorFinding:
 
 def checkup(machine: Machine) -> list[DoctorFinding]:
     """Findings of all rules, in the order in which they are shown."""
-    return [rule(machine) for rule in RULES]
+    told = [(name, is_required, rule(machine)) for name, is_required, rule in RULES]
+    return [DoctorFinding(name, verdict, is_required, *why) for name, is_required, (verdict, *why) in told]
 
 
 def is_fit(findings: list[DoctorFinding]) -> bool:
@@ -46,41 +49,38 @@ def is_fit(findings: list[DoctorFinding]) -> bool:
     return not any(finding.is_required and finding.verdict == "missing" for finding in findings)
 
 
-def _kernel(machine: Machine) -> DoctorFinding:
-    return DoctorFinding("kernel", "ok", True, machine.kernel)
+def _kernel(machine: Machine) -> Outcome:
+    return "ok", machine.kernel, ""
 
 
-def _python(machine: Machine) -> DoctorFinding:
+def _python(machine: Machine) -> Outcome:
     found = ".".join(map(str, machine.python))
     if machine.python >= PYTHON_MIN:
-        return DoctorFinding("Python", "ok", True, found)
-    wanted = ".".join(map(str, PYTHON_MIN))
-    return DoctorFinding("Python", "missing", True, found, f"install Python {wanted} or newer, and AppBackplane for it")
+        return "ok", found, ""
+    return "missing", found, f"install Python {'.'.join(map(str, PYTHON_MIN))} or newer, and AppBackplane for it"
 
 
-def _build(machine: Machine) -> DoctorFinding:
+def _build(machine: Machine) -> Outcome:
     if machine.build == "compiled":
-        return DoctorFinding("hot modules", "ok", False, machine.build)
+        return "ok", machine.build, ""
     remedy = (
         "half the speed; with a C compiler and Python's headers: pip install --force-reinstall --no-deps appbackplane "
         "(never compiled where it is installed with -e)"
     )
-    return DoctorFinding("hot modules", "limited", False, machine.build, remedy)
+    return "limited", machine.build, remedy
 
 
-def _cpus(machine: Machine) -> DoctorFinding:
+def _cpus(machine: Machine) -> Outcome:
     found = f"{machine.cpus_usable} of {machine.cpus} usable"
     if machine.cpus_usable < machine.cpus:
         remedy = "this process may not use the others: look at taskset -p $$, and at the container's cpuset"
-        return DoctorFinding("CPUs", "limited", False, found, remedy)
+        return "limited", found, remedy
     if machine.cpus == 1:
-        return DoctorFinding(
-            "CPUs", "limited", False, found, "backplanes take turns: a second core would run two at a time"
-        )
-    return DoctorFinding("CPUs", "ok", False, found)
+        return "limited", found, "backplanes take turns: a second core would run two at a time"
+    return "ok", found, ""
 
 
-def _nice(machine: Machine) -> DoctorFinding:
+def _nice(machine: Machine) -> Outcome:
     remedy = (
         "run as root, or: setcap cap_sys_nice+ep on the interpreter; LimitNICE=-20 in a systemd unit; "
         "USER - nice -20 in /etc/security/limits.conf"
@@ -88,93 +88,96 @@ def _nice(machine: Machine) -> DoctorFinding:
     lowest = machine.nice_lowest
     if lowest is None:
         found = f"may not be raised from {machine.nice_resting}"
-        return DoctorFinding("nice", "missing", False, found, f"[system] nice has no effect; {remedy}")
+        return "missing", found, f"[system] nice has no effect; {remedy}"
     if lowest > NICE_GOOD:
-        return DoctorFinding("nice", "limited", False, f"down to {lowest}", remedy)
-    return DoctorFinding("nice", "ok", False, f"down to {lowest}")
+        return "limited", f"down to {lowest}", remedy
+    return "ok", f"down to {lowest}", ""
 
 
-def _cgroups(machine: Machine) -> DoctorFinding:
+def _cgroups(machine: Machine) -> Outcome:
     if not machine.cgroup_version:
         remedy = (
             "cpu_limit is enforced by the scheduler alone; as a service: Delegate=yes in its unit; by hand: "
             "systemd-run --user --scope -p Delegate=yes appbackplane up; in a container: mount /sys/fs/cgroup writable"
         )
-        return DoctorFinding("cgroups", "missing", False, machine.cgroup_because, remedy)
+        return "missing", machine.cgroup_because, remedy
     found = f"v{machine.cgroup_version}, in {machine.cgroup}"
     if machine.cgroup_because:
-        return DoctorFinding(
-            "cgroups", "limited", False, f"{found}; {machine.cgroup_because}", "remove it by hand: rmdir"
-        )
+        return "limited", f"{found}; {machine.cgroup_because}", "remove it by hand: rmdir"
     if not machine.may_burst:
-        return DoctorFinding(
-            "cgroups", "limited", False, f"{found}, without bursts", "limits are coarser before Linux 5.14"
-        )
-    return DoctorFinding("cgroups", "ok", False, found)
+        return "limited", f"{found}, without bursts", "limits are coarser before Linux 5.14"
+    return "ok", found, ""
 
 
-def _autogroup(machine: Machine) -> DoctorFinding:
+def _autogroup(machine: Machine) -> Outcome:
     if not machine.has_autogroup:
-        return DoctorFinding(
-            "autogroup", "ok", False, "off" if machine.has_autogroup is False else "not in this kernel"
-        )
+        return "ok", "off" if machine.has_autogroup is False else "not in this kernel", ""
     found = "on: nice counts within a session only"
-    remedy = "to be as urgent beside other sessions, too: sysctl kernel.sched_autogroup_enabled=0"
-    return DoctorFinding("autogroup", "limited", False, found, remedy)
+    return "limited", found, "to be as urgent beside other sessions, too: sysctl kernel.sched_autogroup_enabled=0"
 
 
-def _open_files(machine: Machine) -> DoctorFinding:
+def _open_files(machine: Machine) -> Outcome:
     limit = machine.open_files
     found = "unlimited" if limit < 0 else f"{limit:,} a process"
     if limit < 0 or limit >= OPEN_FILES_GOOD:
-        return DoctorFinding("open files", "ok", True, found)
+        return "ok", found, ""
     remedy = "ulimit -Hn 65536; LimitNOFILE=65536 in a systemd unit; USER - nofile 65536 in /etc/security/limits.conf"
-    return DoctorFinding("open files", "limited" if limit >= OPEN_FILES_MIN else "missing", True, found, remedy)
+    return "limited" if limit >= OPEN_FILES_MIN else "missing", found, remedy
 
 
-def _memfd(machine: Machine) -> DoctorFinding:
+def _memfd(machine: Machine) -> Outcome:
     if not machine.memfd_because:
-        return DoctorFinding("memfd and seals", "ok", True, "works")
+        return "ok", "works", ""
     remedy = "Linux 3.17 or newer, and a container whose seccomp profile allows memfd_create"
-    return DoctorFinding("memfd and seals", "missing", True, machine.memfd_because, remedy)
+    return "missing", machine.memfd_because, remedy
 
 
-def _pidfd(machine: Machine) -> DoctorFinding:
+def _pidfd(machine: Machine) -> Outcome:
     if not machine.pidfd_because:
-        return DoctorFinding("pidfd", "ok", True, "works")
+        return "ok", "works", ""
     remedy = "Linux 5.3 or newer, and a container whose seccomp profile allows pidfd_open"
-    return DoctorFinding("pidfd", "missing", True, machine.pidfd_because, remedy)
+    return "missing", machine.pidfd_because, remedy
 
 
-def _run_dir(machine: Machine) -> DoctorFinding:
+def _run_dir(machine: Machine) -> Outcome:
     if not machine.run_dir_because:
-        return DoctorFinding("run directory", "ok", True, machine.run_dir)
+        return "ok", machine.run_dir, ""
     remedy = f"make {machine.run_dir} yours and private (chmod 700), or set XDG_RUNTIME_DIR or [system] run_dir"
-    return DoctorFinding("run directory", "missing", True, machine.run_dir_because, remedy)
+    return "missing", machine.run_dir_because, remedy
 
 
-def _spark(machine: Machine) -> DoctorFinding:
+def _spark(machine: Machine) -> Outcome:
     if machine.spark is not None:
-        return DoctorFinding("Spark", "ok", False, f"PySpark {machine.spark}")
-    remedy = "only for report and pipeline: pip install 'appbackplane[spark]'"
-    return DoctorFinding("Spark", "missing", False, machine.spark_because, remedy)
+        return "ok", f"PySpark {machine.spark}", ""
+    return "missing", machine.spark_because, "only for report and pipeline: pip install 'appbackplane[spark]'"
 
 
-def _java(machine: Machine) -> DoctorFinding:
+def _java(machine: Machine) -> Outcome:
     if machine.java is not None:
-        return DoctorFinding("Java, for Spark", "ok", False, machine.java)
-    remedy = "17 or newer, only for Spark: pip install 'appbackplane[spark]' brings one"
-    return DoctorFinding("Java, for Spark", "missing", False, machine.java_because, remedy)
+        return "ok", machine.java, ""
+    return "missing", machine.java_because, "17 or newer, only for Spark: pip install 'appbackplane[spark]' brings one"
 
 
-def _metrics(machine: Machine) -> DoctorFinding:
+def _metrics(machine: Machine) -> Outcome:
     if machine.has_prometheus:
-        return DoctorFinding("metrics", "ok", False, "prometheus-client")
-    remedy = "only for [system] metrics: pip install 'appbackplane[metrics]'"
-    return DoctorFinding("metrics", "missing", False, "no prometheus-client", remedy)
+        return "ok", "prometheus-client", ""
+    return "missing", "no prometheus-client", "only for [system] metrics: pip install 'appbackplane[metrics]'"
 
 
-RULES: tuple[Callable[[Machine], DoctorFinding], ...] = (
-    _kernel, _python, _build, _cpus, _nice, _cgroups, _autogroup, _open_files, _memfd, _pidfd, _run_dir, _spark,
-    _java, _metrics,
-)  # fmt: skip
+#: Name of each ability, whether it is required, and its rule, in the order in which they are shown.
+RULES: tuple[tuple[str, bool, Callable[[Machine], Outcome]], ...] = (
+    ("kernel", True, _kernel),
+    ("Python", True, _python),
+    ("hot modules", False, _build),
+    ("CPUs", False, _cpus),
+    ("nice", False, _nice),
+    ("cgroups", False, _cgroups),
+    ("autogroup", False, _autogroup),
+    ("open files", True, _open_files),
+    ("memfd and seals", True, _memfd),
+    ("pidfd", True, _pidfd),
+    ("run directory", True, _run_dir),
+    ("Spark", False, _spark),
+    ("Java, for Spark", False, _java),
+    ("metrics", False, _metrics),
+)

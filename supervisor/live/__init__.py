@@ -1,7 +1,7 @@
-"""Live: the view of `top`, and its loop on a terminal.
+"""Live: the view of `top`. All of it is pure: commands/window.py has the terminal, and asks the supervisor.
 
 Two samples of a system (`sample`) become figures of the time between them (`figures`); a key changes the page or the
-selection (`navigation`); both and a size become lines (`view`, `columns`). All of these are pure. Only `window` touches the
-terminal and calls the supervisor. It slows no backplane down: it reads the same figures as `status --stats`.
+selection (`navigation`); both and a size become lines (`view`, `columns`). No backplane is slowed down: these are the figures
+of `status --stats`.
 Read first: `figures.py`, then `view.py`.
 """

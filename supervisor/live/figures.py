@@ -9,7 +9,8 @@ Pure; also the output of `top --json`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from appbackplane.runtime.observation.histogram import Histogram
 
@@ -18,16 +19,14 @@ from .sample import BackplaneReport, BackplaneSample, OperationAccount, Requests
 RANKS = (0.5, 0.99)
 
 
-@dataclass(frozen=True, slots=True)
-class Percentiles:
+class Percentiles(msgspec.Struct, frozen=True):
     """Percentiles of actions that ended in the interval."""
 
     p50_ns: int
     p99_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class OperationFigures:
+class OperationFigures(msgspec.Struct, frozen=True):
     """One operation. Totals are since the backplane's start; None is unknown."""
 
     name: str
@@ -48,8 +47,7 @@ class OperationFigures:
     slow_new: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFigures:
+class RequestFigures(msgspec.Struct, frozen=True):
     """One request kernel: its present state, and how many requests ended a second."""
 
     component: str
@@ -57,8 +55,7 @@ class RequestFigures:
     rate: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class BackplaneFigures:
+class BackplaneFigures(msgspec.Struct, frozen=True):
     """One backplane. None is unknown."""
 
     name: str
@@ -107,8 +104,7 @@ class BackplaneFigures:
     replica_of: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SystemFigures:
+class SystemFigures(msgspec.Struct, frozen=True):
     """Activity of one system from one sample to the next."""
 
     system: str
@@ -143,10 +139,8 @@ def figures(before: Sample | None, now: Sample) -> SystemFigures:
 def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s: float | None) -> BackplaneFigures:
     if before is not None and before.generation != now.generation:
         before = None
-    statistics, board = now.statistics, now.board
+    seen, board = now.statistics, now.board
     earlier = None if before is None else before.statistics
-    is_fresh = statistics is not None
-    seen: BackplaneReport | None = statistics
     rate = cpu = wait = run = None
     operations: tuple[OperationFigures, ...] = ()
     requests: tuple[RequestFigures, ...] | None = None
@@ -179,10 +173,10 @@ def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s:
         since_s=now.since_s,
         reason=now.reason,
         restarts=now.restarts,
-        age_s=None if is_fresh or board is None else board.age_s,
+        age_s=None if seen is not None or board is None else board.age_s,
         cpu=cpu,
-        limit_percent=now.limit_percent,
-        limit_by=now.limit_by,
+        limit_percent=now.cpu_limit.percent,
+        limit_by=now.cpu_limit.by,
         rate=rate,
         wait=wait,
         run=run,
@@ -234,7 +228,7 @@ def _operation(
     return OperationFigures(
         name=name,
         rate=(now.count - began.count) / seconds if is_timed and seconds else None,
-        cpu=(now.cpu_ns - began.cpu_ns) / 1e9 / seconds if is_timed and seconds else None,
+        cpu=(now.cpu_ms - began.cpu_ms) / 1e3 / seconds if is_timed and seconds else None,
         wait=_percentiles(now.wait.since(began.wait)) if is_timed else None,
         run=_percentiles(now.run.since(began.run)) if is_timed else None,
         count=now.count,

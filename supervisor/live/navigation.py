@@ -6,7 +6,9 @@ Rows are remembered by name, not by place: the selection stays on its backplane 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from .columns import SORTS
 
@@ -22,8 +24,7 @@ _SEQUENCES = {
 _CHARACTERS = {"\r": "enter", "\n": "enter", "\x7f": "left", "\x08": "left", "k": "up", "j": "down", "h": "?"}
 
 
-@dataclass(frozen=True, slots=True)
-class Navigation:
+class Navigation(msgspec.Struct, frozen=True):
     """The page, the order and the selection."""
 
     sort: str = "file"

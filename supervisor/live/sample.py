@@ -7,14 +7,14 @@ an older or newer supervisor leaves out is an error of the command, not a guess.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from appbackplane.runtime.observation.histogram import Histogram
 
 
-@dataclass(frozen=True, slots=True)
-class OperationAccount:
+class OperationAccount(msgspec.Struct, frozen=True):
     """The account of one operation since its backplane's start."""
 
     count: int
@@ -23,13 +23,12 @@ class OperationAccount:
     expired: int
     cancelled: int
     slow: int
-    cpu_ns: int
+    cpu_ms: float
     wait: Histogram
     run: Histogram
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(msgspec.Struct, frozen=True):
     """Present state of a request kernel, and the requests ended since its backplane's start."""
 
     ready: int
@@ -45,8 +44,7 @@ class Requests:
     ended: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunningAction:
+class RunningAction(msgspec.Struct, frozen=True):
     """A running action, and for how long."""
 
     route: str
@@ -54,8 +52,7 @@ class RunningAction:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class BackplaneReport:
+class BackplaneReport(msgspec.Struct, frozen=True):
     """A backplane's own report, if it answered in time."""
 
     #: On the machine's monotonic clock.
@@ -78,23 +75,28 @@ class BackplaneReport:
     running: tuple[RunningAction, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BoardWords:
+class BoardWords(msgspec.Struct, frozen=True):
     """A backplane's slot on the board, written four times a second."""
 
-    age_s: float | None
+    age_s: float | None = msgspec.field(name="heartbeat_age")
     finished: int
     queued: int
     waiting: int
-    running_for_s: float | None
-    cpu_s: float
+    running_for_s: float | None = msgspec.field(name="running_for")
+    cpu_s: float = msgspec.field(name="cpu")
     throttled: int
     slow: int
     boosts: int
 
 
-@dataclass(frozen=True, slots=True)
-class BackplaneSample:
+class CpuLimit(msgspec.Struct, frozen=True):
+    """A limit in percent of one core, and its holder; None: no limit."""
+
+    percent: int | None
+    by: str | None
+
+
+class BackplaneSample(msgspec.Struct, frozen=True):
     """One backplane: its status, its board, and its statistics if it answered."""
 
     name: str
@@ -103,19 +105,17 @@ class BackplaneSample:
     pid: int | None
     generation: int
     restarts: int
-    since_s: float
+    since_s: float = msgspec.field(name="since")
     reason: str | None
     components: Mapping[str, str]
-    limit_percent: int | None
-    limit_by: str | None
+    cpu_limit: CpuLimit
     board: BoardWords | None
     statistics: BackplaneReport | None
     #: Name that it shares with other replicas.
     replica_of: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """State of a system at one moment."""
 
     system: str
@@ -123,56 +123,17 @@ class Sample:
     pid: int
     build: str
     #: Seconds the supervisor has been running: the clock that two samples have in common.
-    uptime_s: float
+    uptime_s: float = msgspec.field(name="uptime")
     reason: str | None
     backplanes: tuple[BackplaneSample, ...]
 
 
 def sample_of(answer: Mapping[str, Any]) -> Sample:
     """Convert a reply to `supervisor.status` with `buckets`."""
-    return Sample(
-        system=answer["system"],
-        state=answer["state"],
-        pid=answer["pid"],
-        build=answer["build"],
-        uptime_s=answer["uptime"],
-        reason=answer["reason"],
-        backplanes=tuple(_backplane(entry) for entry in answer["backplanes"]),
-    )
-
-
-def _backplane(entry: Mapping[str, Any]) -> BackplaneSample:
-    board, statistics = entry["board"], entry["statistics"]
-    return BackplaneSample(
-        name=entry["name"],
-        state=entry["state"],
-        health=entry["health"],
-        pid=entry["pid"],
-        generation=entry["generation"],
-        restarts=entry["restarts"],
-        since_s=entry["since"],
-        reason=entry["reason"],
-        components=entry["components"],
-        limit_percent=entry["cpu_limit"]["percent"],
-        limit_by=entry["cpu_limit"]["by"],
-        board=None if board is None else _board(board),
-        statistics=None if statistics is None else _statistics(statistics),
-        replica_of=entry["replica_of"],
-    )
-
-
-def _board(board: Mapping[str, Any]) -> BoardWords:
-    return BoardWords(
-        age_s=board["heartbeat_age"],
-        finished=board["finished"],
-        queued=board["queued"],
-        waiting=board["waiting"],
-        running_for_s=board["running_for"],
-        cpu_s=board["cpu"],
-        throttled=board["throttled"],
-        slow=board["slow"],
-        boosts=board["boosts"],
-    )
+    entries = [
+        {**each, "statistics": each["statistics"] and _statistics(each["statistics"])} for each in answer["backplanes"]
+    ]
+    return msgspec.convert({**answer, "backplanes": entries}, Sample)
 
 
 def _statistics(told: Mapping[str, Any]) -> BackplaneReport:
@@ -189,7 +150,7 @@ def _statistics(told: Mapping[str, Any]) -> BackplaneReport:
         throttled=sum(component["refused"] for component in told["components"].values()),
         slow=told["slow_actions"],
         boosts=0 if os_priority is None else os_priority["boosts"],
-        operations={name: _operation(account) for name, account in told["operations"].items()},
+        operations=msgspec.convert(told["operations"], dict[str, OperationAccount], dec_hook=_histogram),
         requests={component: _requests(kernel) for component, kernel in told["requests"].items()},
         running=tuple(RunningAction(one["route"], one["object"], one["running_ms"] / 1e3) for one in told["running"]),
     )
@@ -209,15 +170,5 @@ def _requests(kernel: Mapping[str, Any]) -> Requests:
     )
 
 
-def _operation(account: Mapping[str, Any]) -> OperationAccount:
-    return OperationAccount(
-        count=account["count"],
-        errors=account["errors"],
-        refused=account["refused"],
-        expired=account["expired"],
-        cancelled=account["cancelled"],
-        slow=account["slow"],
-        cpu_ns=round(account["cpu_ms"] * 1e6),
-        wait=Histogram.from_data(account["wait"]),
-        run=Histogram.from_data(account["run"]),
-    )
+def _histogram(_kind: type, data: dict[str, Any]) -> Histogram:
+    return Histogram.from_data(data)

@@ -7,7 +7,8 @@ room for: there, details of the selected row make up for columns that are left o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from . import cells, columns
 from .figures import BackplaneFigures, RequestFigures, SystemFigures

@@ -149,10 +149,6 @@ class Logs:
 
     # Lines
 
-    def on_wake(self, ears: Ears) -> None:
-        """The process has written into its ring."""
-        ears.watch.wake(self._now_ns())
-
     def on_print(self, ears: Ears, stream: str, pipe: LogPipe) -> bool:
         """Read printed lines. False: the pipe is closed, and there will be no more."""
         lines = pipe.read()

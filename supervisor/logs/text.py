@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 
 from appbackplane.runtime.observation.log_line import LogLine
 
@@ -27,9 +27,9 @@ def shown(line: LogLine, *, in_colour: bool = False) -> list[str]:
 
 
 def told(line: LogLine, zone: tzinfo | None = None, *, name_width: int = 0, in_colour: bool = False) -> list[str]:
-    """The form of `logs`: time, level, backplane, message. `zone`: the reader's."""
+    """The form of `logs`: time, level, backplane, message. `zone`: the reader's; None: this machine's."""
     words = _said(line)
-    time = _plain(in_zone(line.time, zone).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3])
+    time = _plain(line.time.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3])
     level = f"{_plain(line.level):<{_LEVEL_WIDTH}}"
     who = f"{_plain(line.backplane):<{name_width}}"
     source = f"{_plain(line.logger or line.stream)}: " if line.logger or line.stream else ""
@@ -43,11 +43,6 @@ def told(line: LogLine, zone: tzinfo | None = None, *, name_width: int = 0, in_c
         f"{_DIM}{_plain(about and f' ({about})')}{_RESET}"
     )
     return [head, *(_coloured(text, line.level, in_colour) for text in _below(line, words, "    "))]
-
-
-def in_zone(time: datetime, zone: tzinfo | None) -> datetime:
-    """`time` in `zone`; None: in that of this machine."""
-    return time.astimezone(zone)
 
 
 def _said(line: LogLine) -> list[str]:

@@ -3,25 +3,60 @@
 Everything is read from one reply to `supervisor.status`, so it agrees with `status --stats --json`. Names follow Prometheus's
 conventions: base units, `_total` for counters. Counters begin anew with each process of a backplane; Prometheus adds those
 up. Histograms have a bucket a doubling (ours have eight), the same in all, or they could not be added.
+
+Of request kernels, the mean wait of an interval is a ratio of two rates, `…_wait_seconds_total` by `…_begun_total`. Workers
+come and go; the work of one that has gone is in the totals without that label.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from appbackplane.runtime.observation.histogram import Histogram, bucket_of
 from appbackplane.runtime.observation.statistics import OTHERS
 
 from ..direction.health import Health
-from .metric import Answer, Counted, Labels, Metric, Read, Value
-from .request_metrics import REQUESTS
 
 #: Bounds, as powers of two in nanoseconds: 1 us to 69 s. Longer times are in +Inf.
 BOUNDS = tuple(range(10, 37))
 #: Operations of a backplane with series of their own, some 70 each; further ones are summed into one. Users' own actions may
 #: have a new name for each request, and a time series database dies of that.
 OPERATIONS_MAX = 500
+
+Labels = tuple[str, ...]
+Answer = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A histogram: (upper bound, count of values up to it), growing, without +Inf; count of all; their sum in seconds."""
+
+    buckets: tuple[tuple[float, int], ...]
+    count: int
+    sum_s: float
+
+
+Value = float | Counted
+Read = Callable[[Answer], Iterable[tuple[Labels, Value]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One line of the table of metrics."""
+
+    name: str
+    help: str
+    #: Labels besides `system`, which all metrics have.
+    labels: Labels
+    read: Read
+    is_histogram: bool = False
+
+    @property
+    def kind(self) -> Literal["counter", "gauge", "histogram"]:
+        """By Prometheus's conventions, the name tells a counter."""
+        return "histogram" if self.is_histogram else "counter" if self.name.endswith("_total") else "gauge"
 
 
 class Exposition:
@@ -78,46 +113,79 @@ def _merged(accounts: list[Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-# Each function returns a reader for the table below. A value of None gives no sample.
+# Each function makes a line of the table below. A value of None gives no sample.
 
 
-def _system(value: Callable[[Answer], Value]) -> Read:
-    return lambda answer: [((), value(answer))]
+def _system(name: str, help: str, value: Callable[[Answer], Value]) -> Metric:
+    return Metric(name, help, (), lambda answer: [((), value(answer))])
 
 
-def _backplane(value: Callable[[Any], Value | None]) -> Read:
+def _backplane(name: str, help: str, value: Callable[[Any], Value | None]) -> Metric:
     def read(answer: Answer) -> Iterator[tuple[Labels, Value]]:
         for entry in answer["backplanes"]:
             found = value(entry)
             if found is not None:
                 yield (entry["name"],), found
 
-    return read
+    return Metric(name, help, ("backplane",), read)
 
 
-def _told(value: Callable[[Any], Value | None]) -> Read:
-    """Reader of a backplane's statistics, if it answered."""
-    return _backplane(lambda entry: None if entry["statistics"] is None else value(entry["statistics"]))
+def _told(name: str, help: str, value: Callable[[Any], Value | None]) -> Metric:
+    """Of a backplane's statistics, if it answered."""
+    return _backplane(name, help, lambda entry: None if entry["statistics"] is None else value(entry["statistics"]))
 
 
-def _each(items: Callable[[Any], Iterable[tuple[str, Value]]]) -> Read:
-    """Reader of the statistics' values that have a further label."""
+def _each(
+    name: str, help: str, labels: Labels, items: Callable[[Any], Iterable[tuple[Labels, Value | None]]]
+) -> Metric:
+    """Of the statistics' values that have further labels."""
 
     def read(answer: Answer) -> Iterator[tuple[Labels, Value]]:
         for entry in answer["backplanes"]:
-            if entry["statistics"] is not None:
-                for label, value in items(entry["statistics"]):
-                    yield (entry["name"], label), value
+            for further, value in () if entry["statistics"] is None else items(entry["statistics"]):
+                if value is not None:
+                    yield (entry["name"], *further), value
 
-    return read
-
-
-def _operation(value: Callable[[Any], Value]) -> Read:
-    return _each(lambda told: [(name, value(account)) for name, account in told["operations"].items()])
+    return Metric(name, help, ("backplane", *labels), read)
 
 
-def _component(value: Callable[[Any], Value]) -> Read:
-    return _each(lambda told: [(name, value(one)) for name, one in told["components"].items()])
+def _priority(name: str, help: str, values: Callable[[Any], Iterable[Value]]) -> Metric:
+    """Of each ready queue."""
+    return _each(name, help, ("priority",), lambda told: [((str(p),), value) for p, value in enumerate(values(told))])
+
+
+def _operation(name: str, help: str, value: Callable[[Any], Value]) -> Metric:
+    return _each(name, help, ("operation",), lambda told: [((o,), value(a)) for o, a in told["operations"].items()])
+
+
+def _histogram(name: str, help: str, which: Literal["wait", "run"]) -> Metric:
+    return replace(_operation(name, help, lambda account: counted(account[which])), is_histogram=True)
+
+
+def _component(name: str, help: str, value: Callable[[Any], Value]) -> Metric:
+    return _each(name, help, ("component",), lambda told: [((c,), value(a)) for c, a in told["components"].items()])
+
+
+def _request_each(
+    name: str, help: str, labels: Labels, items: Callable[[Any], Iterable[tuple[Labels, Value | None]]]
+) -> Metric:
+    """Of the request kernels among the components; `items`: further labels, with values."""
+
+    def of_all(told: Any) -> Iterator[tuple[Labels, Value | None]]:
+        for component, kernel in told["requests"].items():
+            yield from (((component, *further), value) for further, value in items(kernel))
+
+    return _each(name, help, ("component", *labels), of_all)
+
+
+def _request(name: str, help: str, value: Callable[[Any], Value | None]) -> Metric:
+    return _request_each(name, help, (), lambda kernel: [((), value(kernel))])
+
+
+def _worker(name: str, help: str, value: Callable[[Any], Value]) -> Metric:
+    return _request_each(
+        name, help, ("worker",), lambda kernel: [((w,), value(a)) for w, a in kernel["by_worker"].items()]
+    )
 
 
 def _health(answer: Answer) -> Iterator[tuple[Labels, Value]]:
@@ -137,198 +205,156 @@ def _cpu_limit(entry: Any) -> Value | None:
     return None if percent is None else percent / 100
 
 
-_B, _BO, _BC, _BP = ("backplane",), ("backplane", "operation"), ("backplane", "component"), ("backplane", "priority")
-_EVENTS = (
-    "malformed",
-    "undelivered",
-    "late",
-    "abandoned",
-    "refused_casts",
-    "topics_lost_here",
-    "topics_lost_elsewhere",
-)
+def _boosts(told: Any) -> Value | None:
+    return None if told["os_priority"] is None else told["os_priority"]["boosts"]
+
+
+def _events(told: Any) -> list[tuple[Labels, Value]]:
+    names = (
+        "malformed",
+        "undelivered",
+        "late",
+        "abandoned",
+        "refused_casts",
+        "topics_lost_here",
+        "topics_lost_elsewhere",
+    )
+    return [((event,), told["links"][event]) for event in names]
+
+
+def _states(kernel: Any) -> Iterator[tuple[Labels, Value]]:
+    for state in ("ready", "executing", "rejoinable"):
+        yield from (((str(lane), state), count) for lane, count in enumerate(kernel[state]))
+
+
+def _pools(kernel: Any) -> list[tuple[Labels, Value]]:
+    return [((pool,), limit) for pool, limit in kernel["limits"].items()]
+
+
+def _intervals_lost(kernel: Any) -> Value | None:
+    return None if kernel["recording"] is None else kernel["recording"]["lost"]
+
 
 METRICS: tuple[Metric, ...] = (
-    Metric(
-        "appbackplane_up",
-        "gauge",
-        "1 while the system is up, 0 on its way there or down.",
-        (),
-        _system(lambda a: float(a["state"] == "up")),
+    _system(
+        "appbackplane_up", "1 while the system is up, 0 on its way there or down.", lambda a: float(a["state"] == "up")
     ),
+    _system("appbackplane_uptime_seconds", "How long the supervisor has been running.", lambda a: float(a["uptime"])),
+    _backplane("appbackplane_backplane_up", "1 while the backplane is up.", lambda b: float(b["state"] == "up")),
     Metric(
-        "appbackplane_uptime_seconds",
-        "gauge",
-        "How long the supervisor has been running.",
-        (),
-        _system(lambda a: float(a["uptime"])),
+        "appbackplane_backplane_health", "1 for the present health, 0 for the others.", ("backplane", "health"), _health
     ),
-    Metric(
-        "appbackplane_backplane_up",
-        "gauge",
-        "1 while the backplane is up.",
-        _B,
-        _backplane(lambda b: float(b["state"] == "up")),
-    ),
-    Metric(
-        "appbackplane_backplane_health",
-        "gauge",
-        "1 for the present health, 0 for the others.",
-        ("backplane", "health"),
-        _health,
-    ),
-    Metric(
+    _backplane(
         "appbackplane_backplane_answered",
-        "gauge",
         "1 if the backplane sent statistics, 0 if only its board is known.",
-        _B,
-        _backplane(lambda b: float(b["statistics"] is not None)),
+        lambda b: float(b["statistics"] is not None),
     ),
-    Metric(
-        "appbackplane_backplane_restarts_total",
-        "counter",
-        "Times the backplane was restarted.",
-        _B,
-        _backplane(lambda b: b["restarts"]),
-    ),
-    Metric("appbackplane_cpu_seconds_total", "counter", "CPU time of the whole process.", _B, _backplane(_cpu_s)),
-    Metric(
-        "appbackplane_cpu_limit_ratio",
-        "gauge",
-        "Its cpu_limit: 1 is a whole core. Absent without one.",
-        _B,
-        _backplane(_cpu_limit),
-    ),
-    Metric("appbackplane_workers", "gauge", "Worker threads.", _B, _told(lambda s: s["threads"])),
-    Metric(
-        "appbackplane_queued_actions", "gauge", "Actions in all queues.", _B, _told(lambda s: s["queues"]["actions"])
-    ),
-    Metric(
+    _backplane("appbackplane_backplane_restarts_total", "Times the backplane was restarted.", lambda b: b["restarts"]),
+    _backplane("appbackplane_cpu_seconds_total", "CPU time of the whole process.", _cpu_s),
+    _backplane("appbackplane_cpu_limit_ratio", "Its cpu_limit: 1 is a whole core. Absent without one.", _cpu_limit),
+    _told("appbackplane_workers", "Worker threads.", lambda s: s["threads"]),
+    _told("appbackplane_queued_actions", "Actions in all queues.", lambda s: s["queues"]["actions"]),
+    _told(
         "appbackplane_waiting_objects",
-        "gauge",
         "Objects that wait for a reply, or for the locks of a message.",
-        _B,
-        _told(lambda s: s["queues"]["waiting"]),
+        lambda s: s["queues"]["waiting"],
     ),
-    Metric("appbackplane_timers", "gauge", "Timers that are set.", _B, _told(lambda s: s["queues"]["timers"])),
-    Metric(
+    _told("appbackplane_timers", "Timers that are set.", lambda s: s["queues"]["timers"]),
+    _told(
         "appbackplane_outstanding_calls",
-        "gauge",
         "Calls of its objects that have no answer yet.",
-        _B,
-        _told(lambda s: s["links"]["outstanding"]),
+        lambda s: s["links"]["outstanding"],
     ),
-    Metric(
+    _priority(
         "appbackplane_ready_objects",
-        "gauge",
         "Objects in each ready queue; priority 0 is the most urgent.",
-        _BP,
-        _each(lambda s: [(str(p), depth) for p, depth in enumerate(s["queues"]["ready"])]),
+        lambda s: s["queues"]["ready"],
     ),
-    Metric(
+    _priority(
         "appbackplane_oldest_ready_seconds",
-        "gauge",
         "Age of the oldest object in each ready queue; 0 if it is empty.",
-        _BP,
-        _each(lambda s: [(str(p), (ms or 0) / 1e3) for p, ms in enumerate(s["queues"]["oldest_ms"])]),
+        lambda s: [(ms or 0) / 1e3 for ms in s["queues"]["oldest_ms"]],
     ),
-    Metric(
-        "appbackplane_boosts_total",
-        "counter",
-        "Times it raised another backplane to the priority of its call.",
-        _B,
-        _told(lambda s: None if s["os_priority"] is None else s["os_priority"]["boosts"]),
+    _told("appbackplane_boosts_total", "Times it raised another backplane to the priority of its call.", _boosts),
+    _each(
+        "appbackplane_link_events_total", "Transport problems: messages lost, frames malformed.", ("event",), _events
     ),
-    Metric(
-        "appbackplane_link_events_total",
-        "counter",
-        "Transport problems: messages lost, frames malformed.",
-        ("backplane", "event"),
-        _each(lambda s: [(event, s["links"][event]) for event in _EVENTS]),
-    ),
-    Metric(
-        "appbackplane_component_requests",
-        "gauge",
-        "Requests that are outstanding.",
-        _BC,
-        _component(lambda c: c["outstanding"]),
-    ),
-    Metric(
-        "appbackplane_component_requests_limit",
-        "gauge",
-        "Its max_requests.",
-        _BC,
-        _component(lambda c: c["max_requests"]),
-    ),
-    Metric(
+    _component("appbackplane_component_requests", "Requests that are outstanding.", lambda c: c["outstanding"]),
+    _component("appbackplane_component_requests_limit", "Its max_requests.", lambda c: c["max_requests"]),
+    _component(
         "appbackplane_component_throttled_total",
-        "counter",
         "Requests refused because the component was at its limit.",
-        _BC,
-        _component(lambda c: c["refused"]),
+        lambda c: c["refused"],
     ),
-    Metric(
-        "appbackplane_operation_actions_total",
-        "counter",
-        "Actions that have ended.",
-        _BO,
-        _operation(lambda o: o["count"]),
-    ),
-    Metric(
-        "appbackplane_operation_errors_total",
-        "counter",
-        "Actions that ended in an error.",
-        _BO,
-        _operation(lambda o: o["errors"]),
-    ),
-    Metric(
+    _operation("appbackplane_operation_actions_total", "Actions that have ended.", lambda o: o["count"]),
+    _operation("appbackplane_operation_errors_total", "Actions that ended in an error.", lambda o: o["errors"]),
+    _operation(
         "appbackplane_operation_refused_total",
-        "counter",
         "Actions that were refused: throttled, or not served in the present state.",
-        _BO,
-        _operation(lambda o: o["refused"]),
+        lambda o: o["refused"],
     ),
-    Metric(
+    _operation(
         "appbackplane_operation_expired_total",
-        "counter",
         "Actions that were not begun because their deadline had passed.",
-        _BO,
-        _operation(lambda o: o["expired"]),
+        lambda o: o["expired"],
     ),
-    Metric(
-        "appbackplane_operation_cancelled_total",
-        "counter",
-        "Actions that the caller cancelled.",
-        _BO,
-        _operation(lambda o: o["cancelled"]),
+    _operation(
+        "appbackplane_operation_cancelled_total", "Actions that the caller cancelled.", lambda o: o["cancelled"]
     ),
-    Metric(
-        "appbackplane_operation_slow_total",
-        "counter",
-        "Actions that ran longer than slow_action.",
-        _BO,
-        _operation(lambda o: o["slow"]),
+    _operation("appbackplane_operation_slow_total", "Actions that ran longer than slow_action.", lambda o: o["slow"]),
+    _operation("appbackplane_operation_cpu_seconds_total", "CPU time of its actions.", lambda o: o["cpu_ms"] / 1e3),
+    _histogram("appbackplane_operation_wait_seconds", "How long actions queued.", "wait"),
+    _histogram("appbackplane_operation_run_seconds", "How long actions ran.", "run"),
+    _request_each(
+        "appbackplane_requests", "Requests of a kernel: ready, executing, and rejoinable.", ("lane", "state"), _states
     ),
-    Metric(
-        "appbackplane_operation_cpu_seconds_total",
-        "counter",
-        "CPU time of its actions.",
-        _BO,
-        _operation(lambda o: o["cpu_ms"] / 1e3),
+    _request_each(
+        "appbackplane_requests_limit", "Limits of the pools of a kernel, and of its workers.", ("pool",), _pools
     ),
-    Metric(
-        "appbackplane_operation_wait_seconds",
-        "histogram",
-        "How long actions queued.",
-        _BO,
-        _operation(lambda o: counted(o["wait"])),
+    _request(
+        "appbackplane_requests_blocked", "Executing requests that wait for other requests.", lambda r: r["blocked"]
     ),
-    Metric(
-        "appbackplane_operation_run_seconds",
-        "histogram",
-        "How long actions ran.",
-        _BO,
-        _operation(lambda o: counted(o["run"])),
+    _request(
+        "appbackplane_requests_posting", "Posters that wait for an entry of the ready pool.", lambda r: r["posting"]
     ),
-    *REQUESTS,
+    _request("appbackplane_requests_posted_total", "Requests that were posted.", lambda r: r["posted"]),
+    _request("appbackplane_requests_begun_total", "Executions that have begun.", lambda r: r["begun"]),
+    _request("appbackplane_requests_ended_total", "Requests that have ended.", lambda r: r["ended"]),
+    _request("appbackplane_requests_failed_total", "Requests that ended without a result.", lambda r: r["failed"]),
+    _request("appbackplane_requests_lost_total", "Requests that were lost with their worker.", lambda r: r["lost"]),
+    _request(
+        "appbackplane_requests_withdrawn_total",
+        "Requests that were never executed, because their owner failed.",
+        lambda r: r["withdrawn"],
+    ),
+    _request(
+        "appbackplane_requests_unclaimed_total",
+        "Requests that ended without an owner left to rejoin them.",
+        lambda r: r["unclaimed"],
+    ),
+    _request("appbackplane_requests_joined_total", "Requests that rejoined their owner.", lambda r: r["joined"]),
+    _request("appbackplane_requests_refused_total", "Posts that were refused with Busy.", lambda r: r["refused"]),
+    _request(
+        "appbackplane_requests_wait_seconds_total",
+        "How long requests were ready before they were begun.",
+        lambda r: r["wait_ms"] / 1e3,
+    ),
+    _request(
+        "appbackplane_requests_run_seconds_total",
+        "How long requests that have ended were executed.",
+        lambda r: r["run_ms"] / 1e3,
+    ),
+    _worker(
+        "appbackplane_requests_worker_ended_total", "Requests that have ended, of each worker.", lambda w: w["ended"]
+    ),
+    _worker(
+        "appbackplane_requests_worker_run_seconds_total",
+        "How long the requests of each worker were executed.",
+        lambda w: w["run_ms"] / 1e3,
+    ),
+    _request(
+        "appbackplane_requests_intervals_lost_total",
+        "Records of intervals that could not be written to disk. Absent where recording is off.",
+        _intervals_lost,
+    ),
 )

@@ -18,6 +18,8 @@ class BoardFile:
     def __init__(self, backplanes: Iterable[str]) -> None:
         self.slots = {name: slot for slot, name in enumerate(backplanes)}
         self._board = Board.create(len(self.slots))
+        #: Descriptor of the board, for children to inherit.
+        self.fd = self._board.fd
 
     def add(self, backplane: str) -> None:
         """Give a new backplane a slot. Raises ValueError when none is left."""
@@ -26,11 +28,6 @@ class BoardFile:
     def remove(self, backplane: str) -> None:
         """Free the slot of a backplane that is gone; it was cleared before."""
         del self.slots[backplane]
-
-    @property
-    def fd(self) -> int:
-        """Descriptor of the board, for children to inherit."""
-        return self._board.fd
 
     def read(self, backplane: str) -> BoardSlot | None:
         """The backplane's slot; None: no process owns it."""

@@ -64,8 +64,7 @@ class Groups:
 
     def add(self, backplane: str) -> None:
         """Make a group for this backplane alone. Raises OSError."""
-        assert self.folder is not None
-        folder = self.folder / SHARED / backplane
+        folder = self._own_folder(backplane)
         folder.mkdir(exist_ok=True)
         if self.version == 2:
             _write(folder / "cgroup.type", "threaded")
@@ -73,16 +72,13 @@ class Groups:
 
     def remove(self, backplane: str) -> None:
         """Remove its own group, which is empty; if that fails now, `close` removes it."""
-        assert self.folder is not None
         self._own.discard(backplane)
         with suppress(OSError):
-            (self.folder / SHARED / backplane).rmdir()
+            self._own_folder(backplane).rmdir()
 
     def folder_of(self, backplane: str) -> str | None:
         """Folder of its own group; None: it is in the shared one, or there are no groups."""
-        if self.folder is None or backplane not in self._own:
-            return None
-        return str(self.folder / SHARED / backplane)
+        return str(self._own_folder(backplane)) if self.folder is not None and backplane in self._own else None
 
     @contextmanager
     def entered(self, backplane: str) -> Iterator[None]:
@@ -90,16 +86,15 @@ class Groups:
         if self.folder is None:
             yield
             return
-        folder = self.folder / SHARED
-        with _stepped(folder / backplane if backplane in self._own else folder, self._outside(), self.version):
+        folder = self._own_folder(backplane) if backplane in self._own else self.folder / SHARED
+        with _stepped(folder, self._outside(), self.version):
             yield
 
     def move(self, pids: Iterable[int], backplane: str) -> None:
         """Move running processes, with all their threads, into its own group. Raises OSError."""
-        assert self.folder is not None
         for pid in pids:
             with suppress(ProcessLookupError):
-                _write(self.folder / SHARED / backplane / "cgroup.procs", str(pid))
+                _write(self._own_folder(backplane) / "cgroup.procs", str(pid))
 
     def members(self) -> list[int]:
         """The processes in the shared group. Raises OSError."""
@@ -110,13 +105,11 @@ class Groups:
 
     def weigh(self, backplane: str, weight: int) -> None:
         """Give its own group a weight, in the scale of this version. Raises OSError."""
-        assert self.folder is not None
-        _write(self.folder / SHARED / backplane / WEIGHT_FILE[self.version], str(weight))
+        _write(self._own_folder(backplane) / WEIGHT_FILE[self.version], str(weight))
 
     def limit(self, backplane: str, percent: int | None) -> None:
         """Limit its own group to `percent` of one core; None lifts the limit. Raises OSError."""
-        assert self.folder is not None
-        _limit(self.folder / SHARED / backplane, self.version, percent)
+        _limit(self._own_folder(backplane), self.version, percent)
 
     def close(self, say: Callable[[str], None]) -> None:
         """Remove all groups; the processes in them have ended. A group that stays is reported."""
@@ -129,6 +122,10 @@ class Groups:
             os.close(self._lock_fd)
         except OSError as error:
             say(f"cgroup {folder} is left behind: {error.strerror}")
+
+    def _own_folder(self, backplane: str) -> Path:
+        assert self.folder is not None
+        return self.folder / SHARED / backplane
 
     def _outside(self) -> Path:
         """Group of the main thread while it is in no backplane's group."""

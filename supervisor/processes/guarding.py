@@ -39,7 +39,7 @@ class Guarding:
         self._poller: Poller | None = None
         self._pause_ns = _PAUSE_MIN_NS
         #: When the next one is started; None: one lives.
-        self._due_ns: int | None = None
+        self.due_ns: int | None = None
         self._start()
 
     @property
@@ -54,21 +54,17 @@ class Guarding:
 
     def turn(self, now_ns: int) -> None:
         """Start another guardian when that is due."""
-        if self._due_ns is None or now_ns < self._due_ns:
+        if self.due_ns is None or now_ns < self.due_ns:
             return
         assert self._poller is not None
         try:
             self._start()
         except OSError as error:
-            self._due_ns = now_ns + _PAUSE_MAX_NS
+            self.due_ns = now_ns + _PAUSE_MAX_NS
             self._say(f"warning: no guardian: {error.strerror}; tried again in a minute", "WARNING")
             return
         self.watch(self._poller)
         self._say("another guardian was started")
-
-    def next_wake_ns(self) -> int | None:
-        """When another guardian is due; None: one lives."""
-        return self._due_ns
 
     def close(self) -> None:
         """Dismiss the guardian: no process is left to guard."""
@@ -91,7 +87,7 @@ class Guarding:
         self._bury()
 
     def _start(self) -> None:
-        self._started_ns, self._due_ns = self._now_ns(), None
+        self._started_ns, self.due_ns = self._now_ns(), None
         read_fd, self._pipe_fd = os.pipe2(os.O_CLOEXEC)
         # Before the spawn: we may be killed at any time after it.
         os.write(self._pipe_fd, f"{self._mark}\n".encode())
@@ -117,7 +113,7 @@ class Guarding:
         code = self._popen.wait()
         self._bury()
         lived_ns = self._now_ns() - self._started_ns
-        self._due_ns = self._started_ns + self._pause_ns
+        self.due_ns = self._started_ns + self._pause_ns
         self._pause_ns = min(2 * self._pause_ns, _PAUSE_MAX_NS) if lived_ns < _PAUSE_MAX_NS else _PAUSE_MIN_NS
         self._say(f"warning: the guardian died (exit code {code})", "WARNING")
 

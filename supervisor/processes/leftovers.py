@@ -122,7 +122,7 @@ class _Held:
 
     def alive(self) -> set[int]:
         """Pids of those that have not ended."""
-        return {pid for pid, fd in self.pidfds.items() if not _is_dead(fd)}
+        return {pid for pid, fd in self.pidfds.items() if not is_dead(fd)}
 
     def wait(self, until_ns: int) -> bool:
         """Wait until all have ended, or until then. False: some live on."""
@@ -148,7 +148,7 @@ class _Held:
         """Hold `pid` if `is_ours`, which is asked with its pidfd open, and so of this very process. Raises OSError."""
         fd = os.pidfd_open(pid)
         try:
-            if is_ours() and not _is_dead(fd):
+            if is_ours() and not is_dead(fd):
                 self.pidfds[pid], fd = fd, -1
         finally:
             if fd >= 0:
@@ -159,7 +159,7 @@ class _Held:
 
     def _relative(self, stat: _Stat) -> bool:
         """Whether its parent, or the leader of its group, is held and lives."""
-        return any(pid in self.pidfds and not _is_dead(self.pidfds[pid]) for pid in (stat.parent, stat.group))
+        return any(pid in self.pidfds and not is_dead(self.pidfds[pid]) for pid in (stat.parent, stat.group))
 
 
 def _marks(pid: int) -> set[bytes]:
@@ -177,7 +177,8 @@ def _stat(pid: int) -> _Stat:
     return _Stat(int(fields[1]), int(fields[2]))
 
 
-def _is_dead(pidfd: int) -> bool:
+def is_dead(pidfd: int) -> bool:
+    """Whether this process has ended; it may not be reaped yet."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(0))

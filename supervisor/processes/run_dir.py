@@ -15,7 +15,6 @@ import stat
 import struct
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -58,6 +57,8 @@ class RunDir:
         self.left = before.lives() if before is not None else ()
         #: Names us to processes that find the folder locked, and keeps the remains known, should we be killed.
         self._claim = claim.claim(system, self.left, file)
+        #: Mark that all descendants of this supervisor carry.
+        self.mark = self._claim.mark
         try:
             claim.write(self._lock_fd, self._claim)
         except OSError as error:
@@ -66,11 +67,6 @@ class RunDir:
         #: Above every generation whose sockets were left here: an old process that has not noticed yet that its
         #: supervisor was killed shares no name with ours.
         self.first_generation = 1
-
-    @property
-    def mark(self) -> str:
-        """Mark that all descendants of this supervisor carry."""
-        return self._claim.mark
 
     def reclaim(self) -> list[str]:
         """End the processes and remove the sockets that killed supervisors left. Returns a line for each finding."""
@@ -182,8 +178,7 @@ def holder(path: Path) -> claim.RunDirClaim | None:
     return found if found is not None and found.is_held() else None
 
 
-@dataclass(frozen=True, slots=True)
-class RunDirServer:
+class RunDirServer(msgspec.Struct, frozen=True):
     """The process that serves a run directory."""
 
     pid: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -30,12 +30,15 @@ class SignalPipe:
             return []
 
 
+def of_supervisor() -> list[signal.Signals]:
+    """Signals that a supervisor handles: all but those that our parent had ignored."""
+    return [number for number in (*ORDERS, signal.SIGCHLD) if signal.getsignal(number) is not signal.SIG_IGN]
+
+
 @contextmanager
-def as_events() -> Iterator[SignalPipe]:
+def as_events(numbers: Iterable[signal.Signals]) -> Iterator[SignalPipe]:
     """Main thread only. Restores the former handlers at the end."""
     read_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    numbers = [*ORDERS, signal.SIGCHLD]
-    numbers = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, _heard) for number in numbers}
     before_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)  # full: the loop has plenty to read
     try:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import msgspec
@@ -61,55 +62,46 @@ class Process:
         return code
 
 
+@dataclass(slots=True)
 class Spawner:
     """Starts the processes of one system."""
 
-    def __init__(
-        self,
-        config: Config,
-        board_fd: int,
-        slots: dict[str, int],
-        placement: Placement,
-        mark: str,
-        lifeline_fd: int,
-        token: Callable[[str, int], str],
-    ) -> None:
-        """`mark`: identifies all our descendants (leftovers.py). `lifeline_fd`: closes at our end (guarding.py).
-
-        `token`: of a backplane and a generation; it identifies the control link (control/identities.py).
-        """
-        #: Configuration of the next generation of each backplane.
-        self.config = config
-        self._placement = placement
-        self._environment = leftovers.environment(mark)
-        self._board_fd, self._slots = board_fd, slots
-        self._lifeline_fd = lifeline_fd
-        self._token = token
+    #: Configuration of the next generation of each backplane.
+    config: Config
+    board_fd: int
+    slots: Mapping[str, int]
+    placement: Placement
+    #: Identifies all our descendants (leftovers.py).
+    mark: str
+    #: Closes at our end (guarding.py).
+    lifeline_fd: int
+    #: Of a backplane and a generation; it identifies the control link (control/identities.py).
+    token: Callable[[str, int], str]
 
     def spawn(self, backplane: str, generation: int, ring: RingReader) -> Process:
         """Start one generation, whose log is read from `ring`. Raises OSError if no process can be started."""
-        placement = self._placement
+        placement = self.placement
         placement.begin(backplane)
-        config = process_config(
-            self.config,
-            backplane,
+        config = msgspec.structs.replace(
+            process_config(self.config, backplane),
             generation=generation,
-            token=self._token(backplane, generation),
-            board_fd=self._board_fd,
-            board_slot=self._slots[backplane],
-            lifeline_fd=self._lifeline_fd,
+            token=self.token(backplane, generation),
+            board_fd=self.board_fd,
+            board_slot=self.slots[backplane],
+            lifeline_fd=self.lifeline_fd,
+            log_fd=ring.fd,
+            log_wake_fd=ring.wake_fd,
             cgroup=placement.folder_of(backplane),
-            ring=ring,
         )
         with placement.groups.entered(backplane):
-            fds = (self._board_fd, self._lifeline_fd, ring.fd, ring.wake_fd)
-            popen = start(config, pass_fds=fds, environment=self._environment)
+            fds = (self.board_fd, self.lifeline_fd, ring.fd, ring.wake_fd)
+            popen = start(config, pass_fds=fds, environment=leftovers.environment(self.mark))
         return Process(config, popen, lambda: placement.lift(backplane))
 
     def describe(self, backplane: str) -> Process:
         """Start a process that constructs the next generation, prints its registration, and ends. Raises OSError."""
-        config = process_config(self.config, backplane, lifeline_fd=self._lifeline_fd, describe=True)
-        popen = start(config, pass_fds=(self._lifeline_fd,), environment=self._environment)
+        config = to_describe(self.config, backplane, lifeline_fd=self.lifeline_fd)
+        popen = start(config, pass_fds=(self.lifeline_fd,), environment=leftovers.environment(self.mark))
         return Process(config, popen, lambda: None)
 
 
@@ -121,7 +113,8 @@ def start(
     stdin = os.memfd_create("appbackplane-config", os.MFD_CLOEXEC)
     try:
         with open(stdin, "wb", closefd=False) as file:
-            file.write(msgspec.json.encode(config))
+            # Not JSON, which has neither `inf` nor `nan`: a component got None for them. Dates travel as text.
+            file.write(msgspec.msgpack.encode(msgspec.to_builtins(config)))
         os.lseek(stdin, 0, os.SEEK_SET)
         return subprocess.Popen(
             # The last word is for `ps`, until the process sets a title, which has the room of these words.
@@ -139,36 +132,22 @@ def start(
         os.close(stdin)
 
 
-def process_config(
-    config: Config,
-    backplane: str,
-    *,
-    generation: int = 1,
-    token: str = "",
-    board_fd: int | None = None,
-    board_slot: int = 0,
-    lifeline_fd: int | None = None,
-    cgroup: str | None = None,
-    ring: RingReader | None = None,
-    describe: bool = False,
-) -> ProcessConfig:
-    """Configuration that one process is given at its spawn."""
+def to_describe(config: Config, backplane: str, lifeline_fd: int | None = None) -> ProcessConfig:
+    """Configuration of a process that only describes its components."""
+    return msgspec.structs.replace(process_config(config, backplane), lifeline_fd=lifeline_fd, describe=True)
+
+
+def process_config(config: Config, backplane: str) -> ProcessConfig:
+    """Configuration of every process of a backplane, without what one generation has for itself."""
     share: BackplaneConfig = config.backplane[backplane]
     return ProcessConfig(
         system=config.system.name,
         backplane=backplane,
-        generation=generation,
         run_dir=config.run_dir,
-        token=token,
         components=share.components,
         settings=share.settings,
         import_dir=config.import_dir,
-        board_fd=board_fd,
-        board_slot=board_slot,
-        lifeline_fd=lifeline_fd,
         dies_with_parent=config.cluster is not None,
-        log_fd=None if ring is None else ring.fd,
-        log_wake_fd=-1 if ring is None else ring.wake_fd,
         log_waits=config.system.log.when_full == "wait",
         log_level=LEVELS["DEBUG" if config.debug else config.system.log.level],
         threads=share.threads,
@@ -187,7 +166,5 @@ def process_config(
         replay=ReplayPolicy(share.replay.count, int(share.replay.keep_ns), int(share.replay.size)),
         record=None if config.record is None or not config.record.actions else record_settings.policy(config.record),
         recorded_topics={name: record_settings.policy(topic) for name, topic in config.topics.items() if topic.record},
-        cgroup=cgroup,
         debug=config.debug,
-        describe=describe,
     )

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chaos_run.system import SCRIPTS
 from requests_run.account import account_of
 from requests_run.plan import CHUNKS, FILES, OF, TREE, Fate, below, fate_of
 from requests_run.records import Owned, Records
-from requests_run.run import SCRIPTS
 
 #: With all that a busy machine adds; the run itself gives up earlier when nothing goes on.
 RUN_S_MAX = 300

@@ -36,7 +36,7 @@ class Command(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What came of it."""
+    """Output and exit status of a command."""
 
     output: str
     status: int

@@ -31,6 +31,7 @@ from appbackplane.supervisor.control.inquiry import HOPS_MAX, LIMIT_NS
 from appbackplane.supervisor.control.status import STATISTICS_LIMIT_NS
 from appbackplane.supervisor.direction.health import SILENT_NS, STACKS_LIMIT_NS, STUCK_AFTER_NS
 from appbackplane.transport.batching import PEER_BYTES_MAX
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, TIMEOUT_DEFAULT_S
 from appbackplane.transport.caller_core import OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX
 from appbackplane.transport.calling import BURST_EAGER, GATHER_MAX
 from appbackplane.transport.codec import FRAME_BYTES_MAX
@@ -41,7 +42,6 @@ from appbackplane.transport.link import LARGE_BYTES_MAX, READ_AHEAD
 from appbackplane.transport.peers.messages import PROTOCOL, PROTOCOL_OLDEST, ROUTES_MAX
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.route_table import LOAD_STEP
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS, TIMEOUT_DEFAULT_S
 from tests.docs.pages import DOCS, prose
 
 WORDS = {1: "one", 2: "two", 3: "three", 5: "five", 50: "fiftieth"}

@@ -46,11 +46,10 @@ from appbackplane.supervisor.configuration.node_settings import SEEDS_MAX, NodeS
 from appbackplane.supervisor.configuration.reader import Patience
 from appbackplane.supervisor.configuration.record_settings import RecordSettings, TopicSettings
 from appbackplane.supervisor.direction.health import Health
-from appbackplane.transport.errors import error_from
+from appbackplane.transport.errors import Status, error_from
 from appbackplane.transport.peers.effects import PeerState as PeerState
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.retrying import RETRIED, is_retryable
-from appbackplane.transport.status import Status
 from tests.docs.pages import DOCS, ROOT, table
 
 
@@ -68,9 +67,9 @@ def choices(kind: type[msgspec.Struct], key: str) -> list[str]:
 @pytest.mark.parametrize(
     ("heading", "key"),
     [
-        ("Is it wanted back?", "type"),
-        ("Who starts again with it?", "strategy"),
-        ("Is it any use?", "on_give_up"),
+        ("Whether it is restarted", "type"),
+        ("Which other backplanes restart", "strategy"),
+        ("When it is given up", "on_give_up"),
     ],
 )
 def test_every_choice_of_a_restart(heading: str, key: str) -> None:

@@ -14,7 +14,7 @@ from .conftest import copy_sources
 
 @pytest.fixture
 def checkout(root: Path, tmp_path: Path) -> Path:
-    """What a wheel is made of, and the script that knows of it."""
+    """A copy of the sources of a wheel, and of `scripts/bootstrap.sh`."""
     copy = tmp_path / "checkout"
     copy_sources(copy)
     (copy / "scripts").mkdir()

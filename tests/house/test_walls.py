@@ -28,8 +28,6 @@ DECIDERS = (
     "supervisor.control.status",
     "supervisor.doctor.checkup",
     "supervisor.metrics.exposition",
-    "supervisor.metrics.metric",
-    "supervisor.metrics.request_metrics",
     "runtime.requests.instrumentation.described",
     "runtime.requests.instrumentation.interval",
     "supervisor.live.*",
@@ -39,13 +37,12 @@ DOERS = (
     "transport.link", "transport.uncopied", "transport.accept_gate", "transport.lifeline", "transport.descriptors",
     "transport.waiting",
     "transport.waitables",
-    "transport.calling", "transport.room", "transport.client", "transport.handles", "transport.async_client",
-    "transport.async_connecting",
-    "transport.async_subscription", "transport.async_room", "transport.connecting",
+    "transport.calling", "transport.client", "transport.handles", "transport.async_client",
+    "transport.async_subscription",
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
     "transport.security.headroom", "transport.ways", "transport.remote.remote_link",
-    "transport.remote.target", "transport.remote.visitors", "supervisor.live.window",
+    "transport.remote.target", "transport.remote.visitors",
 )  # fmt: skip
 
 #: Threads, sockets, processes and clocks. (What only computes is fine: os.path, re, heapq.)

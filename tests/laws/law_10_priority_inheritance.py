@@ -142,7 +142,7 @@ def test_should_yield_knows_of_every_backplane(
 ) -> None:
     """Law 10, "in any backplane". The board is how bulk work here learns of urgent work there."""
     mine, theirs = OwnSlot(board, 0, 1), OwnSlot(board, 1, 1)
-    backplane.backplane.engine.presence._slot = mine
+    backplane.backplane.engine.priority_publisher._slot = mine
     theirs.present(elsewhere)
     action = backplane.post(workers.one, "looks")
     backplane.run_until_idle()
@@ -151,7 +151,7 @@ def test_should_yield_knows_of_every_backplane(
 
 def test_what_has_run_is_no_longer_present(backplane: VirtualBackplane, workers: WorkerComponent, board: Board) -> None:
     """Law 10, "until it is out of the way". A flag that stays would slow all others down for good."""
-    backplane.backplane.engine.presence._slot = OwnSlot(board, 0, 1)
+    backplane.backplane.engine.priority_publisher._slot = OwnSlot(board, 0, 1)
     for name, shown in (("urgent", 0), ("looks", 5)):
         action = backplane.post(workers.one, name)
         engine, worker = backplane.backplane.engine, backplane._worker
@@ -210,14 +210,14 @@ def test_who_runs_inherits_from_what_queues_behind_it(
 ) -> None:
     """Law 10, "same object". Everybody sees, and the kernel is told, how urgent it has become to be done with it."""
     engine, worker = backplane.backplane.engine, backplane._worker
-    engine.presence._slot = OwnSlot(board, 0, 1)
+    engine.priority_publisher._slot = OwnSlot(board, 0, 1)
     assert worker is not None
     backplane.post(workers.one, "looks")
     running = engine.choose(worker)
     assert running is not None
     assert board.most_urgent() == 5
     backplane.post(workers.one, "urgent")
-    engine.presence.show(worker)
+    engine.priority_publisher.show(worker)
     assert board.most_urgent() == 0
     engine.complete(running, *engine.execute(worker, running))
     assert backplane.run_until_idle() == ["urgent"]

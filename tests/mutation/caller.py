@@ -41,8 +41,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "an operation that is not idempotent is done twice",
-            "is_repeatable=not is_sent or is_idempotent or spec.idempotency_key is not None",
-            "is_repeatable=True",
+            "is_repeatable = not is_sent or is_idempotent or spec.idempotency_key is not None",
+            "is_repeatable = True",
         ),
         (
             "a call with an idempotency key is not made again",
@@ -65,9 +65,9 @@ MUTATIONS: tuple[Mutation, ...] = (
         AREA,
         "transport/retrying.py",
         (f"{TESTS}/test_retrying.py",),
-        ("retries have no budget", "    if is_sent and not account.take(now_ns, calls_count):", "    if False:"),
-        ("what has not left spends the budget", "    if is_sent and not account.take", "    if not account.take"),
-        ("an attempt begins after the deadline", "    if wait_ns >= remaining_ns:", "    if False:"),
+        ("retries have no budget", "        if is_sent and not self.account.take(", "        if False and ("),
+        ("what has not left spends the budget", "if is_sent and not self.account.take", "if not self.account.take"),
+        ("an attempt begins after the deadline", "if now_ns + wait_ns >= spec.ends_ns:", "if False:"),
         ("waits do not grow", "BACKOFF_NS << min(attempt - 1, 32)", "BACKOFF_NS"),
         (
             "callers that failed together come back together",
@@ -96,12 +96,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "who is being drained gets new calls",
-            "(not self._directory.backplanes[name].is_draining or route.startswith(_OWN))",
+            "(not self.directory.backplanes[name].is_draining or route.startswith(_OWN))",
             "True",
         ),
         (
             "a place that is not ready gets calls though others are",
-            "if self._directory.backplanes[name].is_ready) or up",
+            "if self.directory.backplanes[name].is_ready) or up",
             "if True) or up",
         ),
         (
@@ -116,8 +116,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a route that nobody knows goes to another node",
-            "if word not in _OURS and self._directory.node:",
-            "if self._directory.node:",
+            "if word not in addressing.RESERVED and self.directory.node:",
+            "if self.directory.node:",
         ),
     ),
     *mutations(
@@ -142,7 +142,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_session.py",),
         ("an older directory is taken up", "if known is None or directory.version > known.version or", "if True or"),
         ("the directory of a new supervisor is refused", " or (is_fetched and directory != known)", ""),
-        ("anybody may send a directory", "and peer == self._connections.peer(self._core.home):", "and True:"),
+        ("anybody may send a directory", "and peer == self._connections.peer(self.core.home):", "and True:"),
         (
             "calls wait on for a generation that has died",
             "        for name in ended:",
@@ -163,7 +163,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             "                self.start(None, self._now_ns, REFRESH_LIMIT_NS)",
             "                pass",
         ),
-        ("who closes does not wait for what was published", "        self._proving.said(peers)\n", ""),
+        ("who closes does not wait for what was published", "        self._unproven.update(peers)\n", ""),
         (
             "waiters for a subscription hang when the system has gone",
             "        self._events += [Ended(waiter, None, error) for waiter in waiters]\n",
@@ -258,8 +258,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "transport/request.py",
-        (f"{TESTS}/test_request.py",),
+        "transport/call_checks.py",
+        (f"{TESTS}/test_call_checks.py",),
         ("an argument that is given twice is lost", "        if name in keywords:", "        if False:"),
         ("a timeout may be NaN", "or not 0 < seconds <= TIMEOUT_MAX_S:", "or seconds <= 0 or seconds > TIMEOUT_MAX_S:"),
         ("True is a priority", " or isinstance(priority, bool)", ""),
@@ -287,8 +287,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_object_retries.py",),
         (
             "objects never give up before the deadline",
-            "        if not spec.is_retried:\n            return StopRetrying()\n",
-            "",
+            "if not spec.is_retried or not is_retryable",
+            "if not is_retryable",
         ),
     ),
     *mutations(

@@ -23,7 +23,7 @@ OBJECT_QUEUE = "runtime/scheduling/object_queue.py"
 READY_QUEUES = "runtime/scheduling/ready_queues.py"
 ENGINE = "runtime/execution/engine.py"
 ENDINGS = "runtime/execution/completion.py"
-PRESENCE = "runtime/execution/priority_publisher.py"
+PRIORITY_PUBLISHER = "runtime/execution/priority_publisher.py"
 INTAKE = "runtime/execution/intake.py"
 ADMISSION = "runtime/execution/admission.py"
 DIGESTING = "runtime/execution/digesting.py"
@@ -68,7 +68,7 @@ MUTATIONS = (
     ),
     law(
         4, "a tick leaves the quotas", SCHEDULER,
-        "        self.quotas.reset()\n        self.tick_count += 1", "        self.tick_count += 1",
+        "            self.quotas.reset()\n            self.tick_count += 1", "            self.tick_count += 1",
     ),
     law(
         4, "a tick leaves the CPU account", SCHEDULER,
@@ -112,7 +112,7 @@ MUTATIONS = (
         "if head is not None and (head.continues or not object._waits):", "if head is not None:",
     ),
     law(
-        6, "who waits can be removed", "runtime/execution/host.py", "self._scheduler.check_removable(object)", "pass"
+        6, "who waits can be removed", "runtime/execution/host.py", "self._engine.scheduler.check_removable(object)", "pass"
     ),
     law(
         6, "reentrant calls queue behind ordinary ones", SCHEDULER,
@@ -139,9 +139,9 @@ MUTATIONS = (
         'self._turn_away(peer, envelope, told, then_ns)', "pass",
     ),
     law(
-        8, "timers run at once", "runtime/execution/timer_dispatch.py",
-        "action.throttle, timer.account = timer.account, None\n        inheritance.post(action, now_ns)",
-        "action.timer = timer\n        action.run()",
+        8, "timers run at once", "runtime/execution/engine.py",
+        "action.throttle, timer.account = timer.account, None\n            self.inheritance.post(action, now_ns)",
+        "action.timer = timer\n            action.run()",
     ),
     law(8, "timers pile up", "runtime/scheduling/timers.py", "if timer.is_pending:", "if False:"),
     law(8, "hooks run beside the scheduler", MODULES, "self._post(action, now_ns)", "action.run(); ended(action)"),
@@ -175,7 +175,7 @@ MUTATIONS = (
     law(10, "a checkpoint never yields", COROUTINES, "        if should_yield():", "        if False:"),
     law(10, "a checkpoint always yields", COROUTINES, "        if should_yield():", "        if True:"),
     law(
-        10, "other backplanes are not seen", PRESENCE,
+        10, "other backplanes are not seen", PRIORITY_PUBLISHER,
         "if self._slot is not None and self._slot.has_above(priority):", "if False:",
     ),
     law(10, "equal work elsewhere counts", "runtime/execution/board.py", "> 255 - priority", ">= 255 - priority"),
@@ -186,14 +186,14 @@ MUTATIONS = (
     ),
     law(
         10, "what is awaited does not inherit", "runtime/execution/inheritance.py",
-        "                self.boost(waiting, action.priority, now_ns)", "                pass",
+        "                self.inherit(waiting, action.priority, now_ns)", "                pass",
     ),
     law(
         10, "the chain ends after one link", "runtime/execution/inheritance.py",
         "self._sender.say(peer, boost(id, priority), now_ns)", "pass",
     ),
     law(
-        10, "who runs is not boosted by what queues behind", PRESENCE,
+        10, "who runs is not boosted by what queues behind", PRIORITY_PUBLISHER,
         "if object._head is not None and object._priority < highest:", "if False:",
     ),
     law(10, "nothing is lent", INTAKE, "if lends is not None and", "if False and"),
@@ -203,7 +203,7 @@ MUTATIONS = (
         "            self.queued_count += 1\n            object_queue.append",
     ),
     law(
-        10, "what has run stays on the board", PRESENCE,
+        10, "what has run stays on the board", PRIORITY_PUBLISHER,
         "        slot.present(highest)", "        highest is None or slot.present(highest)",
     ),
     law(11, "CPU is taken for run time", ENDINGS, "account.cpu_ns += action.cpu_ns", "account.cpu_ns += action.run_ns"),

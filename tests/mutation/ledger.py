@@ -139,15 +139,19 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/disowning.py",
+        f"{RULES}/ledger.py",
         (f"{TESTS}/test_disowning.py", f"{TESTS}/test_ledger_model.py"),
-        ("what nobody rejoins fills the rejoin pool", "        ledger.rejoinable[element.lane] -= 1\n", ""),
+        (
+            "what nobody rejoins fills the rejoin pool",
+            "            self.rejoinable[element.lane] -= 1\n            element.state",
+            "            element.state",
+        ),
         (
             "what has not begun of a failed owner is executed",
-            "    if because and account",
-            "    if not because and account",
+            "        if because and account",
+            "        if not because and account",
         ),
-        ("an entry that was withdrawn is never free again", "            ledger.entries.remove(element.lane)\n", ""),
+        ("an entry that was withdrawn is never free again", "                self.entries.remove(element.lane)\n", ""),
     ),
     *mutations(
         AREA,
@@ -191,7 +195,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_idempotency_cache.py",),
         (
             "an urgent call with the key of a bulk call waits as long as that one",
-            "                    self._inheritance.boost(work, priority, now_ns)\n",
+            "                    self._inheritance.inherit(work, priority, now_ns)\n",
             "                    pass\n",
         ),
     ),
@@ -211,7 +215,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_idempotency_cache.py",),
         (
             "another call with the same key gets the reply of the first",
-            "        if record.digest != digest_of(envelope.body):",
+            "        if record.digest != digest:",
             "        if False:",
         ),
         (

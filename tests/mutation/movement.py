@@ -25,8 +25,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "the order ends at one that is gone",
-            "ahead += [] if standings[other].is_reachable else dependants[other]",
-            "ahead += []",
+            "lambda other: () if standings[other].is_reachable else dependants[other]",
+            "lambda other: ()",
         ),
         (
             "a component rises on what is about to leave",
@@ -46,8 +46,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "only what depends on it directly moves with it",
-            "        found |= news\n        is_settled = not news",
-            "        found |= news\n        is_settled = True",
+            "set(reached(names, lambda name: users.get(name, ())))",
+            "{*names, *(user for name in names for user in users.get(name, ()))}",
         ),
         ("a hook that is not to be tried now is tried", "        and to is not standing.refuses\n", ""),
     ),
@@ -68,7 +68,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "one that was given up is ordered up",
-            "if to is not ModuleState.DOWN and all(child.process.phase in _GONE for child in homes.values()):",
+            "if to is not ModuleState.DOWN and all(child.process.phase in GONE for child in homes.values()):",
             "if False:",
         ),
         (

@@ -40,7 +40,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             '    if policy.type == "temporary":\n        return history, LeaveEnded("it is temporary, so its hook is not tried',
             '    if False:\n        return history, LeaveEnded("it is temporary, so its hook is not tried',
         ),
-        ("only those that depend on it directly start again", "        ahead += news", "        pass"),
+        (
+            "only those that depend on it directly start again",
+            "reached(dependants[backplane], dependants.__getitem__)",
+            "dependants[backplane]",
+        ),
         ("one_for_all leaves the others alone", "return set(dependants) - {backplane}", "return set()"),
     ),
     *mutations(
@@ -83,7 +87,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if is_now or one.process.phase is Phase.STARTING:",
             "if one.process.phase is Phase.STARTING:",
         ),
-        ("orders have no bound", "if len(self._orders) >= ORDERS_MAX:", "if False:"),
+        ("orders have no bound", "if len(self.orders) >= ORDERS_MAX:", "if False:"),
         (
             "a temporary one that is ordered to restart stays away",
             "    child.departure.order()\n",
@@ -91,7 +95,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "an order goes on although one is not well again",
-            "        elif child.process.phase in _GONE:\n",
+            "        elif child.process.phase in GONE:\n",
             "        elif False:\n",
         ),
     ),
@@ -116,8 +120,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a new process that dies does not stop it",
-            "if child.process.phase in _GONE or tries > 1 or not child.process.is_living:",
-            "if child.process.phase in _GONE:",
+            "if child.process.phase in GONE or tries > 1 or not child.process.is_living:",
+            "if child.process.phase in GONE:",
         ),
         (
             "those that are missing come last",
@@ -191,13 +195,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "backplanes that need each other wait for each other",
-            " if child.name not in _all_above(name, above)\n",
-            "\n",
+            " if child.name not in reached([name], above.__getitem__)]",
+            "]",
         ),
         (
             "the order of drains ends at one that is gone",
-            "if not children[other := ahead.pop()].process.is_movable:",
-            "if ahead.pop() is None:",
+            "lambda other: () if children[other].process.is_movable else above[other]",
+            "lambda other: ()",
         ),
         (
             "what was cut off counts as done",

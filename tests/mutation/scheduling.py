@@ -165,7 +165,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/scheduling/ticks.py",
+        "runtime/scheduling/scheduler.py",
         (f"{RULES}/test_ticks.py",),
         ("ticks drift", "self.next_ns += passed * self.period_ns", "self.next_ns = now_ns + self.period_ns"),
         ("a shorter period begins with the tick after next", "min(self.next_ns, now_ns + period_ns)", "self.next_ns"),
@@ -212,7 +212,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("who is woken before he sleeps, sleeps for ever", "        if action.is_resumed:\n", "        if False:\n"),
         (
             "who stands in the way does not inherit",
-            "            self._inheritance.boost(each, action.priority, now_ns)",
+            "            self._inheritance.inherit(each, action.priority, now_ns)",
             "            pass",
         ),
     ),
@@ -221,7 +221,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "runtime/execution/parked_actions.py",
         ("tests/runtime/dispatcher/test_waiting_for_locks.py",),
         ("what has begun is taken back", "if action.has_begun or self.parked.pop", "if self.parked.pop"),
-        ("nobody is left to run who accessors wait for", "        self._spare()\n", ""),
+        ("nobody is left to run who accessors wait for", "            self.spares = self._blocked_count\n", ""),
     ),
     *mutations(
         AREA,

@@ -14,7 +14,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("tests/runtime/execution/test_sources.py", "tests/runtime/execution/test_admission.py"),
         (
             "a client poses as another",
-            "return self._routing.backplane_with(pid) if pid else None",
+            "return self._routing.by_pid.get(pid) if pid else None",
             'return "web"',
         ),
         ("a backplane cannot name a source", "        if said is not None:\n            return said\n", ""),

@@ -88,7 +88,7 @@ class Carrier:
             self._watch(connection, now_ns)
 
     def serve(self, fd: int, event: int, now_ns: int) -> None:
-        """What the epoll tells of one of its sockets."""
+        """Handle an epoll event of one of its sockets."""
         if (side := self._sides.get(fd)) is None:
             if fd == self.listening.fd and not self.listening.is_silent:  # else it is an event from before a cut
                 self._accept(now_ns)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -56,7 +56,8 @@ def cluster(folder: Path, *, cores: int = 2) -> Iterator[str]:
             process.wait(LIMIT_S)
         left = [found for process in started for found in _of_group(process.pid)]
         for process in left:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         assert not left, f"still running when the cluster was ended: {left}"
 
 

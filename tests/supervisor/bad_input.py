@@ -371,10 +371,10 @@ WORDS: dict[str, Said] = {
     "call index.echo text": Said(WRONG, "'text': arguments are given as key=value"),
     "call index.echo txt=x": Said(FAILED, "index.echo: unknown argument 'txt'"),
     "call index.echo text=\udcff": Said(
-        FAILED, "index.echo: the value of 'text' cannot travel: .* surrogates not allowed"
+        FAILED, "index.echo: the value of 'text' cannot be serialised: .* surrogates not allowed"
     ),
     f"call index.echo text={'9' * 30}": Said(
-        FAILED, "index.echo: the value of 'text' cannot travel: Integer value out of range"
+        FAILED, "index.echo: the value of 'text' cannot be serialised: Integer value out of range"
     ),
     f"call index.echo text={'[' * 50_000}": Said(WRONG, "nested too deep"),
     "call index.echo text='\"\\u0000\"'": Said(DONE),
@@ -388,7 +388,7 @@ WORDS: dict[str, Said] = {
     "publish news x": Said(WRONG, "'x': arguments are given as key=value"),
     "listen ''": Said(FAILED, r"subscribe to a topic such as 'files.changed', or to 'files\.\*', got ''"),
     "listen *x": Said(FAILED, r"subscribe to a topic such as .* got '\*x'"),
-    "listen \udcff": Said(FAILED, "the value of 'topic' cannot travel: .* surrogates not allowed"),
+    "listen \udcff": Said(FAILED, "the value of 'topic' cannot be serialised: .* surrogates not allowed"),
     "listen beats.* --count 0": Said(WRONG, "0 is not in the range x>=1"),
     "logs --backplane indx": Said(FAILED, r"no backplane 'indx' has logged anything here \(did you mean 'index'\?\)"),
     "logs --backplane ''": Said(FAILED, "no backplane '' has logged anything here"),

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningSystem]]:
         if system.process.poll() is None:
             children = psutil.Process(system.process.pid).children(recursive=True)
             for process in (psutil.Process(system.process.pid), *children):
-                process.kill()
+                with suppress(psutil.NoSuchProcess):  # the kernel kills backplanes together with their supervisor
+                    process.kill()
         system.process.wait(LIMIT_S)
         if system.process.stderr is not None:
             system.process.stderr.close()

@@ -23,7 +23,7 @@ from appbackplane.transport.link import Link
 
 def main() -> None:
     """One life."""
-    config = msgspec.json.decode(sys.stdin.buffer.read(), type=ProcessConfig)
+    config = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=ProcessConfig)
     behaviour = next(iter(config.settings.values()), {}).get("behaviour", "good")
     link = Link(f"control/{config.backplane}-{config.generation}", config.token)
     supervisor = link.connect(supervisor_socket(Path(config.run_dir)))

@@ -18,13 +18,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from appbackplane.supervisor.commands import down, main, show, status
-from appbackplane.supervisor.commands.call import TIMEOUT_S_MAX
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
 from appbackplane.supervisor.processes.run_dir import RunDir, running_pid
 from appbackplane.transport import connect
 from appbackplane.transport.errors import InternalError
-from appbackplane.transport.request import TIMEOUT_MAX_S
 from tests.waiting import EVERY_S, Limit, wait_until
 
 from .conftest import LIMIT_S, MODULE, TOML, RunningSystem
@@ -302,11 +300,6 @@ def test_routes_lists_what_can_be_called(up: RunningSystem) -> None:
     assert entries["index.echo"]["signature"] == "(text: str) -> str"
     assert entries["index.pid"]["is_up"] is True
     assert "The process that serves." in run("routes").stdout
-
-
-def test_a_call_may_take_as_long_as_the_client_bears() -> None:
-    """The bound is written twice: whoever mistypes a command does not wait for the client's import."""
-    assert TIMEOUT_S_MAX == TIMEOUT_MAX_S
 
 
 def test_call_prints_the_result(up: RunningSystem) -> None:

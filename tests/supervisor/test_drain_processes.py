@@ -11,6 +11,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,12 @@ class Clerk(AppObject):
         os.write(BOOK, b"%d\\n" % number)
         time.sleep(seconds)
         return number
+
+    @operation(priority=6)
+    def hold(self) -> None:
+        gate = pathlib.Path(__file__).parent / "gate"
+        while not gate.exists():
+            time.sleep(0.01)
 
     @every(0.005)
     def tick(self) -> None:
@@ -130,6 +137,15 @@ class Booked:
         place = "query" if route.startswith("query.") else "index"
         client.call(f"backplane.{place}.statistics", timeout=LIMIT_S)
         return calls
+
+    def hold(self, client: Client) -> list[PendingCall]:
+        """Keep both clerks at work, so that what is submitted now is queued, until `let_go`."""
+        return [client.submit("index.hold", key=key, timeout=2 * LIMIT_S, priority=6, retry=False) for key in "ab"]
+
+    def let_go(self, held: list[PendingCall]) -> None:
+        """End what `hold` has begun."""
+        (self.folder / "gate").touch()
+        assert [call.exception(LIMIT_S) for call in held] == [None, None]
 
     def end(self, calls: dict[int, PendingCall]) -> None:
         """Wait for all."""
@@ -237,13 +253,16 @@ def test_at_the_limit_the_rest_is_refused_with_a_hint(booked: Callable[..., Book
     """A restart takes as long as was said, and whoever could not be served knows at once that nothing was begun."""
     one = booked('drain_limit = "300ms"')
     with one.connect() as client:
-        calls = one.submit(client, "index.book", 200, 0.02)
-        restarted = run("restart", "index")
+        held = one.hold(client)
+        calls = one.submit(client, "index.book", 200, 0.0)
+        with ThreadPoolExecutor(1) as pool:
+            restarting = pool.submit(run, "restart", "index")
+            one.end(calls)
+            one.let_go(held)
+            restarted = restarting.result(LIMIT_S)
         assert restarted.exit_code == DONE
-        one.end(calls)
     one.check()
-    assert one.answered
-    assert len(one.refused) > 50
+    assert len(one.refused) == 200
     assert but(restarted) == [f"but backplane 'index': {len(one.refused)} not begun within 0.3 s, and refused"]
     assert {error.message for _, error in one.refused} == {"index.book: backplane index is being restarted; not begun"}
     line = one.system.wait_said("not begun within 0.3 s, and refused")
@@ -334,7 +353,8 @@ def test_while_it_drains_it_is_seen_and_asked(booked: Callable[..., Booked]) -> 
     """A person wants to know what it is at; new calls are refused without a journey."""
     one = booked()
     with one.connect() as client:
-        calls = one.submit(client, "index.book", 100, 0.02)
+        held = one.hold(client)
+        calls = one.submit(client, "index.book", 100, 0.0)
         restarting = threading.Thread(target=run, args=("restart", "index"))
         restarting.start()
         limit = Limit()
@@ -348,6 +368,7 @@ def test_while_it_drains_it_is_seen_and_asked(booked: Callable[..., Booked]) -> 
         assert client.call("backplane.index.statistics")["queues"]["actions"] > 0
         statistics = one.system.status(statistics=True)["backplanes"][1]["statistics"]
         assert statistics["backplane"] == "index", "served by the sentinel"
+        one.let_go(held)
         one.end(calls)
         restarting.join(LIMIT_S)
     assert one.answered == set(range(100))
@@ -375,7 +396,8 @@ def test_now_kills_it(booked: Callable[..., Booked]) -> None:
     """Who cannot wait: what it had is lost, as with any death, and told so."""
     one = booked()
     with one.connect() as client:
-        calls = one.submit(client, "index.book", 100, 0.05)
+        one.hold(client)
+        calls = one.submit(client, "index.book", 100, 0.0)
         assert run("restart", "--now", "index").exit_code == DONE
         ends = [call.exception(LIMIT_S) for call in calls.values()]
     assert isinstance(ends[-1], PeerDown)

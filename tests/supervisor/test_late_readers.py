@@ -35,6 +35,8 @@ class Index(Component):
     @operation(priority=6)
     def double(self, number: int) -> int:
         time.sleep(0.001)
+        while (HERE / "hold").exists():
+            time.sleep(0.001)
         return 2 * number
 
 class Asker(AppObject):
@@ -116,14 +118,17 @@ def test_so_does_one_with_asyncio(begin: Callable[..., RunningSystem], words: tu
 def test_so_does_a_backplane_whose_threads_are_busy(begin: Callable[..., RunningSystem], tmp_path: Path) -> None:
     """Its sentinel hears that the other one has ended, while nobody has looked at what that answered."""
     os.mkfifo(tmp_path / "go")
+    (tmp_path / "hold").touch()
     system = begin('[backplane.asking]\ncomponents = ["demo:Asking"]\npreempt = false')
     with connect(system.run_dir) as client:
         asked = [
             client.submit("asking.ask", key=str(n), number=n, timeout=10 * LIMIT_S, retry=False) for n in range(600)
         ]
-        blocked = client.submit("asking.block", timeout=10 * LIMIT_S, retry=False)
+        wait_until(lambda: client.call("backplane.asking.statistics")["queues"]["waiting"] == 600)
         client.call("backplane.index.statistics", timeout=LIMIT_S)
+        blocked = client.submit("asking.block", timeout=10 * LIMIT_S, retry=False)
         wait_until((tmp_path / "blocked").exists)
+        (tmp_path / "hold").unlink()
         assert run("restart", "index", "--timeout=600").exit_code == 0
         (tmp_path / "go").write_bytes(b"go")
         blocked.result(LIMIT_S)

@@ -103,7 +103,7 @@ def test_programs_are_told_the_same(entries: list[dict[str, Any]]) -> None:
 def test_of_a_node_that_is_not_up_the_reason_is_where_it_is_said(
     entries: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its keys are missing, its port is taken: the supervisor knows that, and the node is not there to be asked."""
+    """Missing keys, a port in use: only the supervisor knows the reason, since a node that is not up answers no call."""
     monkeypatch.setattr(
         Client, "refusal", Unavailable("node.peers is not served while node/node is start", retry_after=1)
     )

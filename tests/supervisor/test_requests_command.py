@@ -9,7 +9,7 @@ import pytest
 
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable, command_routes
 from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.supervisor.commands import kernels, requests, show
+from appbackplane.supervisor.commands import requests, show
 from appbackplane.transport import resolver
 
 
@@ -37,8 +37,8 @@ def status() -> dict[str, Any]:
 
 def test_what_it_knows_a_kernel_by_is_what_kernels_say() -> None:
     """The words are written twice, because a person at a terminal should not wait for an import."""
-    assert kernels.LINE == command_routes.LINE
-    assert kernels.SUMMARY == command_routes.LINE_SUMMARY
+    assert requests.LINE == command_routes.LINE
+    assert requests.SUMMARY == command_routes.LINE_SUMMARY
     assert requests.AT == resolver.AT
 
 

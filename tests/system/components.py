@@ -28,7 +28,7 @@ from appbackplane.runtime import (
 )
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.execution.current import current
-from appbackplane.runtime.execution.running import current as running
+from appbackplane.runtime.execution.user_functions import current as running
 
 # Load
 
@@ -258,7 +258,7 @@ class Shelf(Component):
 
     @operation()
     def leave(self) -> None:
-        """Do what an operation should not."""
+        """Call `sys.exit`, as no operation should."""
         sys.exit(3)
 
     @operation()
@@ -303,7 +303,7 @@ class Shelf(Component):
 
     @operation()
     def give_unknown(self) -> object:
-        """What cannot travel."""
+        """What cannot be serialised."""
         return threading.Lock()
 
     @operation(states=("secondary",))

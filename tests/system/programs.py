@@ -36,7 +36,7 @@ def flood(client: Client, words: list[str]) -> object:
     while outstanding:
         _take(outstanding, wrong, answered)
     # An answer that comes for a call which has ended is no end of a call: only the session's own count tells of it.
-    return {"answered": len(answered), "wrong": wrong, "late": client._calling.session._core.calls.late_count}
+    return {"answered": len(answered), "wrong": wrong, "late": client._calling.session.core.calls.late_count}
 
 
 def _take(outstanding: deque[tuple[int, PendingCall]], wrong: list[str], answered: set[int]) -> None:

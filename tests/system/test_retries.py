@@ -66,7 +66,7 @@ def test_no_call_of_an_idempotent_operation_fails_while_its_callee_is_killed(up:
         finally:
             is_over.set()
         assert all(each.result(LIMIT_S) > 0 for each in loads)
-        assert client._calling.session._core.retries.account.taken_count > 0, "nobody has noticed anything"
+        assert client._calling.session.core.retries.account.taken_count > 0, "nobody has noticed anything"
 
 
 def test_what_may_have_been_done_is_not_done_again(up: Up) -> None:

@@ -200,7 +200,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "arguments that are no mapping": ("shelf.add_up", {"arguments": [1]}),
     "a name that is no text": ("shelf.add_up", {"arguments": {1: 2}}),
     "an argument given twice": ("shelf.add_up", {"arguments": {"numbers": [1]}, "numbers": [2]}),
-    "a value that cannot travel": ("shelf.add_up", {"numbers": [object()]}),
+    "a value that cannot be serialised": ("shelf.add_up", {"numbers": [object()]}),
     "a number that is too large": ("shelf.add_up", {"numbers": [1 << 70]}),
     "a missing argument": ("shelf.add_up", {}),
     "an unknown argument": ("shelf.add_up", {"numbers": [1], "begin": 2}),
@@ -208,7 +208,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "an operation that fails": ("shelf.fail", {"text": "broken"}),
     "an operation that would end its process": ("shelf.leave", {}),
     "an operation of another state": ("shelf.stand_by", {}),
-    "a result that cannot travel": ("shelf.give_unknown", {}),
+    "a result that cannot be serialised": ("shelf.give_unknown", {}),
 }
 #: A topic, and what is published.
 MESSAGES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -219,7 +219,7 @@ MESSAGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "a topic that is no text": (5, {}),
     "a priority below 0": ("numbers.next", {"number": 1, "priority": -1}),
     "arguments that are no mapping": ("numbers.next", {"arguments": 5}),
-    "a value that cannot travel": ("numbers.next", {"number": object()}),
+    "a value that cannot be serialised": ("numbers.next", {"number": object()}),
 }
 #: What is subscribed to.
 TOPICS: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import async_client, async_connecting, caller_core, connect_async
+from appbackplane.transport import async_client, caller_core, connect_async
 from appbackplane.transport.async_client import AsyncClient
 from appbackplane.transport.async_subscription import AsyncSubscription
 from appbackplane.transport.envelope import CANCEL, CAST
@@ -388,7 +388,7 @@ def test_a_route_that_is_newer_than_the_directory_is_found(stand_in: Any, run_di
         assert len(stand_in.wait_for_route("supervisor.directory")) == 2, "one when it connected"
         stand_in.hooks["query.newer"] = lambda envelope: envelope.body
         stand_in.version += 1
-        client._connecting._fetch_again_ns = 0  # as 0.1 s later
+        client._fetch_again_ns = 0  # as 0.1 s later
         await client.cast("query.newer")
         await other_thread(stand_in.wait_for_route, "query.newer")
         await ends_in(UnknownRoute, client.call("query.none"))
@@ -402,7 +402,7 @@ def test_a_route_that_is_asked_for_again_and_again_does_not_load_the_supervisor(
     stand_in: Any, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop that calls what nobody serves had the directory sent a thousand times a second."""
-    monkeypatch.setattr(async_connecting, "FETCH_AGAIN_NS", 10**15)
+    monkeypatch.setattr(async_client, "FETCH_AGAIN_NS", 10**15)
 
     async def act(client: AsyncClient) -> None:
         for _ in range(5):

@@ -65,7 +65,7 @@ def test_what_is_refused_is_asked_again_in_the_same_words(world: World) -> None:
     assert second.id != first.id
     world.link.feed("index-1", reply(first.id, "late"), reply(second.id, 42))
     assert world.turn() == [Ended("one", 42, None)]
-    assert world.session.outstanding_count == 0 and world.session._core._outstanding_bytes == 0
+    assert world.session.outstanding_count == 0 and world.session.core._outstanding_bytes == 0
 
 
 @pytest.mark.parametrize(("route", "is_again"), [("query.search", True), ("index.stats", False)])
@@ -183,7 +183,7 @@ def test_what_finds_no_place_waits_for_one(world: World) -> None:
     assert call.body == {"a": 1}
     world.link.feed("index-2", reply(call.id, "up"))
     assert world.turn() == [Ended("one", "up", None)]
-    assert world.session._core.retries.account.taken_count == 0
+    assert world.session.core.retries.account.taken_count == 0
     world.session.cancel(id)
     assert world.turn() == []
 
@@ -210,7 +210,7 @@ def test_what_no_place_comes_up_for_ends_before_its_deadline(world: World) -> No
         ended = world.turn(10_000_000)
     error = only_error(ended)
     assert isinstance(error, Unavailable) and error.attempts > 3 and "the next would be too late" in str(error)
-    assert not world.session._core.retries._unplaced, "or an outage would fill the memory"
+    assert not world.session.core.retries._unplaced, "or an outage would fill the memory"
 
 
 def test_a_retry_that_finds_no_room_waits_again(world: World) -> None:
@@ -229,7 +229,7 @@ def test_a_retry_that_finds_no_room_waits_again(world: World) -> None:
     world.link.answers.clear()
     while not (said := world.link.take("query-1")) or said[-1].body != {"text": "x"}:
         assert world.turn(10_000_000) == []
-    assert world.session._core.retries.account.taken_count == 1
+    assert world.session.core.retries.account.taken_count == 1
 
 
 def test_the_end_of_the_system_ends_what_waits(world: World) -> None:
@@ -243,7 +243,7 @@ def test_the_end_of_the_system_ends_what_waits(world: World) -> None:
     assert {(e.token, type(e.error)) for e in world.turn() if isinstance(e, Ended)} == {
         ("waits", PeerDown), ("is out", PeerDown)
     }  # fmt: skip
-    assert world.session.outstanding_count == 0 and world.session._core._outstanding_bytes == 0
+    assert world.session.outstanding_count == 0 and world.session.core._outstanding_bytes == 0
 
 
 def test_a_client_that_closes_ends_what_waits(world: World) -> None:
@@ -253,7 +253,7 @@ def test_a_client_that_closes_ends_what_waits(world: World) -> None:
     refuse(world, "query-1", asked(world), Busy("full"), is_refused=True)
     (ended,) = world.session.end_all(Cancelled("closed"))
     assert isinstance(ended, Ended) and ended.token == "one" and isinstance(ended.error, Cancelled)
-    assert world.session._core._outstanding_bytes == 0
+    assert world.session.core._outstanding_bytes == 0
 
 
 def test_an_outage_is_not_multiplied(world: World) -> None:

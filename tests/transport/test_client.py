@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import caller_core, calling, connect, connect_async, connecting
+from appbackplane.transport import caller_core, calling, connect, connect_async
 from appbackplane.transport.client import Client
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, due_ns
@@ -105,7 +105,7 @@ def test_what_is_the_callers_fault_is_said_at_once(client: Client, stand_in: Any
     for wrong in ({"key": 5}, {"priority": -1}, {"timeout": 0}, {"arguments": [1]}):
         with pytest.raises(InvalidArgument, match=r"query\.echo|timeout"):
             client.call("query.echo", **wrong)
-    with pytest.raises(InvalidArgument, match=r"query\.echo: the value of 'x' cannot travel"):
+    with pytest.raises(InvalidArgument, match=r"query\.echo: the value of 'x' cannot be serialised"):
         client.call("query.echo", x=object())
     with pytest.raises(InvalidArgument, match=r"query\.echo: .* exceed the limit"):
         client.call("query.echo", x=b"." * FRAME_BYTES_MAX)
@@ -184,14 +184,14 @@ def test_a_route_that_is_not_known_costs_one_question_and_is_told(
     """Also where the supervisor does not answer."""
     ends_in(UnknownRoute, lambda: getattr(client, ask)("query.none"))
     assert len(stand_in.wait_for_route("supervisor.directory", 2)) == 2, "one when it connected"
-    client._calling._connecting._fetch_again_ns = 0  # as 0.1 s later
-    monkeypatch.setattr(connecting, "FETCH_LIMIT_NS", 10_000_000)
+    client._calling._fetch_again_ns = 0  # as 0.1 s later
+    monkeypatch.setattr(calling, "FETCH_LIMIT_NS", 10_000_000)
     stand_in.is_silent = True
     heard_ns: list[int] = []
     stand_in.before_directory = lambda: heard_ns.append(time.monotonic_ns())
     ends_in(UnknownRoute, lambda: getattr(client, ask)("query.none"))
     asked = stand_in.wait_for_route("supervisor.directory", 3)[-1]
-    assert -asked.deadline - connecting.FETCH_LIMIT_NS <= heard_ns[0], "it waits so long, and not for its own deadline"
+    assert -asked.deadline - calling.FETCH_LIMIT_NS <= heard_ns[0], "it waits so long, and not for its own deadline"
     stand_in.is_silent = False
     assert client.call("query.echo", n=1) == {"n": 1}
 
@@ -201,7 +201,7 @@ def test_a_route_that_is_asked_for_again_and_again_does_not_load_the_supervisor(
     client: Client, stand_in: Any, ask: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop that calls what nobody serves had the directory sent a thousand times a second."""
-    monkeypatch.setattr(connecting, "FETCH_AGAIN_NS", 10**15)
+    monkeypatch.setattr(calling, "FETCH_AGAIN_NS", 10**15)
     for _ in range(5):
         ends_in(UnknownRoute, lambda: getattr(client, ask)("query.none"))
     assert client.call("query.echo", n=1) == {"n": 1}
@@ -227,7 +227,7 @@ def test_a_call_whose_end_is_lost_ends_with_its_deadline(client: Client, stand_i
 
     def lose(envelope: Any) -> Any:
         with client._calling._waiting.lock:
-            assert client._calling.session._core.end(envelope.id) is not None
+            assert client._calling.session.core.end(envelope.id) is not None
         return NO_ANSWER
 
     def ask() -> Any:

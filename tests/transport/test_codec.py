@@ -3,8 +3,10 @@
 import dataclasses
 import datetime
 import enum
+import numbers
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from types import FrameType
 from typing import Any
@@ -31,7 +33,7 @@ from appbackplane.transport.envelope import (
     reply,
     status,
 )
-from appbackplane.transport.errors import Busy, InvalidArgument, MalformedFrame
+from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, MalformedFrame, Unavailable
 
 encoder = codec.Encoder()
 
@@ -207,7 +209,7 @@ def test_a_body_that_is_too_large_is_the_callers_fault() -> None:
 )
 def test_a_value_that_cannot_travel_is_the_callers_fault(value: object) -> None:
     """And the packer is as good as new afterwards."""
-    with pytest.raises(InvalidArgument, match="cannot travel"):
+    with pytest.raises(InvalidArgument, match="cannot be serialised"):
         encoder.encode(reply(1, [1, 2, value]))
     assert codec.decode(codec.batch([encoder.encode(reply(2, "next"))])) == [reply(2, "next")]
 
@@ -286,10 +288,10 @@ def test_numbers_of_numpy_travel_as_numbers(kind: str, plain: object) -> None:
 def test_a_fraction_does_not_travel_as_a_number_with_fewer_digits() -> None:
     """It is an exact number, and whoever sends one means that."""
     with pytest.raises(
-        InvalidArgument, match=r"the value of 'share' cannot travel: .* fractions\.Fraction is unsupported"
+        InvalidArgument, match=r"the value of 'share' cannot be serialised: .* fractions\.Fraction is unsupported"
     ):
         encoder.encode(reply(1, {"size": 3, "share": Fraction(1, 3)}))
-    with pytest.raises(InvalidArgument, match="the value of 'share' cannot travel"):
+    with pytest.raises(InvalidArgument, match="the value of 'share' cannot be serialised"):
         encoder.call(1, CallSpec("a.b", {"size": 3, "share": object()}, ends_ns=5))
 
 
@@ -307,9 +309,80 @@ class Hostile(dict):  # type: ignore[type-arg]
 
 def test_a_value_whose_own_code_fails_is_an_invalid_argument() -> None:
     """Its error escaped, and ended the process that wanted to answer."""
-    with pytest.raises(InvalidArgument, match="a value cannot travel: 'gone'"):
+    with pytest.raises(InvalidArgument, match="a value cannot be serialised: 'gone'"):
         encoder.encode(reply(1, Hostile(a=1)))
     assert encoder.encode(reply(1, 1))
+
+
+class Counted:
+    """A number of another library, which calls `act` while it is packed."""
+
+    def __init__(self, act: Callable[[], Any] = lambda: None) -> None:
+        self.act = act
+
+    def __int__(self) -> int:
+        act, self.act = self.act, lambda: None
+        act()
+        return 1
+
+
+numbers.Integral.register(Counted)
+
+
+@pytest.mark.parametrize("change", [list.pop, lambda items: items.append(1), list.clear])
+def test_a_list_that_changes_while_it_is_packed_spoils_no_batch(change: Callable[[list[Any]], Any]) -> None:
+    """Another thread may change it. Its length is written first: readers took the bytes behind it for its items, or its last
+    items for what follows. The caller got a wrong answer, or none, and so did others whose answers shared the frame.
+    """
+    items: list[Any] = [1, 1, Counted(lambda: change(items)), 1, 1]
+    with pytest.raises(InvalidArgument, match="a value changed while it was being packed: pass a copy"):
+        encoder.encode(reply(1, items))
+    items[:] = [1, 1, Counted(lambda: change(items)), 1, 1]
+    with pytest.raises(InvalidArgument, match="changed while it was being packed"):
+        encoder.reply(1, items)
+    assert encoder.reply(1, [Counted(), Counted()]) == encoder.reply(1, [1, 1])
+
+
+def test_a_map_that_changes_while_it_is_packed_is_refused() -> None:
+    """So is one whose names change while the culprit is looked for."""
+    table: dict[Any, Any] = {number: Counted() for number in range(5)}
+
+    def change() -> None:
+        table[len(table) + 99] = Counted(change)
+        del table[next(iter(table))]
+
+    table[2] = Counted(change)
+    with ThreadPoolExecutor(1) as worker, pytest.raises(InvalidArgument, match="chang"):
+        worker.submit(encoder.reply, 1, table).result()
+    assert encoder.reply(1, 1)
+
+
+def test_a_deep_value_with_a_number_of_another_library_travels() -> None:
+    """Whether a value has changed is looked at without recursion limits of its own."""
+    body: Any = Counted()
+    for _ in range(500):
+        body = [body]
+    assert codec.decode(packed([reply(1, body)]))[0].id == 1
+
+
+def fails_once() -> None:
+    raise RuntimeError("dictionary changed size during iteration")
+
+
+def ends_the_program() -> None:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("act", "words"), [(fails_once, "dictionary changed size"), (ends_the_program, "SystemExit: 3")]
+)
+def test_in_a_workers_thread_a_value_that_fails_is_an_invalid_argument(act: Callable[[], None], words: str) -> None:
+    """No signal handler runs there. An error that did not come again passed for one of a signal handler, and an exit escaped:
+    both ended the process of the operation whose result it was.
+    """
+    with ThreadPoolExecutor(1) as worker, pytest.raises(InvalidArgument, match=words):
+        worker.submit(encoder.reply, 1, [Counted(act)]).result()
+    assert encoder.reply(1, 1)
 
 
 class Struck(dict):  # type: ignore[type-arg]
@@ -337,7 +410,7 @@ def handler_that_raises() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("handler_that_raises")
-@pytest.mark.parametrize("pack", [lambda body: encoder.reply(1, body), encoder.body], ids=["reply", "body"])
+@pytest.mark.parametrize("pack", [lambda body: encoder.reply(1, body), encoder.pack], ids=["reply", "body"])
 def test_the_exception_of_a_signal_handler_during_packing_reaches_the_caller(pack: Callable[[Any], bytes]) -> None:
     """It became InvalidArgument, and a program's own time limit looked like a bad argument."""
     body = {"size": 1, "table": Struck(a=1)}
@@ -451,6 +524,46 @@ def test_a_status_has_four_fields(body: object) -> None:
 def test_a_deadline_is_a_duration_or_a_time(deadline: int, ends_ns: int) -> None:
     """Below 0 it is a time of the clock that callers share with the callee: what was spent in a socket is spent."""
     assert due_ns(deadline, 100) == ends_ns
+
+
+class Failing(Unavailable):
+    """Its fields raise."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def message(self) -> str:  # type: ignore[override]
+        raise SystemExit(3)
+
+    retry_after = message  # type: ignore[assignment]
+    trace = message
+
+
+class Endless(Busy):
+    """A hint of 400 digits."""
+
+    retry_after = 10**400
+
+
+class Unlisted(Busy):
+    """A status that is none."""
+
+    status = "busy"  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("error", "body"),
+    [
+        (Failing(), [14, "Failing", None, None]),
+        (Endless("later"), [8, "later", None, None]),
+        (Unlisted("later"), [13, "later", None, None]),
+        (Unavailable("later", retry_after=2), [14, "later", 2.0, None]),
+    ],
+)
+def test_a_status_travels_whatever_its_error_is_made_of(error: BackplaneError, body: list[object]) -> None:
+    """An error of a user's own class escaped as another error, and ended the process of the operation that raised it."""
+    (told,) = decode(batch([encoder.encode(status(1, error))]))
+    assert told.body == body
 
 
 def test_a_status_can_always_travel() -> None:

@@ -32,6 +32,26 @@ def test_a_name_is_the_default_run_directory(runtime_dir: Path, monkeypatch: pyt
     assert discovery.locate("codesearch").run_dir.parent.name.startswith("appbackplane-")
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[system", "x = [1, 2", f"x = {'[' * 5_000}", f"x = {'{a = ' * 3_000}", f"{'.'.join('a' * 65)} = 1",
+     f"x = [[-{1 << 1_024}]]",
+     f"x = {'9' * 5_000}", f"x = 0x{'f' * 5_000}"],
+)  # fmt: skip
+def test_a_text_that_is_no_toml_is_one_kind_of_error(text: str, tmp_path: Path) -> None:
+    """Python's parser raises three, and lets numbers pass that cannot be shown: each ended a supervisor that was to reload."""
+    with pytest.raises(ValueError, match=r"\w"):
+        discovery.tables_of(text)
+    with pytest.raises(InvalidArgument, match="not TOML: "):
+        discovery.locate(write(tmp_path / "broken.toml", text))
+
+
+def test_a_toml_within_the_bounds_is_read() -> None:
+    """All numbers of TOML, and 64 levels."""
+    least, most = -(1 << 63), (1 << 63) - 1
+    assert discovery.tables_of(f"x = [{least}, {most}]\n{'.'.join('a' * 64)} = 1")["x"] == [least, most]
+
+
 def test_a_full_temporary_folder_moves_no_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python's own choice is another folder then, and each running system was "not running"."""
     monkeypatch.delenv("XDG_RUNTIME_DIR")
@@ -55,7 +75,8 @@ def test_a_toml_leads_to_its_run_directory(tmp_path: Path, runtime_dir: Path) ->
     assert discovery.locate(str(there)) == discovery.Location(tmp_path / "run", "shop", there, is_given=True)
     absolute = write(tmp_path / "absolute.toml", f'[system]\nname = "shop"\nrun_dir = "{tmp_path}/elsewhere"')
     assert discovery.locate(absolute).run_dir == tmp_path / "elsewhere"
-    assert discovery.run_dir_of("shop", "~/run", tmp_path) == Path("~/run").expanduser()
+    at_home = write(tmp_path / "home.toml", '[system]\nname = "shop"\nrun_dir = "~/run"')
+    assert discovery.locate(at_home).run_dir == Path("~/run").expanduser()
 
 
 def test_a_path_is_a_run_directory(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from appbackplane.transport import codec, errors
 from appbackplane.transport.envelope import status
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import Status
 
 KINDS = [
     errors.InternalError, errors.InvalidArgument, errors.NotFound, errors.PermissionDenied, errors.FailedPrecondition,

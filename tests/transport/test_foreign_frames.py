@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.transport import codec, foreign_frames
-from appbackplane.transport.envelope import CALL, Kind
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS
 from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.foreign_frames import (
     BY_HAND_LENGTH_MAX,
@@ -144,20 +144,20 @@ def test_keys_that_are_made_to_collide_are_refused(ballast: str) -> None:
 
 
 #: Of each kind an envelope, and the places of its integers.
-INTEGERS: dict[Kind, tuple[list[Any], tuple[int, ...]]] = {
-    Kind.CALL: ([1, 1, 2, "a.b", "key", 3, "trace", {"x": 1}, [["a", "b"]]], (0, 1, 2, 5)),
-    Kind.CAST: ([4, 0, 2, "a.b", "key", 3, "trace", {"x": 1}, None], (0, 1, 2, 5)),
-    Kind.PUBLISH: ([5, 1, 2, "a.b", None, 3, "trace", {"x": 1}, None], (0, 1, 2, 5)),
-    Kind.REPLY: ([2, 1, None, None, None, None, None, 5, None], (0, 1)),
-    Kind.STATUS: ([3, 1, None, "refused", None, None, None, [14, "busy", 0.5, None], None], (0, 1)),
-    Kind.CANCEL: ([6, 1, None, None, None, None, None, None, None], (0, 1)),
-    Kind.BOOST: ([7, 1, 2, None, None, None, None, 5, [["a", "b"]]], (0, 1, 2, 7)),
+INTEGERS: dict[int, tuple[list[Any], tuple[int, ...]]] = {
+    CALL: ([1, 1, 2, "a.b", "key", 3, "trace", {"x": 1}, [["a", "b"]]], (0, 1, 2, 5)),
+    CAST: ([4, 0, 2, "a.b", "key", 3, "trace", {"x": 1}, None], (0, 1, 2, 5)),
+    PUBLISH: ([5, 1, 2, "a.b", None, 3, "trace", {"x": 1}, None], (0, 1, 2, 5)),
+    REPLY: ([2, 1, None, None, None, None, None, 5, None], (0, 1)),
+    STATUS: ([3, 1, None, "refused", None, None, None, [14, "busy", 0.5, None], None], (0, 1)),
+    CANCEL: ([6, 1, None, None, None, None, None, None, None], (0, 1)),
+    BOOST: ([7, 1, 2, None, None, None, None, 5, [["a", "b"]]], (0, 1, 2, 7)),
 }
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(INTEGERS))
 @pytest.mark.parametrize("seconds", [5, 2**62, -(2**62)])
-def test_a_timestamp_is_no_integer_of_an_envelope(kind: Kind, seconds: int) -> None:
+def test_a_timestamp_is_no_integer_of_an_envelope(kind: int, seconds: int) -> None:
     """It was one of 92 bits. A call under such an id ran, its answer could not be packed, and the node's process ended."""
     row, places = INTEGERS[kind]
     assert foreign_frames.decode(msgpack.packb([row]))
@@ -173,12 +173,12 @@ def test_a_timestamp_in_a_body_can_be_packed_again(ballast: str, seconds: int) -
     """What comes from another host is packed again for this system."""
     value = value_of(msgpack.packb([msgpack.Timestamp(seconds, 0), ballast]))
     assert value == [float(seconds), ballast]
-    assert codec.Encoder().body(value)
+    assert codec.Encoder().pack(value)
 
 
 def test_a_status_with_a_timestamp_can_be_packed_again() -> None:
     """The call was off the books, and its caller heard nothing before its deadline."""
-    row, _ = INTEGERS[Kind.STATUS]
+    row, _ = INTEGERS[STATUS]
     instant = msgpack.Timestamp(2**62, 0)
     (envelope,) = foreign_frames.decode(msgpack.packb([[*row[:7], [14, "busy", instant, None], None]]))
     assert codec.Encoder().encode(envelope)

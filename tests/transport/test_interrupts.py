@@ -19,11 +19,11 @@ import zmq
 
 from appbackplane.transport import connect
 from appbackplane.transport import link as link_module
+from appbackplane.transport.call_checks import asked
 from appbackplane.transport.client import Client
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition, PeerDown
 from appbackplane.transport.handles import PendingCall
 from appbackplane.transport.link import LARGE_BYTES
-from appbackplane.transport.request import asked
 
 LIMIT_S = 20.0
 #: Files in which a signal's exception may strike: ours, and those of Python code that they use to send a large frame.

@@ -155,7 +155,7 @@ def test_what_nobody_here_serves_goes_to_the_node(key: str | None) -> None:
     """It knows who else does, and where the object is that a key names: nothing of that is known here."""
     resolver = Resolver(node_directory())
     assert [resolver.resolve(route, key) for route in ("b/x.do", "y.do", "b/backplane.a.statistics")] == ["node"] * 3
-    assert resolver.place("node").path == "/run/node-1.sock"
+    assert resolver.directory.backplanes["node"].path == "/run/node-1.sock"
     assert not resolver.is_idempotent("b/x.do")
 
 

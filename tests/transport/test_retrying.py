@@ -4,20 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, error_from
+from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.calls import OutstandingCalls
+from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Status, Unavailable, error_from
 from appbackplane.transport.retrying import (
     BACKOFF_MAX_NS,
     BACKOFF_NS,
     WINDOW_NS,
-    Again,
+    Retries,
     RetryAccount,
     RetryBudget,
     StopRetrying,
     after_attempts,
-    decide,
     wait_before,
 )
-from appbackplane.transport.status import Status
 
 SECOND_NS = 1_000_000_000
 
@@ -36,12 +36,17 @@ def decided(
     remaining_ns: int = 30 * SECOND_NS,
     random: float = 0.5,
     of: RetryAccount | None = None,
-) -> Again | StopRetrying:
-    """A decision at time 0, of a client that has made no calls before."""
-    return decide(
-        error, is_repeatable=is_repeatable, is_sent=is_sent, attempt=attempt, remaining_ns=remaining_ns,
-        account=of or account(), now_ns=0, calls_count=0, random=random,
-    )  # fmt: skip
+) -> int | StopRetrying:
+    """A decision at time 0, of a client that has made no calls before: how long the call waits, ns, or why it does not."""
+    calls = OutstandingCalls[str]()
+    retries = Retries(calls, of or account(), lambda: random)
+    spec = CallSpec("a.b", {}, ends_ns=remaining_ns, is_retried=True)
+    waiting = retries.wait("token", spec, attempt, error, 0, is_sent=is_sent, is_idempotent=is_repeatable)
+    if isinstance(waiting, StopRetrying):
+        return waiting
+    wait = calls.get(waiting)
+    assert wait is not None
+    return wait[1]
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
@@ -52,16 +57,16 @@ def test_only_what_may_end_better_and_does_no_harm_is_tried_again(
 ) -> None:
     """A payment that may have been made is not made again; and what is wrong stays wrong, however often it is asked."""
     error = error_from(int(status), "no", 0.1, is_refused=is_refused)
-    is_again = isinstance(decided(error, is_repeatable=is_repeatable), Again)
+    is_again = isinstance(decided(error, is_repeatable=is_repeatable), int)
     may_end_better = status in (Status.UNAVAILABLE, Status.PEER_DOWN, Status.RESOURCE_EXHAUSTED)
     assert is_again == (may_end_better and (is_repeatable or is_refused))
 
 
 def test_a_refusal_that_says_that_waiting_does_not_help_is_believed() -> None:
     """A route that is served as secondary only would be asked for until the deadline, thirty seconds long."""
-    assert not isinstance(decided(error_from(int(Status.UNAVAILABLE), "primary", is_refused=True)), Again)
-    assert isinstance(decided(error_from(int(Status.UNAVAILABLE), "down", 0.25, is_refused=True)), Again)
-    assert isinstance(decided(error_from(int(Status.UNAVAILABLE), "said by the operation")), Again)
+    assert not isinstance(decided(error_from(int(Status.UNAVAILABLE), "primary", is_refused=True)), int)
+    assert isinstance(decided(error_from(int(Status.UNAVAILABLE), "down", 0.25, is_refused=True)), int)
+    assert isinstance(decided(error_from(int(Status.UNAVAILABLE), "said by the operation")), int)
 
 
 @given(
@@ -82,8 +87,8 @@ def test_no_wait_ends_past_the_deadline(
         random=random,
         is_sent=is_sent,
     )
-    if isinstance(verdict, Again):
-        assert 0 <= verdict.wait_ns < remaining_ns
+    if isinstance(verdict, int):
+        assert 0 <= verdict < remaining_ns
 
 
 @given(attempt=st.integers(1, 10_000), random=st.floats(0, 1, exclude_max=True), asked=st.floats(0, 1_000))
@@ -143,7 +148,7 @@ def test_calls_of_long_ago_bring_in_nothing() -> None:
 def test_what_has_not_left_waits_without_touching_the_budget() -> None:
     """It is nobody's load. Otherwise a restart that takes long would end calls that have all the time in the world."""
     spent = account(0.0, 0.0)
-    assert decided(Unavailable("down now"), is_sent=False, of=spent) == Again(BACKOFF_NS // 2)
+    assert decided(Unavailable("down now"), is_sent=False, of=spent) == BACKOFF_NS // 2
     assert decided(Unavailable("stopping"), of=spent) == StopRetrying("the retry budget is spent")
 
 

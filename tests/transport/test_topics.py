@@ -1,5 +1,7 @@
 """Topics: who hears what, each once, and whether anything is missing."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,14 @@ from appbackplane.transport import topics as topics_module
 from appbackplane.transport.codec import with_id
 from appbackplane.transport.envelope import PUBLISH
 from appbackplane.transport.errors import InvalidArgument
-from appbackplane.transport.topics import GapCounter, TopicTable, check_pattern, check_topic, overlap
+from appbackplane.transport.topics import (
+    TOPIC_LENGTH_MAX,
+    GapCounter,
+    TopicTable,
+    check_pattern,
+    check_topic,
+    overlap,
+)
 
 words = st.sampled_from(["files", "file", "a", "b"])
 topics = st.lists(words, min_size=1, max_size=4).map(".".join)
@@ -106,6 +115,16 @@ def test_what_is_no_topic_is_refused(topic: str) -> None:
     """A topic that nobody can match would be published for ever to nobody."""
     with pytest.raises(InvalidArgument, match="topic"):
         check_topic(topic)
+
+
+@pytest.mark.parametrize("check", [check_topic, check_pattern])
+def test_what_is_too_long_is_refused_and_not_repeated(check: Callable[[object], None]) -> None:
+    """Whoever publishes under such topics would fill what remembers them; the error goes into logs and replies."""
+    check("a" * TOPIC_LENGTH_MAX)
+    for value in ("a" * (TOPIC_LENGTH_MAX + 1), "a." * 1_000_000, [0] * 1_000_000):
+        with pytest.raises(InvalidArgument) as raised:
+            check(value)
+        assert len(raised.value.message) < 200
 
 
 @pytest.mark.parametrize("pattern", ["", "*", "a.*.b", "a*", ".*", "a..*", 5])

@@ -13,7 +13,7 @@ from .messages import INCARNATION_MAX, Hello, Refusal, incompatible
 from .naming import NameClaim, claim, keeps, taken
 from .peer import Peer
 
-#: Refusals that are remembered, by address and key, so that each is sent once a second, and reported once.
+#: At most this many refusals are remembered, by address and key, so that each is sent once a second, and reported once.
 REFUSED_MAX = 128
 
 

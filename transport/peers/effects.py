@@ -1,4 +1,4 @@
-"""Effects: the decisions of membership. Frozen dataclasses; the owner of the sockets carries them out.
+"""Effects: the decisions of membership, for the owner of the sockets to carry out.
 
 Their order matters: a `Hangup` comes before the `Dial` of its successor, a `NodeUnreachable` of a former incarnation before the
 `PeerUp` of the next.
@@ -42,8 +42,14 @@ class Down(StrEnum):
     NAME_TAKEN = "name taken"
 
 
+class Effect:
+    """One decision of membership."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Dial:
+class Dial(Effect):
     """Open a connection to `address`, where the holder of `key` is expected; answered by `connected` or `lost`.
 
     Always a fresh one, which gives up rather than reconnect, and queues nothing before it is established (IMMEDIATE).
@@ -54,7 +60,7 @@ class Dial:
 
 
 @dataclass(frozen=True, slots=True)
-class Hangup:
+class Hangup(Effect):
     """Close the connection and discard its queue, which was meant for a peer that is gone. No `lost` follows it; a connection
     reported as `lost` is closed already, and gets no `Hangup`.
 
@@ -66,7 +72,7 @@ class Hangup:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class Send(Effect):
     """Send on the connection to `address`, ahead of all other traffic. The message may be lost."""
 
     address: str
@@ -74,7 +80,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerUp:
+class PeerUp(Effect):
     """Messages arrive in both directions: calls may go there. The peer counts as new, whatever was outstanding before."""
 
     name: str
@@ -84,7 +90,7 @@ class PeerUp:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeUnreachable:
+class NodeUnreachable(Effect):
     """Calls outstanding on this incarnation end now, in PEER_DOWN. Exactly one follows each `PeerUp`."""
 
     name: str
@@ -94,7 +100,7 @@ class NodeUnreachable:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerChanged:
+class PeerChanged(Effect):
     """The state of a peer has changed; for observers."""
 
     name: str
@@ -104,7 +110,7 @@ class PeerChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class DialFailed:
+class DialFailed(Effect):
     """No node listens at `address`, or none answers; it is dialled again after `wait_ns`."""
 
     address: str
@@ -114,7 +120,7 @@ class DialFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Effect):
     """A node is not let into the mesh, and was told so. To be logged, each reason once an address."""
 
     name: str
@@ -124,7 +130,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class OfferRefused:
+class OfferRefused(Effect):
     """A peer offers operations that its key may not offer here: they are not called. `route`: the first, `count`: all."""
 
     name: str
@@ -133,7 +139,7 @@ class OfferRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedBy:
+class RefusedBy(Effect):
     """A peer does not let this node into the mesh. It is asked again after `refused_ns`."""
 
     name: str
@@ -142,7 +148,7 @@ class RefusedBy:
 
 
 @dataclass(frozen=True, slots=True)
-class NameTaken:
+class NameTaken(Effect):
     """Another live node bears this node's name, and keeps it. Reported once a holder."""
 
     name: str
@@ -151,24 +157,8 @@ class NameTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class NewIncarnation:
+class NewIncarnation(Effect):
     """This node has taken another incarnation: its clock was set back, so that peers knew a later one or refused it."""
 
     incarnation: int
     because: str
-
-
-Effect = (
-    Dial
-    | Hangup
-    | Send
-    | PeerUp
-    | NodeUnreachable
-    | PeerChanged
-    | DialFailed
-    | Refused
-    | OfferRefused
-    | RefusedBy
-    | NameTaken
-    | NewIncarnation
-)

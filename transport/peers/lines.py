@@ -25,21 +25,20 @@ from ..security.doorstep import Doorstep, event_of
 from ..security.gatekeeper import Gatekeeper
 from ..security.keyring import Keyring
 from ..security.keys import PublicKey
-from ..security.ring import Holder, Ring
+from ..security.ring import Holder
 from ..security.roll import Roll
 from .line import ENDS, LIMITS, STANDS, PeerConnection, dialled
 from .parts import Joining, Took
 
-# A plain integer: an enum's `&` looks a member up each time, and this runs in every iteration.
-_POLLIN: Final = int(zmq.POLLIN)
 #: Between two checks of the key ring and of silent connections: a revoked key is accepted for so long at most.
 SWEEP_NS: Final = 100_000_000
 #: All dialled connections are checked for input within this many sweeps: a check costs 5 us each.
 SWEEPS_A_LOOK: Final = 4
 #: Frames received in one iteration: a frame is up to 512 envelopes, or a megabyte.
 FRAMES_MAX: Final = 64
-#: Frames in one socket's receive queue: 16 MiB at most from a peer that keeps to its window.
-HWM: Final = 64
+#: Frames of one message of the wrong shape that are dropped in one iteration: 0.5 ms. A message of a million empty frames is
+#: 35 MB on the wire; received at once it stopped a node for 19 s, and all its peers gave it up.
+DROPPED_MAX: Final = 1_000
 #: Classes of messages, each with an outbox. CONTROL, for membership, shares the urgent connection.
 URGENT, BULK, CONTROL = range(3)
 _LOG = logging.getLogger(__name__)
@@ -84,7 +83,8 @@ class Lines:
         self._monitored: dict[int, str] = {}
         #: The key that is expected at each dialled address.
         self._keys: dict[str, PublicKey] = {}
-        self._seen_ring = keyring.ring
+        #: The key ring, as of the last sweep.
+        self.ring = keyring.ring
         #: Connections by number; and the addresses at which the holder of a key is expected.
         self._by_number: dict[int, tuple[str, PeerConnection]] = {}
         self._addresses: dict[bytes, set[str]] = {}
@@ -96,6 +96,8 @@ class Lines:
         self._joining = Joining()
         self._now_ns = 0
         self._lost: list[Lost] = []
+        #: The rest of a message of the wrong shape is to be dropped before the next message.
+        self._is_dropping = False
         #: Dialled since the last iteration: a descriptor signals nothing before its socket was found empty once.
         self._fresh: list[str] = []
         self._sweep_ns = self._looked = 0
@@ -104,7 +106,10 @@ class Lines:
         try:
             self._door = self._context.socket(zmq.ROUTER)
             links.server(self._door, keyring, LIMITS)
-            self._door.setsockopt(zmq.RCVHWM, HWM)
+            # No receive limit: ZeroMQ aborts the process where a socket has stopped reading at one, the peer is gone, and a
+            # heartbeat of that peer is among what was received (links.py). A node sends what its window admits, and a key
+            # with too much unread is cut (security/endless.py).
+            self._door.setsockopt(zmq.RCVHWM, 0)
             #: Connected clients, which are not nodes.
             self.visitors = Visitors(self._door, keyring)
             self._gatekeeper = Gatekeeper(self._context, keyring, log)
@@ -125,11 +130,6 @@ class Lines:
         self._unfinished = set(self._at_the_door)
         for fd in (int(self._door.getsockopt(zmq.FD)), *self._at_the_door):
             self._epoll.register(fd, select.EPOLLIN)
-
-    @property
-    def ring(self) -> Ring:
-        """The key ring, as of the last sweep."""
-        return self._seen_ring
 
     def fileno(self) -> int:
         """Readable when there is input. Call `turn` until `has_more` is false before waiting for it."""
@@ -259,17 +259,25 @@ class Lines:
         for address in (*fresh, *(self._monitored.get(fd, "") for fd in ready)):
             yield from self._look(address)
         for _ in range(FRAMES_MAX):
-            if not int(self._door.getsockopt(zmq.EVENTS)) & _POLLIN:
+            if self._is_dropping and self._drop():
+                is_more = True
                 break
-            parts: list[zmq.Frame] = self._door.recv_multipart(zmq.NOBLOCK, copy=False)
-            holder = self._roll.admit(parts[-1])
-            if holder is None or len(parts) != 2:
+            if not int(self._door.getsockopt(zmq.EVENTS)) & links.POLLIN:
+                break
+            routing_id = self._door.recv(zmq.NOBLOCK, copy=False)
+            frame = self._door.recv(zmq.NOBLOCK, copy=False)
+            holder = self._roll.admit(frame)
+            if frame.more:  # neither a node nor a client sends such a message
+                self._is_dropping = True
+                self._roll.cut(frame)
                 continue
-            if CLIENT.fullmatch(id := parts[0].bytes):
-                if self.visitors.came(id, holder, parts[1]):
-                    yield Came(holder, parts[1].bytes, id.decode())
+            if holder is None:
                 continue
-            whole = self._joining.take(holder.key.raw, parts[1].bytes)
+            if CLIENT.fullmatch(id := routing_id.bytes):
+                if self.visitors.came(id, holder, frame):
+                    yield Came(holder, frame.bytes, id.decode())
+                continue
+            whole = self._joining.take(holder.key.raw, frame.bytes)
             if isinstance(whole, Took):
                 self._took(holder, whole, now_ns)
             elif whole is not None:
@@ -290,12 +298,20 @@ class Lines:
         self._epoll.close()
         self._context.term()
 
+    def _drop(self) -> bool:
+        """Drop further frames of a message of the wrong shape. Returns whether some are left."""
+        for _ in range(DROPPED_MAX):
+            if not self._door.recv(zmq.NOBLOCK, copy=False).more:
+                self._is_dropping = False
+                break
+        return self._is_dropping
+
     def _leave_untrusted(self) -> None:
         """Disconnect from peers whose key was revoked."""
         ring = self._keyring.ring
-        if ring is self._seen_ring:
+        if ring is self.ring:
             return
-        self._seen_ring = ring
+        self.ring = ring
         self._joining.keep(lambda key: (holder := ring.of_key(key)) is not None and not holder.is_revoked)
         for address, key in [*self._keys.items()]:
             holder = ring.of_key(key.raw)
@@ -306,13 +322,13 @@ class Lines:
         """Disconnect from peers that send on a connection dialled here: the input would be kept, unread, for ever."""
         looked = self._looked = (self._looked + 1) % SWEEPS_A_LOOK
         for address, lines in [*self._lines.items()][looked::SWEEPS_A_LOOK]:
-            if any(int(line.socket.getsockopt(zmq.EVENTS)) & _POLLIN for line in lines):
+            if any(int(line.socket.getsockopt(zmq.EVENTS)) & links.POLLIN for line in lines):
                 self.give_up(address, "it sends on a connection that is one-way, from this node")
 
     def _look(self, address: str) -> Iterator[PeerConnected | Lost]:
         lines = self._lines.get(address, [])
         for line in lines:
-            while int(line.monitor.getsockopt(zmq.EVENTS)) & _POLLIN:
+            while int(line.monitor.getsockopt(zmq.EVENTS)) & links.POLLIN:
                 event, _ = event_of(line.monitor.recv_multipart(zmq.NOBLOCK))
                 if event != STANDS:
                     self.hang_up(address)

@@ -17,7 +17,7 @@ from .messages import Heartbeat, Hello, Inquiry, Leave, NodeRecord, PeerMessage,
 from .news import News, weigh
 from .peer import Peer, because, judge
 from .policy import MembershipPolicy
-from .view import Identity, View, state_of
+from .view import Identity, state_of
 
 #: States in which the messages of a peer are ignored.
 _UNHEARD: Final = frozenset((PeerState.LEFT, PeerState.REVOKED))
@@ -47,6 +47,8 @@ class Membership:
         is_allowed: Callable[[str, str], bool] = anybody,
     ) -> None:
         self._mesh = Mesh(me, policy or MembershipPolicy(), random, is_allowed, unix_ns)
+        #: The times and bounds of this mesh; and all nodes that this one knows, read-only.
+        self.policy, self.view = self._mesh.policy, self._mesh.view
         self._admission = MeshAdmission(self._mesh)
         self._beats_ns = self._passed_ns = self._judged_ns = now_ns
         self._has_left = False
@@ -57,16 +59,6 @@ class Membership:
     def me(self) -> Identity:
         """This node, with its present incarnation."""
         return self._mesh.me
-
-    @property
-    def view(self) -> View:
-        """All nodes that this one knows. Read-only."""
-        return self._mesh.view
-
-    @property
-    def policy(self) -> MembershipPolicy:
-        """The times and bounds of this mesh."""
-        return self._mesh.policy
 
     @property
     def counts(self) -> dict[str, int]:

@@ -92,7 +92,7 @@ class Refusal(PeerMessage, frozen=True, kw_only=True):
     reason: Sentence
     #: Address that the receiver dialled for its hello: it is to wait before it dials there again.
     dialled: Dialled
-    #: A higher incarnation by which the sender knows the receiver, whose clock was set back. 0: that is not the reason.
+    #: The receiver's incarnation that the sender knows, if it is higher: the receiver's clock was set back. 0: another reason.
     known: Incarnation = 0
     #: Address of the node that holds the receiver's name; "": that is not the reason.
     holder: Dialled = ""

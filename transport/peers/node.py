@@ -4,11 +4,12 @@ Passes events to membership and to the route table, and connects the two: a peer
 one that goes down takes its own along. Pure, as the whole package is: events and `now_ns` in, effects out.
 
     me = Identity("a", started_ns, "tcp://10.0.0.1:7400", key)
-    node = PeerNode(me, lambda: {"tcp://10.0.0.2:7400": key_of_b}, now_ns, random=…, unix_ns=…)
+    membership = Membership(me, lambda: {"tcp://10.0.0.2:7400": key_of_b}, now_ns, random=…, unix_ns=…)
+    node = PeerNode(membership, now_ns)
     for effect in node.tick(now_ns): …     # again at node.next_ns(), and whenever a socket has input
 """
 
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Collection, Set
 from typing import Final
 
 from ..addressing import OF_NODE
@@ -16,13 +17,12 @@ from ..errors import MalformedFrame, NotFound, Unavailable, UnknownRoute
 from ..resolver import home
 from .effects import Effect, NodeUnreachable, OfferRefused, PeerChanged, PeerState, PeerUp, Refused, Send
 from .likeness import Likeness
-from .membership import Membership, anybody
+from .membership import Membership
 from .messages import Heartbeat, PeerMessage, Routes, RoutesWanted
 from .offer import Offer
 from .peer import Peer
-from .policy import MembershipPolicy
 from .route_table import WITHDRAWN_BEATS, RouteTable, everything
-from .view import Identity, View
+from .view import View
 
 #: States in words, for error messages.
 _IS: Final = {state: "has left" if state is PeerState.LEFT else f"is {state}" for state in PeerState}
@@ -35,29 +35,18 @@ RETRY_AFTER_S: Final = 0.25
 
 
 class PeerNode:
-    """Membership and routes of one node.
-
-    Arguments as those of `Membership`. `may_offer`: given a key and routes, those that its holder may offer to this node.
-    """
+    """Membership and routes of one node. `may_offer`: given a key and routes, those that its holder may offer to this node."""
 
     def __init__(
         self,
-        me: Identity,
-        seeds: Callable[[], Mapping[str, str]],
+        membership: Membership,
         now_ns: int,
-        *,
-        random: Callable[[], float],
-        unix_ns: Callable[[], int],
-        policy: MembershipPolicy | None = None,
-        is_allowed: Callable[[str, str], bool] = anybody,
         may_offer: Callable[[str, Collection[str]], Set[str]] = everything,
     ) -> None:
-        self.membership = Membership(
-            me, seeds, now_ns, random=random, unix_ns=unix_ns, policy=policy, is_allowed=is_allowed
-        )
+        self.membership = membership
         self._may_offer = may_offer
         #: All nodes that this one knows, read-only. Held here because each call reads it, and membership is interpreted.
-        self.view: View = self.membership.view
+        self.view: View = membership.view
         self.table = RouteTable(self._granted)
         self._offer = Offer()
         self._likeness = Likeness()
@@ -69,11 +58,7 @@ class PeerNode:
         self._told: dict[str, tuple[int, int]] = {}
 
     def export(self, operations: Collection[str], topics: Collection[str], bulk: Collection[str] = ()) -> None:
-        """Offer these operations, subscribe to these topics: peers know a heartbeat later. `bulk`: the operations that may
-        wait.
-
-        Raises `InvalidArgument`.
-        """
+        """Offer these operations, subscribe to these topics: peers know a heartbeat later. Errors: those of `Offer.set`."""
         before, _, _ = self._offer.latest
         if self._offer.set(operations, topics, bulk):
             if gone := before.difference(operations):
@@ -136,7 +121,6 @@ class PeerNode:
         """The nodes to ask, in order; `b/index.stats` means node b alone. Never this node itself.
 
         With a key it is one node, the same for all callers that know the same nodes, so that calls of a key keep their order.
-
         A node that is named decides itself whether a key may use more than its exports.
 
         Raises `UnknownRoute`, `NotFound` for an unknown node, `Unavailable` for one that is down.
@@ -177,7 +161,7 @@ class PeerNode:
         return self.table.loads(route, caller)
 
     def _granted(self, name: str, routes: Collection[str]) -> Set[str]:
-        peer = self.membership.view.get(name)
+        peer = self.view.get(name)
         return frozenset() if peer is None else self._may_offer(peer.key, routes)
 
     def _ask(self, peer: Peer, since: int | None, now_ns: int) -> list[Effect]:

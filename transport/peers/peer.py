@@ -55,8 +55,8 @@ class Peer:
     ended_ns: int = NEVER
     #: Whether this incarnation has sent a message under its own key. Until then all knowledge of it is hearsay.
     has_spoken: bool = False
-    #: The peer that reported its farewell, until it is heard again; and whether it was heard after such a rumour. From then on
-    #: rumours of a farewell of this incarnation do not count.
+    #: `doubted_by`: another node that reported this one's farewell; "" once this one is heard. `is_refuted`: it was heard after
+    #: such a rumour; from then on, rumours that this incarnation left do not count.
     doubted_by: str = ""
     is_refuted: bool = False
 

@@ -76,7 +76,7 @@ class MembershipPolicy:
 
     @property
     def echo_ns(self) -> int:
-        """How old the echo of a message may be on a healthy link: there, until it is sent back, and back."""
+        """Greatest age of an echo on a healthy link, in ns: the way there, the wait for the next heartbeat, the way back."""
         return 2 * self.heartbeat_ns
 
     @property

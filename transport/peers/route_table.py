@@ -192,18 +192,9 @@ class RouteTable:
         """The nodes that offer this operation, in the order in which they are to be asked; () if none does."""
         return self._order(route, caller)[0]
 
-    def equals(self, route: str, caller: str) -> int:
-        """How many of the first of `best` are about equally busy."""
-        loads = self._order(route, caller)[1]
-        return loads.count(loads[0]) if loads else 0
-
     def loads(self, route: str, caller: str) -> tuple[float, ...]:
-        """The loads that the first of `best` announce, up to the first suspect; about equal ones as the same figure."""
+        """Announced loads of the nodes of `best`, without suspects unless all are; about equal loads as the same figure."""
         return self._order(route, caller)[1]
-
-    def offers(self, name: str, route: str) -> bool:
-        """Whether this node offers the operation, and may."""
-        return name in self._operations.get(route, ())
 
     def may_wait(self, name: str, route: str) -> bool:
         """Whether an operation of this node may wait, as bulk. The answer holds until the node is down: calls of one caller to
@@ -257,13 +248,6 @@ class RouteTable:
     def absent_subscribers(self, topic: str) -> list[str]:
         """The nodes that were subscribed when they went down, and have not come back with new exports."""
         return self._absent.matching(topic)
-
-    def known(self) -> dict[str, tuple[int, frozenset[str], frozenset[str]]]:
-        """Exports of the peers that are up: version, operations, topics."""
-        return {
-            name: (offered.version, frozenset(offered.granted), frozenset(offered.topics))
-            for name, offered in self._peers.items()
-        }
 
     def _grant(self, name: str, offered: _Offered, granted: Set[str]) -> None:
         for route in granted:

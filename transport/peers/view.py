@@ -92,7 +92,8 @@ class View:
 
     def records(self, now_ns: int) -> tuple[NodeRecord, ...]:
         """Records of this node and of all that it knows."""
-        return (self._own(), *(peer.record(now_ns) for peer in self._peers.values()))
+        own = NodeRecord(self.me.name, self.me.incarnation, self.me.address, self.me.key, "living", 0, 0)
+        return (own, *(peer.record(now_ns) for peer in self._peers.values()))
 
     def lacking(self, told: Iterable[NodeRecord], now_ns: int) -> tuple[NodeRecord, ...]:
         """Records that are news for a node that knows those `told`: missing, or outdated there."""
@@ -104,9 +105,6 @@ class View:
         dead = sorted((peer for peer in self._peers.values() if not peer.is_living), key=lambda peer: peer.ended_ns)
         too_many = max(0, len(dead) - count_max)
         return [peer for n, peer in enumerate(dead) if n < too_many or now_ns - peer.ended_ns >= forget_ns]
-
-    def _own(self) -> NodeRecord:
-        return NodeRecord(self.me.name, self.me.incarnation, self.me.address, self.me.key, "living", 0, 0)
 
 
 def _is_news_for(known: NodeRecord | None, ours: NodeRecord) -> bool:

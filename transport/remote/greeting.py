@@ -65,13 +65,10 @@ class ClientClock(msgspec.Struct, frozen=True):
 
 
 Word = ClientHello | Welcome | ClientRefused | ClientClock
-_ROUTES: Final[dict[type, str]] = {ClientHello: HELLO, Welcome: WELCOME, ClientRefused: REFUSED, ClientClock: CLOCK}
-_WORDS: Final[dict[str, type[Word]]] = {
-    HELLO: ClientHello,
-    WELCOME: Welcome,
-    REFUSED: ClientRefused,
-    CLOCK: ClientClock,
-}
+_ROUTES: Final[dict[type[Word], str]] = {
+    ClientHello: HELLO, Welcome: WELCOME, ClientRefused: REFUSED, ClientClock: CLOCK,
+}  # fmt: skip
+_WORDS: Final = {route: kind for kind, route in _ROUTES.items()}
 
 
 def said(word: Word) -> Envelope:

@@ -6,10 +6,8 @@ node that answers there. A host's name is looked up once, when a client is made.
 
 from __future__ import annotations
 
-import os
 import socket
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..errors import FailedPrecondition, InvalidArgument, NotFound
 from ..security.addresses import SCHEME, check_address
@@ -73,8 +71,3 @@ class Target:
                 f"{self}: {error.message}: appbackplane keys trust {self.node} KEY{option}, with the KEY that "
                 "`appbackplane keys show` prints on that host"
             ) from None
-
-
-def keyring_at(folder: str | os.PathLike[str] | None) -> Keyring:
-    """The key ring of this host in that folder; None: in the user's default folder."""
-    return Keyring(None if folder is None else Path(folder).expanduser())

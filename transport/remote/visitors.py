@@ -24,7 +24,7 @@ from ..link import LARGE_BYTES, LARGE_BYTES_MAX
 from ..security.admission import plain
 from ..security.keyring import Keyring
 from ..security.ring import Holder
-from ..security.roll import ends_of, held
+from ..security.roll import ends_at, ends_of, held
 from ..uncopied import uncopied
 from .greeting import SILENCE_MS
 
@@ -76,8 +76,7 @@ class Visitors:
             self._forget(id)  # two keys and one id: neither is believed
             return False
         fd = int(frame.get(zmq.SRCFD))
-        with held(fd) as connection:
-            ends = ends_of(connection)
+        ends = ends_at(fd)
         if ends is None:
             return False  # its last frame was read ahead, and nobody waits for a reply
         self._visitors[id] = _Visitor(holder, fd, ends)

@@ -11,6 +11,7 @@ the kernel (headroom.py). Costs two messages a connection, three if it fails, an
 from __future__ import annotations
 
 import struct
+from itertools import takewhile
 from typing import Any, Final
 
 import zmq
@@ -18,22 +19,14 @@ import zmq
 from .admission import RefusedConnection, plain
 from .gatekeeper import Gatekeeper
 from .headroom import Headroom
-from .roll import ends_of, held
+from .links import POLLIN
+from .roll import ends_at
 
-# A plain integer: an enum's `&` looks a member up each time, and this runs in every iteration.
-_POLLIN: Final = int(zmq.POLLIN)
 #: Events of handshakes that failed, with the reason. (Of a key that was refused, the gatekeeper has logged more.)
 REASONS: Final = {
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it does not speak CURVE with the key of this node",
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "it hung up, or said nothing for too long, before it showed a key",
 }
-_EVENTS: Final = int(
-    zmq.EVENT_ACCEPTED
-    | zmq.EVENT_DISCONNECTED
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-    | zmq.EVENT_LISTENING
-)
 _ACCEPTED, _ENDED = int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_DISCONNECTED)
 _LISTENING = int(zmq.EVENT_LISTENING)
 _event: Final = struct.Struct("=HI")
@@ -60,7 +53,7 @@ class Doorstep:
         self._reason: str | None = None  # of the failure to which the next end belongs
         self._left: list[Event] = []  # read ahead to see which connections end; not processed yet
         address = f"inproc://doorstep-{id(self):x}"
-        socket.monitor(address, _EVENTS)
+        socket.monitor(address, _ACCEPTED | _ENDED | _LISTENING | sum(REASONS))
         self._monitor: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR)
         self._monitor.linger = 0
         self._monitor.setsockopt(zmq.RCVHWM, WAITING_MAX)
@@ -91,7 +84,10 @@ class Doorstep:
                 self._arrivals[value] = now_ns
             elif kind == _ENDED:
                 self._arrivals.pop(value, None)
-                self._end(self._addresses.pop(value, UNKNOWN), now_ns)
+                address = self._addresses.pop(value, UNKNOWN)
+                if self._reason is not None:
+                    self._gatekeeper.refuse(RefusedConnection(address, None, self._reason), now_ns)
+                    self._reason = None
             else:
                 self._reason = REASONS[kind]
         if self._headroom is not None and (sentence := self._headroom.look(self._arrivals, now_ns)):
@@ -100,11 +96,7 @@ class Doorstep:
 
     def due(self, now_ns: int) -> list[int]:
         """The descriptors of connections that came SILENCE_NS ago, each once; the roll knows which of them sent a message."""
-        found = []
-        for fd, came_ns in self._arrivals.items():
-            if now_ns - came_ns < SILENCE_NS:
-                break
-            found.append(fd)
+        found = [fd for fd, _ in takewhile(lambda came: now_ns - came[1] >= SILENCE_NS, self._arrivals.items())]
         for fd in found:
             del self._arrivals[fd]
         return found
@@ -113,11 +105,6 @@ class Doorstep:
     def waiting(self) -> list[int]:
         """The descriptors of connections that are not due yet."""
         return [*self._arrivals]
-
-    @property
-    def connection_count(self) -> int:
-        """All connections, also those without a key yet: by this an owner knows that descriptors run short."""
-        return len(self._addresses)
 
     def close(self) -> None:
         """To be called before the socket is closed."""
@@ -129,14 +116,9 @@ class Doorstep:
     def _taken(self) -> list[Event]:
         """Waiting events, as many as one iteration takes in."""
         events: list[Event] = []
-        while len(events) < EVENTS_MAX and int(self._monitor.getsockopt(zmq.EVENTS)) & _POLLIN:
+        while len(events) < EVENTS_MAX and int(self._monitor.getsockopt(zmq.EVENTS)) & POLLIN:
             events.append(event_of(self._monitor.recv_multipart(zmq.NOBLOCK)))
         return events
-
-    def _end(self, address: str, now_ns: int) -> None:
-        if self._reason is not None:
-            self._gatekeeper.refuse(RefusedConnection(address, None, self._reason), now_ns)
-            self._reason = None
 
 
 def event_of(told: list[bytes]) -> Event:
@@ -146,6 +128,5 @@ def event_of(told: list[bytes]) -> Event:
 
 
 def _address(fd: int) -> str:
-    with held(fd) as connection:
-        ends = ends_of(connection)
+    ends = ends_at(fd)
     return UNKNOWN if ends is None else plain(str(ends[1][0]))

@@ -119,29 +119,21 @@ class Folder:
     @contextmanager
     def _opened(self) -> Iterator[int | None]:
         """A descriptor of the folder, after all checks; None: it is not there."""
-        fd = self._open()
-        try:
-            yield fd
-        finally:
-            if fd is not None:
-                os.close(fd)
-
-    def _open(self) -> int | None:
-        fd = None
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            self._check(os.fstat(fd), os.stat(self.path.parent))
+            above = os.stat(self.path.parent)
         except FileNotFoundError:
-            return None
+            yield None
+            return
         except NotADirectoryError as error:
             raise FailedPrecondition(f"{self.path} is not a folder, or a link to one: choose another") from error
         except OSError as error:
             raise FailedPrecondition(f"{self.path} cannot be opened: {_reason(error)}") from error
-        except FailedPrecondition:
-            assert fd is not None
+        try:
+            self._check(os.fstat(fd), above)
+            yield fd
+        finally:
             os.close(fd)
-            raise
-        return fd
 
     def _check(self, found: os.stat_result, above: os.stat_result) -> None:
         if found.st_uid != os.geteuid():

@@ -18,11 +18,9 @@ import zmq
 from ..errors import FailedPrecondition
 from .admission import RefusedConnection, answer
 from .keyring import Keyring
-from .links import DOMAIN
+from .links import DOMAIN, POLLIN
 from .refusals import Refusals
 
-# A plain integer: an enum's `&` looks a member up each time, and this runs in every iteration.
-_POLLIN: Final = int(zmq.POLLIN)
 #: Where ZeroMQ asks (ZAP, RFC 27); one a context.
 ADDRESS: Final = "inproc://zeromq.zap.01"
 #: Questions answered in an iteration: at 20 us each, nothing else waits for long, however many come.
@@ -65,7 +63,7 @@ class Gatekeeper:
     def answer(self, now_ns: int) -> bool:
         """Answer waiting questions. Returns whether more may wait, so that the owner comes back before it waits."""
         for _ in range(QUESTIONS_MAX):
-            if not int(self._socket.getsockopt(zmq.EVENTS)) & _POLLIN:
+            if not int(self._socket.getsockopt(zmq.EVENTS)) & POLLIN:
                 self.say(self.refusals.due(now_ns))
                 return False
             question: list[bytes] = self._socket.recv_multipart(zmq.NOBLOCK)

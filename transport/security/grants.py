@@ -11,13 +11,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..addressing import BACKPLANE, CONTROL, SUPERVISOR
+from ..addressing import RESERVED
 from ..errors import InvalidArgument
 from .keys import shown
 
 EXPORTED, NONE, ALL = "exported", "none", "*"
-#: First words of routes that serve administration.
-RESERVED = frozenset({SUPERVISOR, BACKPLANE, CONTROL})
 #: Patterns of one key, of each kind: more than anybody reads in a review of a ring.
 PATTERNS_MAX = 100
 _PATTERN = re.compile(r"[^.*,\s=#]+(\.[^.*,\s=#]+)*(\.\*)?")

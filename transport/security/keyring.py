@@ -8,13 +8,13 @@ empty one: no key is trusted, and present connections end.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import zmq
 from zmq.utils import z85
 
+from ..addressing import config_home
 from ..errors import BackplaneError, FailedPrecondition, InvalidArgument
 from .folder import Folder, Mark
 from .keys import KeyPair, PublicKey
@@ -26,9 +26,7 @@ _OWN_BYTES_MAX = 4_096
 
 def default_folder() -> Path:
     """`$XDG_CONFIG_HOME/appbackplane/keys`, else below `~/.config` (XDG Base Directory Specification)."""
-    given = os.environ.get("XDG_CONFIG_HOME")
-    config = Path(given) if given and os.path.isabs(given) else Path("~/.config").expanduser()
-    return config / "appbackplane" / "keys"
+    return config_home() / "appbackplane" / "keys"
 
 
 class Keyring:

@@ -2,7 +2,7 @@
 
 CURVE alone lets in every key there is: only an enforced domain with a name makes ZeroMQ ask, and refuse where no gatekeeper
 answers. The connecting end sends heartbeats, and states how long none may come: so both ends notice a cut or a frozen host. A
-reader that has stopped at its high-water mark receives none and cuts, so its owner keeps the sender from filling it. A link
+reader that has stopped at its high-water mark receives none and cuts, or aborts the process: no owner sets such a mark. A link
 that ends is over: ZeroMQ does not connect again and keeps no queue, and the owner makes another socket. ZeroMQ's default has
 two faults. Calls queued for a dead peer would be done by its next incarnation (TRAPS 5). And a reader that was cut while it
 had stopped would be aborted when it reads on (`Assertion failed: _input_stopped`, zeromq/libzmq #3937).
@@ -10,7 +10,6 @@ had stopped would be aborted when it reads on (`Assertion failed: _input_stopped
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,17 +18,17 @@ from typing import Any, Final
 import zmq
 
 from ..codec import FRAME_BYTES_MAX
-from ..descriptors import descriptors_max
+from ..descriptors import NONE_LEFT, descriptors_max
 from ..errors import FailedPrecondition, Unavailable
 from .addresses import check_address
 from .headroom import WAITING_SHARE
 from .keyring import Keyring
 from .keys import PublicKey
 
+#: As a plain integer: an enum's `&` looks a member up each time, and this runs in every iteration.
+POLLIN: Final = int(zmq.POLLIN)
 #: ZAP domain: ZeroMQ's name for the sockets of one policy. It must not be empty.
 DOMAIN: Final = "appbackplane"
-#: Errors of ZeroMQ when no descriptor is left for a socket.
-_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 #: Earlier versions of CURVE had holes (CVE-2019-13132, CVE-2020-15166: unauthenticated peers, both).
 LIBZMQ_MIN: Final = (4, 3, 5)
 
@@ -61,9 +60,10 @@ def server(socket: zmq.Socket[Any], keyring: Keyring, limits: LinkLimits = LIMIT
     own = keyring.own()
     _common(socket, limits)
     # No heartbeats of its own. A heartbeat would abort the process (`Assertion failed: !_io_error`) if its peer was killed
-    # while the socket had stopped reading at its mark, because its owner did not read for 200 ms. It answers its peers'
-    # heartbeats, and cuts peers whose heartbeats end, unless the last message was something else. Owners that have to know
-    # check themselves (remote/visitors.py), or have other signs (peers); the kernel ends the rest.
+    # while the socket had stopped reading at its mark, because its owner did not read for 200 ms. So does the answer to a
+    # heartbeat of that peer: an owner sets no receive limit. The socket cuts peers whose heartbeats end, unless the last
+    # message was something else. Owners that have to know check themselves (remote/visitors.py), or have other signs
+    # (peers); the kernel ends the rest.
     for option, value in (
         (zmq.TCP_KEEPALIVE, 1), (zmq.TCP_KEEPALIVE_IDLE, 5), (zmq.TCP_KEEPALIVE_INTVL, 5), (zmq.TCP_KEEPALIVE_CNT, 3),
     ):  # fmt: skip
@@ -101,8 +101,8 @@ def client(socket: zmq.Socket[Any], keyring: Keyring, server_key: PublicKey, lim
     ):
         socket.setsockopt(option, value)
     socket.setsockopt(zmq.RECONNECT_IVL, -1)
-    # Otherwise an ended connection keeps its queue, and takes frames for nobody, wherever ZeroMQ's text of the address is not
-    # ours: for names, and for IPv4 on a dual-stack socket. It also keeps a reader from being aborted.
+    # Without IMMEDIATE an ended connection keeps its queue and accepts frames that nobody gets, where ZeroMQ writes the address
+    # differently: for names, and for IPv4 on a dual-stack socket. ZeroMQ might also abort a slow reader (libzmq #3937).
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.CONNECT_TIMEOUT, limits.connect_ms)
 
@@ -135,7 +135,7 @@ def dialling(address: str) -> Iterator[None]:
     try:
         yield
     except zmq.ZMQError as error:
-        if error.errno not in _EXHAUSTED:
+        if error.errno not in NONE_LEFT:
             raise
         raise Unavailable(
             f"{address} cannot be dialled: {error.strerror} (raise the limit: ulimit -Hn, or LimitNOFILE)",

@@ -32,7 +32,10 @@ HEADING = (
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a key: its name here, its grants, and which routes it may offer (None: as `[peers]` says)."""
+    """The holder of a key: its name here, its grants, and which routes it may offer (None: as `[peers]` says).
+
+    Raises `InvalidArgument` for a malformed name.
+    """
 
     name: str
     key: PublicKey
@@ -40,6 +43,10 @@ class Holder:
     topics: Grant = DEFAULT
     is_revoked: bool = False
     offers: Grant | None = None
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise InvalidArgument(f"not a name: {shown(self.name)}; expected letters, digits, - and _")
 
     @property
     def user_id(self) -> str:
@@ -113,9 +120,7 @@ class Ring:
         return trusted[name]
 
     def trusting(self, holder: Holder) -> Ring:
-        """A ring that trusts this holder; a known key gets its grants. Raises `InvalidArgument`, `FailedPrecondition`."""
-        if not NAME.fullmatch(holder.name):
-            raise InvalidArgument(f"not a name: {shown(holder.name)}; expected letters, digits, - and _")
+        """A ring that trusts this holder; a known key gets its grants. Raises `FailedPrecondition`."""
         there = self.of_key(holder.key.raw)
         if there is not None and there.is_revoked:
             raise FailedPrecondition(
@@ -162,8 +167,6 @@ def _holder(line: str) -> Holder:
     if words[0] not in (TRUST, REVOKE) or len(words) < 3:
         raise InvalidArgument(f"expected '{TRUST} NAME KEY' or '{REVOKE} NAME KEY', got {shown(words[0])}")
     word, name, key, *options = words
-    if not NAME.fullmatch(name):
-        raise InvalidArgument(f"not a name: {shown(name)}; expected letters, digits, - and _")
     grants: dict[str, Grant] = {}
     for option in options:
         kind, equals, patterns = option.partition("=")

@@ -86,6 +86,10 @@ class Roll:
             return None
         return holder
 
+    def cut(self, frame: zmq.Frame) -> None:
+        """Close the connection that this frame came by; `admit` has seen it."""
+        self._cut(int(frame.get(zmq.SRCFD)))
+
     def sweep(self, now_ns: int, due: Iterable[int] = (), waiting: Iterable[int] = ()) -> list[str]:
         """Read the ring again, and cut connections whose keys are not trusted any more, also silent ones.
 
@@ -111,8 +115,7 @@ class Roll:
 
     def _note(self, fd: int, user_id: str, admission: int) -> None:
         before = self._connections.pop(fd, None)
-        with held(fd) as connection:
-            ends = ends_of(connection)
+        ends = ends_at(fd)
         if before is None or before.ends != ends:
             self._endless.begins(fd, ends)
         self._connections[fd] = AdmittedConnection(user_id, admission, ends)
@@ -123,15 +126,13 @@ class Roll:
         if len(of_key) <= CONNECTIONS_OF_KEY_MAX:
             return False
         for fd, one in of_key.items():
-            with held(fd) as connection:
-                if one.ends is None or ends_of(connection) != one.ends:
-                    del self._connections[fd]
+            if one.ends is None or ends_at(fd) != one.ends:
+                del self._connections[fd]
         return sum(one.user_id == user_id for one in self._connections.values()) > CONNECTIONS_OF_KEY_MAX
 
     def _end_if_silent(self, fd: int) -> None:
         # If a younger connection has the descriptor by now, its peer has to connect again: no harm is done.
-        with held(fd) as connection:
-            ends, known = ends_of(connection), self._connections.get(fd)
+        ends, known = ends_at(fd), self._connections.get(fd)
         if ends is not None and (known is None or known.ends != ends):
             self._connections[fd] = AdmittedConnection("", 0, ends)
             self._cut(fd)
@@ -160,8 +161,7 @@ class Roll:
         # It stays known as ended: its frames that were read ahead still come, and by then another has its descriptor.
         self._connections[fd] = replace(was, ends=None)
         with held(fd) as connection:  # from here on it cannot become another
-            ends = ends_of(connection)
-            if connection is not None and ends == was.ends and was.ends[0][1] == self._port:
+            if connection is not None and ends_of(connection) == was.ends and was.ends[0][1] == self._port:
                 self.cut_count += 1
                 connection.shutdown(sockets.SHUT_RDWR)
 
@@ -190,6 +190,12 @@ def ends_of(connection: sockets.socket | None) -> Ends | None:
         return None if connection is None else (connection.getsockname(), connection.getpeername())
     except OSError:
         return None
+
+
+def ends_at(fd: int) -> Ends | None:
+    """`ends_of` the connection that has this descriptor now."""
+    with held(fd) as connection:
+        return ends_of(connection)
 
 
 def _received(connection: sockets.socket) -> int:

@@ -14,11 +14,20 @@ from typing import Any, NamedTuple, Union, get_args, get_origin
 import msgspec
 
 from ...objects.operation import DeclarationError
-from ..accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
+from ..accessor import Accessor, SelectiveAccessor
 from ..argument import ActiveObject, Argument, LockedArgument
 from ..errors import RegistrationError
 from ..message import MessageSpec
-from ..protectors import UNNAMED, Choice, Protector, SelectiveProtector, protector_behind, shortened
+from ..protectors import (
+    UNNAMED,
+    AccessorOf,
+    Choice,
+    Protector,
+    SelectiveAccessorOf,
+    SelectiveProtector,
+    protector_behind,
+    shortened,
+)
 from .choosing import returned, taken
 from .fields import unhashable
 from .kinds import NoKind, an, fits, is_made, plain, text_of

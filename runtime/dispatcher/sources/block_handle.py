@@ -36,7 +36,6 @@ class BlockHandle(Handle):
 
     @property
     def is_cancelled(self) -> bool:
-        """The flag of the inner handle."""
         return self._inner.is_cancelled
 
     @is_cancelled.setter
@@ -45,7 +44,6 @@ class BlockHandle(Handle):
 
     @property
     def has_begun(self) -> bool:
-        """The flag of the inner handle, too."""
         return self._inner.has_begun
 
     @has_begun.setter

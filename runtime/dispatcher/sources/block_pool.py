@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.errors import Busy, InvalidArgument
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 
 from ...objects.operation import DeclarationError
 from ..protectors import shortened

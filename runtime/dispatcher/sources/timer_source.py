@@ -12,8 +12,8 @@ import math
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from appbackplane.transport.call_checks import is_number
 from appbackplane.transport.errors import InvalidArgument
-from appbackplane.transport.request import is_number
 
 from ...objects.platform import WorkHandle
 from ..handles import Handle, ReadyHandle
@@ -177,8 +177,7 @@ class _Timer:
 
     def stop(self) -> bool:
         """End it. False: its message is under way, and might still be cancelled."""
-        handle = self._end()
-        return handle is None
+        return self._end() is None
 
     def handled(self) -> None:
         """Its message has been handled, or never will be."""

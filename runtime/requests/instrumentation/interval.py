@@ -9,10 +9,14 @@ would be an hour of idle workers. A worker's work before it was dismissed within
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from ..figures import Figures
+
+#: Counts of an interval: differences of the totals of these names.
+_COUNTS: Final = ("posted", "ended", "failed", "lost", "unclaimed", "withdrawn", "joined", "refused")
 
 
 class SettingsChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,10 +91,8 @@ def between(
 ) -> IntervalRecord:
     """The record from one reading to a later one, which was at the Unix time `at_ns`."""
     interval_ns = max(1, after.at_ns - before.at_ns)
-    ended = after.ended_total - before.ended_total
-    lost = after.lost_total - before.lost_total
-    begun = after.begun_total - before.begun_total
-    ran = ended - lost
+    ended, begun = after.ended_total - before.ended_total, after.begun_total - before.begun_total
+    ran = ended - (after.lost_total - before.lost_total)
     wait_ns, run_ns = after.wait_ns_total - before.wait_ns_total, after.run_ns_total - before.run_ns_total
     busy_ns = run_ns + sum(after.running_ns.values()) - sum(before.running_ns.values())
     return IntervalRecord(
@@ -98,14 +100,7 @@ def between(
         backplane=backplane,
         at_ns=at_ns,
         interval_ns=interval_ns,
-        posted=after.posted_total - before.posted_total,
-        ended=ended,
-        failed=after.failed_total - before.failed_total,
-        lost=lost,
-        unclaimed=after.unclaimed_total - before.unclaimed_total,
-        withdrawn=after.withdrawn_total - before.withdrawn_total,
-        joined=after.joined_total - before.joined_total,
-        refused=after.refused_total - before.refused_total,
+        **{name: getattr(after, f"{name}_total") - getattr(before, f"{name}_total") for name in _COUNTS},
         throughput=round(ended * 1e9 / interval_ns, 3),
         wait_ms=_ms(wait_ns / begun) if begun else None,
         run_ms=_ms(run_ns / ran) if ran else None,

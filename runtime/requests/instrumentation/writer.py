@@ -24,8 +24,6 @@ log = logging.getLogger("appbackplane.runtime")
 
 
 class RecordWriter:
-    """The record writer of one kernel, with its thread."""
-
     def __init__(self, files: RecordFiles) -> None:
         self._files = files
         self._queue: queue.Queue[IntervalRecord | None] = queue.Queue(QUEUE_MAX)

@@ -33,7 +33,6 @@ class Curve:
         self._seen: dict[int, tuple[int, float]] = {}  # workers to (measurements, mean level)
 
     def add(self, workers: int, level: float) -> None:
-        """Add one measurement at this worker count."""
         count, mean = self._seen.get(workers, (0, 0.0))
         self._seen[workers] = (count + 1, mean + (level - mean) / (count + 1))
 

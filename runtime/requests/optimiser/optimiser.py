@@ -20,7 +20,7 @@ from .sample import KernelSample, Setting, SettingMove
 from .search import chosen, next_look, percent
 from .taking import Taking
 
-#: Measurements of one search at most: with noticing the change and the way back, it is over within 20 intervals.
+#: Measurements of one search at most: with noticing the change and moving to the result, it is over within 20 intervals.
 LOOKS_MAX = 16
 #: Intervals that workers may take to come or go; then the optimiser goes on with those that are there.
 LATE_MAX = 6

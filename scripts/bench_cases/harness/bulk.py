@@ -44,31 +44,23 @@ def compute(seconds: float) -> None:
 
 
 class Bulk(AppObject):
-    """The bulk side."""
-
     @operation(priority=6)
     def compute(self, seconds: float) -> None:
         compute(seconds)
 
 
 class Sleeper(AppObject):
-    """The blocking side."""
-
     @operation(priority=6)
     def block(self, seconds: float) -> None:
         time.sleep(seconds)
 
 
 class Urgent(AppObject):
-    """The urgent side."""
-
     @operation(priority=0)
     def ping(self) -> None: ...
 
 
 class Work(Component):
-    """All three."""
-
     def setup(self) -> None:
         self.add(Bulk())
         self.add(Urgent())
@@ -156,7 +148,6 @@ class Load:
 
 
 def rate(tally: Tally, during: Callable[[], Any]) -> float:
-    """Calls a second that ended meanwhile."""
     began, began_ns = tally.read()
     during()
     ended, ended_ns = tally.read()
@@ -165,7 +156,6 @@ def rate(tally: Tally, during: Callable[[], Any]) -> float:
 
 @contextmanager
 def new_tally() -> Iterator[tuple[Tally, Path]]:
-    """One that begins at zero."""
     with tempfile.NamedTemporaryFile(prefix="ab-tally-") as file:
         file.write(bytes(16))
         file.flush()
@@ -174,7 +164,6 @@ def new_tally() -> Iterator[tuple[Tally, Path]]:
 
 @contextmanager
 def bulk_load(run_dir: Path, route: str, seconds: float, outstanding: int = OUTSTANDING) -> Iterator[Load]:
-    """One that is ready to start."""
     with (
         new_tally() as (tally, path),
         program("harness.bulk", str(run_dir), route, str(seconds), str(outstanding), str(path)) as child,

@@ -30,7 +30,6 @@ class Requirement:
 
     @property
     def text(self) -> str:
-        """The bound as it is shown."""
         bounds = [f"≥ {self.at_least:g}"] if self.at_least > -math.inf else []
         bounds += [f"≤ {self.at_most:g}"] if self.at_most < math.inf else []
         return f"{self.what} {' and '.join(bounds)}{self.unit and ' ' + self.unit}"
@@ -46,7 +45,6 @@ def ratio(figure: str) -> Callable[[Figures, Figures], float]:
 
 
 def ours(figure: str) -> Callable[[Figures, Figures], float]:
-    """Ours as it is."""
     return lambda ours, _reference: ours[figure]
 
 
@@ -61,8 +59,6 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One promise."""
-
     name: str
     #: What is measured, against what.
     what: str
@@ -85,8 +81,6 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a case found."""
-
     case: str
     target: str
     ours: Figures
@@ -118,5 +112,4 @@ def failed(case: Case, why: str) -> Result:
 
 
 def medians(found: Sequence[Figures]) -> Figures:
-    """Figure by figure."""
     return {name: statistics.median(each[name] for each in found) for name in found[0]} if found else {}

@@ -19,8 +19,6 @@ AXES = {"left": 0.09, "bottom": 0.11, "right": 0.70, "top": 0.83}
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line of the chart."""
-
     name: str
     #: Number to figure.
     points: Mapping[int, float]

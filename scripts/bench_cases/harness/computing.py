@@ -25,8 +25,6 @@ class Compute(Message):
 
 
 class Part:
-    """What one key has."""
-
     def __init__(self, key: str) -> None:
         self.total = 0
 
@@ -47,8 +45,6 @@ class Spread(Alone):
 
 
 def handler() -> Callable[[Compute, Part], None]:
-    """One of the ten."""
-
     def compute(message: Compute, part: Part) -> None:
         for number in range(LOOPS):
             part.total += number

@@ -21,37 +21,31 @@ LIMIT_S = 30.0
 
 
 class Counter:
-    """A datum."""
-
     def __init__(self) -> None:
         self.value = 0
 
 
 class Tick(Message):
-    """What the timers say. `delay_s`: how long its handler takes."""
+    """What the timers say; `TickN` to handler N. `delay_s`: how long its handler takes."""
 
     number: int
     delay_s: float
 
 
 @message(category=92, id=1)
-class Tick1(Tick):
-    """Of handler 1."""
+class Tick1(Tick): ...
 
 
 @message(category=92, id=2)
-class Tick2(Tick):
-    """Of handler 2."""
+class Tick2(Tick): ...
 
 
 @message(category=92, id=3)
-class Tick3(Tick):
-    """Of handler 3."""
+class Tick3(Tick): ...
 
 
 @message(category=92, id=4)
-class Tick4(Tick):
-    """Of handler 4."""
+class Tick4(Tick): ...
 
 
 @message(category=92, id=5)
@@ -63,8 +57,6 @@ TICKS: Sequence[type[Tick]] = (Tick1, Tick2, Tick3, Tick4, Show)
 
 
 class Counters(Dispatcher):
-    """The dispatcher of one run."""
-
     version = "A"
     order = "highest"
 
@@ -88,8 +80,6 @@ class Counters(Dispatcher):
             self.register(self.showing_one(), four, one.accessor, two.accessor, three.accessor)
 
     def counting(self, kind: type[Tick]) -> Callable[..., None]:
-        """Handlers 1 to 4."""
-
         def count(message: Tick, counter: Counter) -> None:
             counter.value += 1
             time.sleep(message.delay_s)
@@ -127,7 +117,6 @@ class Counters(Dispatcher):
         return show_one
 
     def tally(self) -> None:
-        """A message is handled."""
         self.handled.append(None)
         if len(self.handled) == self.expected:
             self.is_done.set()
@@ -141,7 +130,6 @@ class CountersB(Counters):
 
 
 def shown(counter: Counter) -> str:
-    """What handler 5 would display."""
     return f"{counter.value}"
 
 

@@ -60,7 +60,6 @@ class Done:
         self.event = threading.Event()
 
     def expect(self, count: int) -> None:
-        """From now on."""
         self._handled, self._count = [], count
         self.event.clear()
 
@@ -130,7 +129,6 @@ class Device:
                 take(self._decoder.decode(self._near.recv(FRAME_BYTES_MAX)))
 
     def close(self) -> None:
-        """Both ends."""
         self._thread.join()
         self._far.close()
         self._near.close()
@@ -138,7 +136,6 @@ class Device:
 
 @contextmanager
 def device(kind: type[Sample], count: int) -> Iterator[Device]:
-    """One, with so many messages."""
     made = Device(kind, count)
     try:
         yield made

@@ -14,11 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from appbackplane.runtime import Action, AppObject, Component, Outcome
-from appbackplane.runtime.backplane import Backplane
-from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.execution.recording import Recording
-from appbackplane.runtime.process_config import ProcessConfig, RecordPolicy
-from appbackplane.transport.link import Link
+from appbackplane.runtime.process_config import RecordPolicy
+
+from .in_process import backplane_of, config_of
 
 PRIORITIES = 8
 BATCH = 1000
@@ -27,8 +26,6 @@ SEED = 7
 
 
 class Counting(AppObject):
-    """What the actions are for."""
-
     __slots__ = ("number",)
 
     def __init__(self) -> None:
@@ -46,8 +43,6 @@ class Nothing(Action):
 
 
 class Driver(Action):
-    """Posts batch after batch."""
-
     __slots__ = ("inside", "left")
 
     def __init__(self, inside: Inside, batches: int) -> None:
@@ -71,8 +66,6 @@ def _again(driver: Driver) -> Driver:
 
 
 class Holder(Component):
-    """Holds the objects."""
-
     component_name = "inside"
 
 
@@ -88,20 +81,16 @@ class Inside:
         self._at = 0
         self._posted = 0
         self.done = threading.Event()
-        config = ProcessConfig(
-            system="bench",
-            backplane="inside",
+        config = config_of(
+            "inside",
             run_dir="/nowhere" if records is None else str(records),
             record=None if records is None else RecordPolicy(size=64 << 20, age_ns=10**15, segment=8 << 20),
-            components=(),
             preempt=False,
             priorities=PRIORITIES,
-            slow_action_ns=10**12,
         )
-        self.backplane = Backplane(config, [self.component], clock=RealClock(), link=Link("bench-inside"))
+        self.backplane = backplane_of(config, self.component)
         if records is not None:
-            clock = RealClock()
-            self.backplane.recording = Recording(config, self.backplane.engine, clock, clock.unix_offset_ns)
+            self.backplane.recording = Recording(config, self.backplane.engine)
             self.backplane.recording.start()
         self.backplane.start(1)
 
@@ -121,7 +110,6 @@ class Inside:
 
     @property
     def recorded_count(self) -> int:
-        """Actions that have been recorded."""
         recorder = self.backplane.engine.recorders.actions
         return 0 if recorder is None else recorder.count
 
@@ -136,7 +124,6 @@ class Inside:
 
 @contextmanager
 def inside(count: int, records: Path | None = None) -> Iterator[Inside]:
-    """One that is up."""
     held = Inside(count, records)
     try:
         yield held

@@ -9,15 +9,17 @@ for it, which is what the urgent call would take if nothing were inherited.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from appbackplane.runtime import Component, operation
 from appbackplane.transport.client import Client, PendingCall
 
 from .bulk import Tally, compute, new_tally
-from .case import Figures
+from .case import Sides
+from .machine import one_core
+from .systems import running
 
 WORK_S = 0.05
 #: Priorities of the low work, the hog and what is urgent, and the nice that goes with them.
@@ -50,14 +52,10 @@ class LimitedCallee(Callee):
 
 
 class Middle(Callee):
-    """In between."""
-
     calls_next = "callee.work"
 
 
 class Front(Callee):
-    """The first of three."""
-
     calls_next = "middle.work"
 
 
@@ -115,7 +113,6 @@ def low_ms(client: Client, target: str, hog: str | None) -> float:
 
 
 def begin(client: Client, target: str, tally: Tally, path: Path) -> PendingCall:
-    """The low work, begun."""
     low = client.submit(f"{target}.work", tally=str(path))
     client.flush()
     end = time.perf_counter() + BEGIN_S_MAX
@@ -126,6 +123,21 @@ def begin(client: Client, target: str, tally: Tally, path: Path) -> PendingCall:
     return low
 
 
-def beside_a_hog(client: Client, target: str, hog: str) -> Figures:
-    """Both."""
-    return {"inherited_ms": urgent_ms(client, target, hog), "not_inherited_ms": low_ms(client, target, hog)}
+def beside_a_hog(target: str, *others: str) -> Callable[[bool], AbstractContextManager[Sides]]:
+    """Opens a case, for the class of the component that is called, and those of the others that it needs besides the hog."""
+    tables = {name.lower(): f'components = ["{MODULE}:{name}"]' for name in (target, *others, "Hog")}
+    called = target.lower()
+
+    @contextmanager
+    def both(is_quick: bool) -> Iterator[Sides]:
+        with one_core(), running(tables, NICE) as system:
+            client = system.client
+            yield Sides(
+                lambda: {
+                    "inherited_ms": urgent_ms(client, called, "hog"),
+                    "not_inherited_ms": low_ms(client, called, "hog"),
+                },
+                lambda: {"inherited_ms": urgent_ms(client, called, None)},
+            )
+
+    return both

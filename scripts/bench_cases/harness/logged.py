@@ -34,7 +34,6 @@ class Logged(Component):
 
 
 def call_us(log: logging.Logger, count: int) -> float:
-    """Of so many."""
     began_ns = time.perf_counter_ns()
     for number in range(count):
         log.info("order %d of %s is on its way", number, "ann")

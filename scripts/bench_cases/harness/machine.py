@@ -50,5 +50,4 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 
 def rss_mib(pid: int) -> float:
-    """Resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_MIB

@@ -33,7 +33,6 @@ class Raw:
         self._number = 0
 
     def call(self, **body: Any) -> Any:
-        """One round trip."""
         self.send(body)
         return self.receive()
 
@@ -48,7 +47,6 @@ class Raw:
         self._socket.send(self._pack((self._number, "echo.echo", body)), copy=False)
 
     def receive(self) -> Any:
-        """The next result."""
         return msgpack.unpackb(self._socket.recv())[1]
 
     def receive_large(self) -> Any:
@@ -61,31 +59,31 @@ def raw_echo() -> Iterator[Raw]:
     """A client of an echo in another process."""
     with tempfile.TemporaryDirectory(prefix="ab-") as folder:
         endpoint = f"ipc://{folder}/echo.sock"
-        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        with program("harness.raw", endpoint):
-            socket = context.socket(zmq.DEALER)
-            socket.set_hwm(0)
-            socket.connect(endpoint)
-            raw = Raw(socket)
-            raw.call(text="are you there?")
+        with program("harness.raw", endpoint), _connected(endpoint) as raw:
             yield raw
-        context.destroy(linger=0)
 
 
 @contextmanager
 def raw_echo_by_curve() -> Iterator[Raw]:
     """The same over TCP on loopback, encrypted: what crosses hosts."""
     public, secret = zmq.curve_keypair()
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    with program("harness.raw", "tcp://127.0.0.1:*", public.decode(), secret.decode()) as far_end:
-        socket = context.socket(zmq.DEALER)
-        socket.set_hwm(0)
-        socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
-        socket.curve_serverkey = public
-        socket.connect(hear(far_end))
-        raw = Raw(socket)
-        raw.call(text="are you there?")
+    keys = (public.decode(), secret.decode())
+    with program("harness.raw", "tcp://127.0.0.1:*", *keys) as far_end, _connected(hear(far_end), public) as raw:
         yield raw
+
+
+@contextmanager
+def _connected(endpoint: str, server_key: bytes | None = None) -> Iterator[Raw]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    socket = context.socket(zmq.DEALER)
+    socket.set_hwm(0)
+    if server_key is not None:
+        socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
+        socket.curve_serverkey = server_key
+    socket.connect(endpoint)
+    raw = Raw(socket)
+    raw.call(text="are you there?")
+    yield raw
     context.destroy(linger=0)
 
 

@@ -6,6 +6,11 @@ durations log-normal around a median of each operation's own, from 8 us to 3 ms;
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +19,7 @@ from appbackplane.runtime.observation.segments import CHECK_WORD, NO_DEADLINE, S
 
 if TYPE_CHECKING:
     import numpy as np
+    from pyspark.sql import SparkSession
 
 OPERATIONS, COMPONENTS, OBJECTS = 24, 6, 200
 SEGMENT_BYTES = 8 << 20
@@ -37,6 +43,25 @@ def make_run_dir(run_dir: Path, count: int, backplanes: tuple[str, ...] = ("nort
             start = int(words[-1, 0])
             _write(run_dir, backplane, number, words)
             left -= rows
+
+
+@contextmanager
+def as_parquet_too(name: str, count: int) -> Iterator[tuple[SparkSession, Path]]:
+    """So many records in a folder: segments in `run`, the same as Parquet in `parquet`; and a session called `name`."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise RuntimeError("pyspark is not installed: pip install '.[spark]'")
+    from appbackplane.spark.compaction import compact
+    from appbackplane.spark.session import session
+
+    with tempfile.TemporaryDirectory(prefix="abp-spark-") as text:
+        folder = Path(text)
+        spark = session(f"local[{len(os.sched_getaffinity(0))}]", name)
+        try:
+            make_run_dir(folder / "run", count)
+            compact(spark, folder / "run", folder / "parquet")
+            yield spark, folder
+        finally:
+            spark.stop()
 
 
 def _words(count: int, number: int, start: int, random: np.random.Generator) -> np.ndarray:

@@ -26,7 +26,6 @@ class First(Component):
     to = "second.pass_on"
 
     def setup(self) -> None:
-        """One for each call."""
         for _ in range(OUTSTANDING_MAX):
             self.add(Hop(self.to))
 
@@ -45,5 +44,4 @@ class Hop(AppObject):
 
     @operation(priority=1)
     async def pass_on(self, text: str) -> str:
-        """To the next one."""
         return str(await self.call(self._to, text=text))

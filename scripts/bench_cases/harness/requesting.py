@@ -17,15 +17,11 @@ class Nothing(Runnable):
     """An empty request: what is measured is all around it."""
 
     def execute(self, request: int, kernel: Context) -> int:
-        """Give it back."""
         return request
 
 
 class Compute(Runnable):
-    """So many seconds of CPU time."""
-
     def execute(self, request: float, kernel: Context) -> int:
-        """Use them."""
         return spin(request)
 
 

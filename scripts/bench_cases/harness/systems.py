@@ -22,8 +22,6 @@ UP_S_MAX, DOWN_S_MAX = 60, 30
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One that runs."""
-
     client: Client
     run_dir: Path
 

@@ -51,5 +51,4 @@ def percentile(taken: list[float], share: float) -> float:
 
 
 def summary(taken: list[float]) -> dict[str, float]:
-    """p50 and p99."""
     return {"p50_us": statistics.median(taken), "p99_us": percentile(taken, 0.99)}

@@ -16,8 +16,6 @@ from ..harness.timing import periodic_us, summary
 
 
 class Pending(Protocol):
-    """A call that has begun."""
-
     def result(self) -> Any: ...
 
 
@@ -32,7 +30,6 @@ class Peer(Protocol):
 
 
 def echo_peer(name: str) -> AbstractContextManager[Peer]:
-    """One that is up."""
     module = importlib.import_module(f".{name.lower()}_peer", __name__)
     serving: AbstractContextManager[Peer] = module.serving()
     return serving

@@ -17,8 +17,6 @@ from ..harness.processes import hear, program
 
 
 class Client:
-    """A channel."""
-
     def __init__(self, channel: grpc.Channel) -> None:
         self._echo = channel.unary_unary("/bench/echo", msgpack.packb, msgpack.unpackb)
         self._work = channel.unary_unary("/bench/work", msgpack.packb, msgpack.unpackb)
@@ -32,7 +30,6 @@ class Client:
 
 @contextmanager
 def serving() -> Iterator[Client]:
-    """A server for as long as this lasts."""
     with tempfile.TemporaryDirectory(prefix="ab-") as folder:
         address = f"unix:{folder}/grpc.sock"
         with program("peers.grpcio_peer", address) as child, grpc.insecure_channel(address) as channel:
@@ -47,8 +44,6 @@ def work(seconds: float) -> bool:
 
 
 def main(address: str) -> None:
-    """The server."""
-
     def handler(function: Any) -> grpc.RpcMethodHandler:
         return grpc.unary_unary_rpc_method_handler(lambda body, _: function(body), msgpack.unpackb, msgpack.packb)
 

@@ -22,8 +22,6 @@ THREADS = 8
 
 
 class Server:
-    """What the daemon serves."""
-
     def __init__(self) -> None:
         self._one_at_a_time = threading.Lock()
 
@@ -68,7 +66,6 @@ def serving() -> Iterator[Client]:
 
 
 def main(path: str) -> None:
-    """The daemon."""
     daemon = Pyro5.api.Daemon(unixsocket=path)
     print(daemon.register(Server(), "server"), flush=True)
     daemon.requestLoop()

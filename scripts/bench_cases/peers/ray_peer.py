@@ -13,8 +13,6 @@ from ..harness.bulk import compute
 
 
 class Server:
-    """The actor."""
-
     def echo(self, text: str) -> str:
         return text
 
@@ -35,8 +33,6 @@ class Pending:
 
 
 class Client:
-    """The driver."""
-
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
@@ -49,7 +45,6 @@ class Client:
 
 @contextmanager
 def serving() -> Iterator[Client]:
-    """A cluster for as long as this lasts."""
     ray.init(num_cpus=2, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
     try:
         client = Client(ray.remote(Server).remote())

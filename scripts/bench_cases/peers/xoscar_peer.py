@@ -16,8 +16,6 @@ from ..harness.bulk import compute
 
 
 class Server(xoscar.Actor):
-    """The actor."""
-
     async def echo(self, text: str) -> str:
         return text
 
@@ -26,8 +24,6 @@ class Server(xoscar.Actor):
 
 
 class Client:
-    """Its reference, and the loop."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, actor: Any) -> None:
         self._loop, self._actor = loop, actor
 

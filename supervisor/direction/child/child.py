@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 
-from ..lifecycle import Standing, is_down, is_there
+from ..lifecycle import Standing, is_there
 from .components import ComponentStates
 from .departure import Departure
 from .drain import DrainProgress
@@ -86,7 +86,7 @@ class Child:
 
     def holds_nothing(self) -> bool:
         """Whether all its components are down, so that it may be ordered to exit."""
-        return all(is_down(standing) for standing in self.standings().values())
+        return all(standing.holds == 0 for standing in self.standings().values())
 
     def has_reached(self, targets: Mapping[str, ModuleState]) -> bool:
         """Whether it is up and all its components have reached their targets."""

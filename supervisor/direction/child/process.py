@@ -24,6 +24,8 @@ class Phase(StrEnum):
 LIVING = frozenset((Phase.STARTING, Phase.UP, Phase.DRAINING, Phase.STOPPING, Phase.KILLED))
 #: Phases of a registered process whose components can be moved.
 MOVABLE = (Phase.UP, Phase.DRAINING)
+#: Phases without a process, in which none is to be started.
+GONE = (Phase.FAILED, Phase.ENDED)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from appbackplane.runtime.dispatcher import (
 )
 from appbackplane.runtime.dispatcher.delivery import Delivery
 from appbackplane.runtime.execution.current import current
-from appbackplane.runtime.execution.platform import EnginePlatform
+from appbackplane.runtime.execution.engine_platform import EnginePlatform
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import FailedPrecondition
 

@@ -550,7 +550,7 @@ def test_a_handler_that_blocks_is_reported_with_what_it_keeps_from_others(
     slow.dispatch(Step("a", 1))
     wait.until(holding, "the handler runs")
     with caplog.at_level(logging.WARNING), engine.lead:
-        worker = engine.watch.workers[0]
+        worker = engine.poll_leader.workers[0]
         engine.reports.runs_slowly(worker.action, 60_000_000, engine.clock.now_ns(), None)
     let_go.set()
     assert "slow action: slow.step on real/slow.queue-0, in handler" in caplog.text

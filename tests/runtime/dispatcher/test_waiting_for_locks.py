@@ -16,7 +16,7 @@ from appbackplane.runtime.dispatcher.locking import Lock
 from appbackplane.runtime.dispatcher.registrations import Registrations
 from appbackplane.runtime.execution.current import current
 from appbackplane.runtime.execution.draining import Draining
-from appbackplane.runtime.execution.platform import EnginePlatform
+from appbackplane.runtime.execution.engine_platform import EnginePlatform
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.envelope import BOOST, Envelope
@@ -141,7 +141,7 @@ class House(Dispatcher):
 
 
 def _nothing() -> None:
-    """No script."""
+    """The script of a message without one."""
 
 
 @pytest.fixture

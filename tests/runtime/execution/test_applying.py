@@ -62,7 +62,7 @@ class Process:
             "publishing": SimpleNamespace(
                 records={TOPIC: self.log}, tell=lambda _topic, row, _trace, _now: self.tell(row)
             ),
-            "watch": SimpleNamespace(notify=lambda: None),
+            "poll_leader": SimpleNamespace(notify=lambda: None),
         }
         self.applying = Applying("b", run_dir, generation, lead=threading.RLock(), **parts)
         write = self.applying._write
@@ -167,7 +167,7 @@ def test_where_there_is_no_room_for_a_group_it_is_refused(tmp_path: Path) -> Non
     with pytest.raises(Busy, match="use the same group again"):
         known.begin(_entry("one more", IDLE_NS))
     known.begin(_entry("one more", IDLE_NS + 1))
-    assert len(known) == GROUPS_MAX
+    assert len(known.entries()) == GROUPS_MAX
 
 
 def test_half_an_entry_at_the_end_is_left_out() -> None:
@@ -236,7 +236,7 @@ def test_the_longest_topic_and_group_leave_the_ledger_readable() -> None:
     longest = replace(_entry("\U0001f600" * 255, 2**62), topic="\U0001f600" * 255)
     told = b"".join(map(pack, [longest, _entry("behind", 1)]))
     assert [entry.group for entry in unpack(told)] == [longest.group, "behind"]
-    take = batches(None, 8).take  # type: ignore[arg-type,attr-defined]
+    take = batches(None, 8).apply  # type: ignore[arg-type,attr-defined]
     with pytest.raises(InvalidArgument, match="a topic of 256 characters: at most 255"):
         take("x" * 256, "g", 0, 0, [{}])
 

@@ -82,7 +82,7 @@ def test_what_a_dead_backplane_left_is_cleared(board: Board) -> None:
 
 def test_others_see_it_through_the_descriptor(board: Board) -> None:
     """Attached by an inherited descriptor, it is the same page; and nobody can shrink it under the others."""
-    other = Board.attach(os.dup(board.fd))
+    other = Board(os.dup(board.fd))
     OwnSlot(board, 1, 1).present(4)
     assert other.most_urgent() == 4
     with pytest.raises(PermissionError):

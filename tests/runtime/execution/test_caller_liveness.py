@@ -7,7 +7,7 @@ from enum import Enum
 import pytest
 
 from appbackplane.runtime import AppObject, BackplaneError, Component, StateMachine, operation, pause
-from appbackplane.runtime.execution.caller_liveness import PROBE_NS, WITHDRAWN_MAX
+from appbackplane.runtime.execution.caller_liveness import HEARD_MAX, PROBE_NS, WITHDRAWN_MAX
 from appbackplane.runtime.execution.node_services import EngineNodeServices
 from appbackplane.runtime.execution.publishing import SUBSCRIBERS_SWEEP
 from appbackplane.runtime.testing import VirtualBackplane
@@ -295,3 +295,21 @@ def test_what_waits_while_nobody_reads_the_link_is_counted() -> None:
     backplane.call("office.note", key="desk", what=2)
     backplane.run_until_idle()
     assert account.wait.total_ns == 400_000_000, "it was taken in at once"
+
+
+def test_farewells_of_peers_that_are_gone_are_forgotten(office: VirtualBackplane) -> None:
+    """Clients come and go under a new identity each: a set of all that ever said farewell grows without end."""
+    callers = office.backplane.engine.callers
+    farewell = Envelope(CAST, 0, None, f"backplane.{office.backplane.engine.backplane}.farewell", body={})
+    office.hear(farewell, DEAD)
+    office.run_until_idle()
+    assert callers.farewells == {DEAD}
+    callers.gone(DEAD)
+    assert not callers.farewells
+    for number in range(HEARD_MAX + 1):
+        office.hear(farewell, b"client/%d" % number)
+    office.run_until_idle()
+    office.clock.sleep(2 * PROBE_NS / SECOND_NS)
+    office.hear(farewell, LIVING)
+    office.run_until_idle()
+    assert len(callers.farewells) <= 2

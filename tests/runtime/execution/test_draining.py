@@ -448,7 +448,7 @@ def test_an_action_that_runs_is_waited_for(drained: Drained) -> None:
     """A worker has it: it is in no queue, and nobody may have called it."""
     engine = drained.virtual.backplane.engine
     drained.virtual.cast("office.note", text="cast")
-    worker = engine.watch.team[0]
+    worker = engine.poll_leader.team[0]
     drained.let_come()
     action = engine.choose(worker)
     assert isinstance(action, MethodAction)

@@ -10,7 +10,7 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport import codec
 from appbackplane.transport.batching import PEER_BYTES_MAX, SendResult
 from appbackplane.transport.envelope import CALL, STATUS, Envelope, reply
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import Status
 from tests.nesting import UNREADABLE_DEPTH, nested
 
 
@@ -194,7 +194,7 @@ def test_a_lone_call_after_a_wait_is_run_before_the_next_look(
     for _ in range(3):
         well.call("well.plain")
     engine.statistics.of("well.plain").typical_ns = typical_ns
-    engine.watch.is_readable = True
+    engine.poll_leader.is_readable = True
     engine.drain(well.clock.now_ns())
     assert engine.scheduler.queued_count == taken_count
     engine.drain(well.clock.now_ns())

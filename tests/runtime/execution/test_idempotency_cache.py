@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -89,7 +90,7 @@ def shop(till: Till) -> VirtualBackplane:
 
 
 def figures(shop: VirtualBackplane) -> dict[str, int]:
-    """What the statistics say of it."""
+    """The statistics of the idempotency cache."""
     found: dict[str, int] = shop.backplane.statistics()["replays"]
     return found
 
@@ -136,14 +137,33 @@ def test_other_arguments_are_refused(shop: VirtualBackplane, till: Till) -> None
     assert till.count == 1
 
 
+@pytest.mark.parametrize("nest", [lambda value: [value], lambda value: {"a": value}], ids=["lists", "maps"])
+def test_a_call_with_a_key_and_very_deep_arguments_is_refused_and_keeps_no_place(
+    shop: VirtualBackplane, till: Till, nest: Callable[[Any], Any]
+) -> None:
+    """They cannot be compared. It was found out after the call had been counted: each such call took one of the places of its
+    component for good, until all callers got `Busy`.
+    """
+    note: Any = "a"
+    for _ in range(480):
+        note = nest(note)
+    for number in range(3):
+        error = shop.call("bench.pay", key="till", cents=5, note=note, idempotency_key=f"k{number}").error()
+        assert type(error) is InvalidArgument
+    assert not len(shop.backplane.engine.accepted)
+    assert shop.backplane.statistics()["components"]["bench"]["outstanding"] == 0
+    assert till.count == 0
+
+
 def test_the_order_of_arguments_does_not_matter_and_all_else_does() -> None:
     """Two programs, or two versions of one, name them in another order."""
-    assert digest_of({"a": {"x": 1, "y": [1, 2]}, "b": 2}) == digest_of({"b": 2, "a": {"y": [1, 2], "x": 1}})
+    one, other = {"a": {"x": 1, "y": [1, 2]}, "b": 2}, {"b": 2, "a": {"y": [1, 2], "x": 1}}
+    assert digest_of("bench.pay", one) == digest_of("bench.pay", other)
     different = [
         {}, {"a": 1}, {"a": "1"}, {"a": b"1"}, {"a": [1]}, {"a": {}}, {"a": []}, {"a": None}, {"b": 1},
         {"a": {"b": 1}}, {"a": [["b", 1]]}, {"a": [True, [b"\xa1b", 1]]}, {"a": [1, 2]}, {"a": [2, 1]}, {"a": 1.5},
     ]  # fmt: skip
-    assert len({digest_of(each) for each in different}) == len(different)
+    assert len({digest_of("bench.pay", each) for each in different}) == len(different)
 
 
 @pytest.mark.parametrize("kind", ["InvalidArgument", "FailedPrecondition", "InternalError"])
@@ -347,8 +367,9 @@ def test_a_record_takes_what_it_is_said_to_take(shop: VirtualBackplane) -> None:
         action = Action(engine.registry.components["bench"], "bench.pay", 4)
         action.account = engine.statistics.of("bench.pay")
         received = codec.decode(codec.batch([codec.Encoder().encode(envelope)]))[0]
-        assert replays.find(received, 1) is None
-        replays.began(action, received)
+        digest = digest_of("bench.pay", received.body)
+        assert replays.find(received, digest, 1) is None
+        replays.began(action, received, digest)
         replays.ended(action, 1)
 
     keep(0)

@@ -123,7 +123,7 @@ def test_a_boosted_call_overtakes_at_its_callee(chain: VirtualBackplane) -> None
     chain.hear(Envelope(BOOST, hindering[1]._id, 2))
     order: list[str] = []
     for name, call in (("first", hindering[0]), ("boosted", hindering[1]), ("other", other)):
-        action = chain.backplane.engine.accepted.get(b"test", call._id)
+        action = chain.backplane.engine.accepted.get((b"test", call._id))
         action.on_end = lambda ended, name=name: order.append(name)  # type: ignore[misc]
     chain.run_until_idle()
     assert order == ["first", "boosted", "other"]
@@ -284,13 +284,13 @@ def test_a_boost_reaches_what_a_digester_has(chain: VirtualBackplane) -> None:
     engine = chain.backplane.engine
     engine.drain(chain.clock.now_ns())
     priorities: list[int] = []
-    digest = engine.accepted.get(b"test", call._id)
+    digest = engine.accepted.get((b"test", call._id))
     ended = digest.on_end
     assert ended is not None
 
     def note(action: Action) -> None:
         ended(action)
-        priorities.append(engine.accepted.get(b"test", call._id).priority)
+        priorities.append(engine.accepted.get((b"test", call._id)).priority)
 
     digest.on_end = note
     assert call.result() == "found"

@@ -167,15 +167,6 @@ def test_a_boost_makes_nobody_less_urgent(ours: OsPriority, other: Callable[...,
 
 
 @may_nice
-def test_a_boost_is_taken_back(ours: OsPriority, other: Callable[..., Other]) -> None:
-    """As far as the board says, and not further; the sentinel is nobody's affair."""
-    process = other(-15, 10, 10)
-    ours.boost(process.pid, None, 0)
-    assert ours.restore(process.pid, None, 1)
-    assert process.nices() == (-15, [0, 0])
-
-
-@may_nice
 def test_a_boost_of_the_dead_is_refused_and_counted(ours: OsPriority, other: Callable[..., Other]) -> None:
     """It died while we decided: an error here would end the urgent call."""
     process = other(0)
@@ -222,7 +213,7 @@ class TestInAGroupOfItsOwn:
         assert self.weight(file) == weights[0], "others may have boosted us"
         ours.close()
 
-    def test_another_is_boosted_and_restored_by_its_weight(self, group: tuple[Path, dict[int, int]]) -> None:
+    def test_another_is_boosted_by_its_weight(self, group: tuple[Path, dict[int, int]]) -> None:
         """Nice is void there (DESIGN 5: nice boost 558 ms, weight boost 89 ms)."""
         file, weights = group
         ours = OsPriority(NiceTable(NICE, None))
@@ -231,10 +222,6 @@ class TestInAGroupOfItsOwn:
         assert self.weight(file) == weights[0]
         assert ours.boost(*place, 2)
         assert self.weight(file) == weights[0], "a boost makes nobody less urgent"
-        assert ours.restore(*place, 2)
-        assert self.weight(file) == weights[2]
-        assert ours.restore(*place, 1)
-        assert self.weight(file) == weights[2], "taking a boost back makes nobody more urgent"
         ours.close()
 
     def test_without_a_weight_that_may_be_written_it_says_so(self, tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def test_an_argument_that_cannot_travel_is_named() -> None:
         def setup(self) -> None:
             self.add(Odd())
 
-    assert "cannot travel" in VirtualBackplane(Sender(), outside=("oracle.answer",)).call("sender.send").result()
+    assert "cannot be serialised" in VirtualBackplane(Sender(), outside=("oracle.answer",)).call("sender.send").result()
 
 
 def test_a_pause_ends_at_the_deadline(bank: VirtualBackplane) -> None:

@@ -148,7 +148,7 @@ def hear(backplane: VirtualBackplane, *envelopes: Envelope) -> None:
 def accept(backplane: VirtualBackplane, action: Action) -> None:
     """It is what `CALLER` called."""
     action.peer, action.call_id = CALLER, 1
-    backplane.backplane.engine.accepted.add(CALLER, 1, action)
+    backplane.backplane.engine.accepted[CALLER, 1] = action
 
 
 def test_what_waits_for_nobody_any_more_falls_back(backplane: VirtualBackplane, house: House) -> None:

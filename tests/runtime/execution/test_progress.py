@@ -37,13 +37,13 @@ class Scene:
         self.scheduler = Scheduler(Policy(tick_ns=SECOND_NS, **policy), 0)
         self.workers = [SimpleNamespace(action=None, started_ns=0, is_relief=False) for _ in range(workers)]
         self.relief = SimpleNamespace(action=None, started_ns=0, is_relief=True)
-        self.watch = SimpleNamespace(workers=self.workers, team=(*self.workers, self.relief), poller=None)
+        self.poll_leader = SimpleNamespace(workers=self.workers, team=(*self.workers, self.relief), poller=None)
         self.statistics = Statistics()
         self.has_input = False
         self.now_ns = 0
         self.progress = Progress(
-            lead=threading.RLock(), statistics=self.statistics, scheduler=self.scheduler, watch=cast(PollLeader, self.watch),
-            has_input=lambda: self.has_input, now_ns=0,
+            lead=threading.RLock(), statistics=self.statistics, scheduler=self.scheduler, now_ns=0,
+            poll_leader=cast(PollLeader, self.poll_leader), has_input=lambda: self.has_input,
         )  # fmt: skip
 
     def post(self, object: AppObject, name: str = "grind") -> MethodAction:
@@ -155,8 +155,8 @@ def test_what_has_come_and_nobody_takes_in_is_ready() -> None:
     scene.begin()
     scene.has_input = True
     assert scene.look()[0] == 1
-    scene.watch.poller = scene.relief
+    scene.poll_leader.poller = scene.relief
     assert scene.look()[0] == 0, "somebody does"
-    scene.watch.poller = None
+    scene.poll_leader.poller = None
     scene.end()
     assert scene.look()[0] == 0, "somebody is about to"

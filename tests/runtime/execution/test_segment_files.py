@@ -244,12 +244,12 @@ def test_somebody_who_removes_the_folder_does_not_end_the_recording(
 def test_a_file_that_somebody_removes_while_retention_looks_is_no_problem(
     tmp_path: Path, files: SegmentFiles, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is what an operator does, too, who needs room: a warning that nothing can be recorded would be untrue."""
+    """An operator who needs room removes files, too: a warning that nothing can be recorded would be untrue."""
     log = MessageLog(files)
     while log.count < 20:
         log.append(bytes(10_000), time.now_ns)
-    listed = files._files
-    monkeypatch.setattr(files, "_files", lambda: [*listed(), tmp_path / "sold" / "00000000.messages"])
+    removed, listed = tmp_path / "sold" / "00000000.messages", segments.files_in
+    monkeypatch.setattr(segments, "files_in", lambda *where: [(0, removed), *listed(*where)])
     files.tend()
     assert files.problem is None
 

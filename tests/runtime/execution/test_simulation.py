@@ -36,8 +36,7 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
-from appbackplane.transport.errors import BackplaneError, Busy, FailedPrecondition, PeerDown
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import BackplaneError, Busy, FailedPrecondition, PeerDown, Status
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "40"))
 FIRST_SEED = int(os.environ.get("SIMULATION_SEED", "0"))
@@ -455,9 +454,10 @@ def test_nothing_is_lost_and_nothing_is_left(seed: int) -> None:
     engine = world.backplane.engine
     assert not engine.accepted
     assert not engine.outbox
-    assert not len(engine.outgoing.calls) and not len(engine.deferring)
+    assert not len(engine.outgoing.calls) and engine.deferring.next_deadline_ns() is None
     assert engine.outgoing._remote_count == 0
     assert not engine.scheduler.waiting_count and not engine.scheduler.queued_count and not engine.scheduler.ready.count
     assert not len(engine.scheduler.timers)
     assert engine.limits.requests["party"].outstanding == 0
-    assert [(object.name, object._load) for object in engine.registry.objects() if object._load] == []
+    everyone = [one for each in engine.registry.components.values() for one in (each, *each._objects)]
+    assert [(object.name, object._load) for object in everyone if object._load] == []

@@ -36,9 +36,8 @@ from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, REPLY, Envelope, reply, status
-from appbackplane.transport.errors import Busy, FailedPrecondition
+from appbackplane.transport.errors import Busy, FailedPrecondition, Status
 from appbackplane.transport.link import Link
-from appbackplane.transport.status import Status
 from tests.waiting import Limit
 
 ROUNDS = int(os.environ.get("STRESS_ROUNDS", "4"))
@@ -422,7 +421,7 @@ class Stress:
                 {"crowd.*": ("there",)},
             )
             self.engine.update(directory, self.engine.clock.now_ns())
-            self.engine.watch.notify()
+            self.engine.poll_leader.notify()
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -437,20 +436,20 @@ class Stress:
             turn()
 
     def picture(self) -> str:
-        engine, watch = self.engine, self.engine.watch
+        engine, poll_leader = self.engine, self.engine.poll_leader
         lines = [f"{self.threads} threads, preempt={self.preempt}, ends {dict(self.book.ends)}"]
-        for worker in watch.team:
+        for worker in poll_leader.team:
             action = worker.action
             lines.append(
                 f"worker {worker.number}: {action.name if action else None} below={worker.below} "
-                f"stopping={worker.is_stopping} poller={watch.poller is worker} parked={worker in watch._parked}"
+                f"stopping={worker.is_stopping} poller={poll_leader.poller is worker} parked={worker in poll_leader._parked}"
             )
         scheduler = engine.scheduler
         lines.append(
             f"ready {scheduler.ready.depths()} queued {scheduler.queued_count} waiting {scheduler.waiting_count} "
             f"outbox {bool(engine.outbox)} outstanding {len(engine.outgoing.calls)} accepted "
-            f"{[(id, action.name) for _, id, action in list(engine.accepted)[:10]]} "
-            f"woken {watch._is_woken} sentinel asleep {watch.is_sentinel_asleep} spent {scheduler.budget.is_spent}"
+            f"{[(id, action.name) for (_, id), action in [*engine.accepted.items()][:10]]} "
+            f"woken {poll_leader._is_woken} sentinel asleep {poll_leader.is_sentinel_asleep} spent {scheduler.budget.is_spent}"
         )
         for member in self.crowd.members:
             lines.append(f"{member.name}: state {member._state} load {member._load} running {member.running}")

@@ -51,6 +51,22 @@ class Silent(Busy):
         pass
 
 
+class Unlisted(Busy):
+    """A status that is none."""
+
+    status = []  # type: ignore[assignment]
+
+
+class Locked(Busy):
+    """Its message cannot be read."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def message(self) -> str:  # type: ignore[override]
+        raise KeyError("what")
+
+
 class Hostile(dict):  # type: ignore[type-arg]
     """A mapping whose code fails."""
 
@@ -80,6 +96,8 @@ DEEDS: dict[str, tuple[Callable[[], Any], type[BackplaneError], str]] = {
     "an error for a message": (lambda: raised(NotFound(KeyError("x"))), NotFound, "'x'"),  # type: ignore[arg-type]
     "an error that is nothing": (lambda: raised(Silent()), Busy, "Silent"),
     "a hint that is no number": (lambda: raised(Busy("x", retry_after="soon")), Busy, "x"),  # type: ignore[arg-type]
+    "a status that is none": (lambda: raised(Unlisted("x")), InternalError, "x"),
+    "a message that cannot be read": (lambda: raised(Locked()), Busy, "Locked"),
     "an error as long as a book": (lambda: raised(ValueError("x" * (17 << 20))), InternalError, "ValueError: xxx"),
     "a hostile result": (lambda: Hostile(a=1), InternalError, "returned what cannot be sent"),
     "sys.exit": (lambda: sys.exit(3), InternalError, "SystemExit: 3"),
@@ -116,6 +134,10 @@ class Doer(AppObject):
     @operation()
     async def ask_with_a_list(self) -> Any:
         return await self.request("elsewhere.do", [1])  # type: ignore[arg-type]
+
+    @operation()
+    async def knock(self) -> Any:
+        return await self.call("gate.go")
 
     @operation()
     def fine(self) -> str:
@@ -157,11 +179,14 @@ def backplane() -> VirtualBackplane:
     return backplane
 
 
+@pytest.mark.parametrize("idempotency_key", [None, "once"])
 @pytest.mark.parametrize("operation", ["do", "pass_on"])
 @pytest.mark.parametrize("deed", DEEDS)
-def test_an_operation_ends_its_own_call(backplane: VirtualBackplane, deed: str, operation: str) -> None:
+def test_an_operation_ends_its_own_call(
+    backplane: VirtualBackplane, deed: str, operation: str, idempotency_key: str | None
+) -> None:
     """Called from outside, and from an object beside it."""
-    call = backplane.call(f"doers.{operation}", key="0", deed=deed)
+    call = backplane.call(f"doers.{operation}", key="0", deed=deed, idempotency_key=idempotency_key)
     backplane.run_until_idle()
     error = call.error()
     assert DEEDS[deed][2] in error.message
@@ -228,6 +253,13 @@ class Door(Endpoint):
 makes: Callable[[AppObject, Request], Action]
 
 
+class Knockers(Component):
+    """One object, which calls the endpoint."""
+
+    def setup(self) -> None:
+        self.add(Doer())
+
+
 class Gate(Component):
     """Has a door, and little room."""
 
@@ -272,6 +304,18 @@ def test_an_endpoint_that_fails_ends_its_own_call(make: Callable[..., Any], word
     """Also where what it made would have broken a queue: with an impossible priority its object never ran again."""
     message = through_the_door(make).error().message
     assert words in message
+
+
+@pytest.mark.parametrize("error", [Unlisted("x"), Locked(), Busy("x", retry_after="soon")])  # type: ignore[arg-type]
+def test_an_endpoint_that_refuses_in_strange_words_ends_the_call_of_an_object(error: Busy) -> None:
+    """A call within the backplane gets the error unpacked, and decides by its fields whether to try again."""
+    global makes
+    makes = lambda object, request: raised(error)  # noqa: E731
+    backplane = VirtualBackplane(Knockers(), Gate())
+    call = backplane.call("knockers.knock")
+    backplane.advance(60.0)  # it is tried again
+    assert isinstance(call.error(), BackplaneError)
+    assert backplane.call("knockers.fine").result() == "fine"
 
 
 def test_an_action_that_cannot_let_go_is_refused_all_the_same() -> None:
@@ -404,7 +448,7 @@ def test_a_long_chain_of_calls_can_be_hurried() -> None:
     backplane.run_until_idle()
     backplane.call("chain.go", key="0", priority=1)
     backplane.run_until_idle()
-    accepted = [action for *_, action in backplane.backplane.engine.accepted]
+    accepted = [*backplane.backplane.engine.accepted.values()]
     assert len(accepted) == LENGTH + 1
     assert {action.priority for action in accepted} == {1}
 

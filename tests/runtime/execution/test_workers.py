@@ -207,21 +207,24 @@ class Running:
 
     def until(self, is_so: Callable[[PollLeader], bool]) -> None:
         """Until the workers are where the test wants them."""
-        watch = self.backplane.engine.watch
-        wait_until(lambda: is_so(watch), lambda: f"the workers do not come there: {self.picture()}", every_s=0.001)
+        poll_leader = self.backplane.engine.poll_leader
+        wait_until(
+            lambda: is_so(poll_leader), lambda: f"the workers do not come there: {self.picture()}", every_s=0.001
+        )
 
     def picture(self) -> str:
         """Where they are instead."""
-        engine, watch = self.backplane.engine, self.backplane.engine.watch
+        engine, poll_leader = self.backplane.engine, self.backplane.engine.poll_leader
         workers = [
-            f"{worker.number} runs {worker.action and worker.action.name} below {worker.below}" for worker in watch.team
+            f"{worker.number} runs {worker.action and worker.action.name} below {worker.below}"
+            for worker in poll_leader.team
         ]
-        ready, poller = engine.scheduler.ready.depths(), watch.poller and watch.poller.number
+        ready, poller = engine.scheduler.ready.depths(), poll_leader.poller and poll_leader.poller.number
         return f"{workers}, {poller} polls, ready {ready}, typical {engine.statistics.of('hands.stand').typical_ns} ns"
 
     def until_idle(self) -> None:
         """Until a regular worker waits for messages."""
-        self.until(lambda watch: watch.poller is not None and not watch.is_relief_looking)
+        self.until(lambda poll_leader: poll_leader.poller is not None and not poll_leader.is_relief_looking)
 
     def close(self) -> None:
         for each in (gate, *gates.values()):
@@ -269,7 +272,7 @@ def test_urgent_work_runs_beside_a_computation(start: Any) -> None:
 
 
 def test_a_relief_runs_only_what_is_more_urgent(start: Any) -> None:
-    """One thread is one thread: work of the same priority waits for the worker, or `threads` would mean nothing."""
+    """Work of the same priority waits for the only worker, or `threads = 1` would not mean one thread."""
     running = start(1)
     caller = running.caller
     long = caller.submit("hands.block", key="0")
@@ -292,7 +295,7 @@ def test_without_preemption_the_loop_is_a_plain_event_loop(start: Any) -> None:
     gate.open.set()
     assert isinstance(caller.result(long), int)
     assert caller.result(urgent) == "quick"
-    assert not running.backplane.engine.watch.reliefs
+    assert not running.backplane.engine.poll_leader.reliefs
 
 
 def test_different_objects_run_at_the_same_time(start: Any) -> None:
@@ -329,10 +332,10 @@ def test_threads_are_added_and_removed_while_running(start: Any) -> None:
     gate.open.set()
     assert all(isinstance(caller.result(call), int) for call in calls)
     assert caller.call("hands.quick") == "quick"
-    workers = running.backplane.engine.watch.workers
+    workers = running.backplane.engine.poll_leader.workers
     for worker in [worker for worker in workers if worker.is_stopping]:
         assert worker.join(LIMIT_S)
-    assert len(running.backplane.engine.watch.workers) == 1
+    assert len(running.backplane.engine.poll_leader.workers) == 1
 
 
 def test_what_a_relief_leaves_behind_is_done(start: Any) -> None:
@@ -362,7 +365,7 @@ def test_what_a_worker_that_is_taken_away_leaves_behind_is_done(start: Any) -> N
         gates[name].wait_entered()
     queued = [caller.submit("hands.same", key=f"{n}") for n in range(2)]
     running.backplane.set_threads(1)
-    staying = next(w for w in running.backplane.engine.watch.workers if not w.is_stopping)
+    staying = next(w for w in running.backplane.engine.poll_leader.workers if not w.is_stopping)
     names = [staying.action.arguments[0], *({"first", "second"} - {staying.action.arguments[0]})]
     for name in names:  # who stays becomes idle first
         gates[name].open.set()
@@ -389,9 +392,9 @@ def test_a_pause_ends_although_its_worker_has_gone_on_to_something_long(start: A
     caller = running.caller
     paused = caller.submit("hands.stand_and_think", key="0", name="first")
     gates["first"].wait_entered()
-    running.until(lambda watch: watch.is_relief_looking)
+    running.until(lambda poll_leader: poll_leader.is_relief_looking)
     long = caller.submit("hands.stand", key="1", name="second", priority=5)
-    running.until(lambda watch: running.backplane.engine.scheduler.queued_count == 1)
+    running.until(lambda poll_leader: running.backplane.engine.scheduler.queued_count == 1)
     gates["first"].open.set()
     gates["second"].wait_entered()
     assert caller.result(paused) == "thought"
@@ -443,13 +446,13 @@ def test_a_message_that_comes_during_a_send_is_not_overlooked(start: Any, tmp_pa
     answered = [link.sent_events.setdefault(id, threading.Event()) for id in range(5)]
     link.deliver(b"peer", frame(1, "hands.stand", "0", 1, name="first"))
     gates["first"].wait_entered()
-    running.until(lambda watch: watch.is_relief_looking)
+    running.until(lambda poll_leader: poll_leader.is_relief_looking)
     link.deliver(b"peer", frame(2, "hands.block", "1", 5))  # has never run, so it may be long
-    running.until(lambda watch: running.backplane.engine.scheduler.queued_count == 1)
-    running.until(lambda watch: watch.is_relief_looking)
+    running.until(lambda poll_leader: running.backplane.engine.scheduler.queued_count == 1)
+    running.until(lambda poll_leader: poll_leader.is_relief_looking)
     # Long enough for the next to be expected to be long.
-    began_ns = running.backplane.engine.watch.workers[0].started_ns
-    running.until(lambda watch: RealClock().now_ns() - began_ns > 2 * QUANTUM_NS)
+    began_ns = running.backplane.engine.poll_leader.workers[0].started_ns
+    running.until(lambda poll_leader: RealClock().now_ns() - began_ns > 2 * QUANTUM_NS)
     link.deliver(b"peer", frame(3, "hands.unknown", "1", 5), is_seen=False)
     link.comes_with[3] = frame(4, "hands.quick", "2", 1)
     gates["first"].open.set()
@@ -487,13 +490,15 @@ def test_a_relief_that_sleeps_learns_that_it_may_run_more(start: Any) -> None:
     for id, name in enumerate(("first", "second")):
         deliver(id, "stand", f"{id}", 2, name=name)
         gates[name].wait_entered()
-    running.until(lambda watch: watch.is_relief_looking)
+    running.until(lambda poll_leader: poll_leader.is_relief_looking)
     deliver(2, "stand", "2", 7, name="third")
-    running.until(lambda watch: queued.queued_count == 1 and watch.is_relief_looking)
-    running.until(lambda watch: all(RealClock().now_ns() - each.started_ns > 2 * QUANTUM_NS for each in watch.workers))
+    running.until(lambda poll_leader: queued.queued_count == 1 and poll_leader.is_relief_looking)
+    running.until(
+        lambda poll_leader: all(RealClock().now_ns() - each.started_ns > 2 * QUANTUM_NS for each in poll_leader.workers)
+    )
     gates["first"].open.set()
     gates["third"].wait_entered()
-    running.until(lambda watch: watch.is_relief_looking)
+    running.until(lambda poll_leader: poll_leader.is_relief_looking)
     deliver(3, "stand", "3", 3, is_seen=False, name="fourth")
     deliver(4, "quick", "0", 3, is_seen=False)
     gates["second"].open.set()
@@ -527,12 +532,14 @@ def test_a_second_relief_runs_only_what_is_more_urgent_than_the_first(start: Any
     gates["first"].wait_entered()
     waiting = [caller.submit("hands.quick", key="2", priority=priority) for priority in (1, 4)]
     assert caller.call("hands.quick", key="3", priority=0) == "quick"
-    running.until(lambda watch: watch.is_relief_looking)
+    running.until(lambda poll_leader: poll_leader.is_relief_looking)
     assert caller.call("hands.quick", key="3", priority=0) == "quick"  # with it would have come whatever has run since
     assert not {urgent, *waiting} & caller._answers.keys()
     gates["first"].open.set()
     assert [caller.result(call) for call in (urgent, *waiting)] == ["first", "quick", "quick"]
-    running.until(lambda watch: watch.is_relief_looking and any(relief.is_parked for relief in watch.reliefs))
+    running.until(
+        lambda poll_leader: poll_leader.is_relief_looking and any(relief.is_parked for relief in poll_leader.reliefs)
+    )
     gate.open.set()
     assert isinstance(caller.result(long), int)
 
@@ -540,17 +547,17 @@ def test_a_second_relief_runs_only_what_is_more_urgent_than_the_first(start: Any
 def test_a_second_relief_is_let_in_by_the_sentinel_once_the_first_overruns(start: Any) -> None:
     """Usually what the first runs is short: to let the second in each time would cost more than it could ever save."""
     running = start(1)
-    caller, engine, watch = running.caller, running.backplane.engine, running.backplane.engine.watch
+    caller, engine, poll_leader = running.caller, running.backplane.engine, running.backplane.engine.poll_leader
     engine.statistics.of("hands.stand").typical_ns = 1
     long = caller.submit("hands.block", key="0")
     gate.wait_entered()
     urgent = caller.submit("hands.stand", key="1", name="first")
     gates["first"].wait_entered()
-    running_one = next(relief for relief in watch.reliefs if relief.action is not None)
+    running_one = next(relief for relief in poll_leader.reliefs if relief.action is not None)
     for overrun_ns, is_let_in in ((QUANTUM_NS - 1, False), (QUANTUM_NS, True)):
         with engine.lead:
-            watch.overrun(max(running_one.started_ns, watch.workers[0].started_ns) + overrun_ns)
-            assert all(relief.is_active for relief in watch.reliefs) is is_let_in
+            poll_leader.overrun(max(running_one.started_ns, poll_leader.workers[0].started_ns) + overrun_ns)
+            assert all(relief.is_active for relief in poll_leader.reliefs) is is_let_in
     assert caller.call("hands.quick", key="2", priority=0) == "quick"
     for each in (gate, gates["first"]):
         each.open.set()
@@ -566,7 +573,7 @@ def test_reliefs_are_bounded_and_all_of_them_come_back(start: Any) -> None:
     for number, name in enumerate(names):
         calls.append(caller.submit("hands.stand", key=f"{number}", name=name, priority=3 - number))
         gates[name].wait_entered()
-    assert [relief.action is None for relief in running.backplane.engine.watch.reliefs] == [False, False]
+    assert [relief.action is None for relief in running.backplane.engine.poll_leader.reliefs] == [False, False]
     waiting = caller.submit("hands.quick", key="3", priority=0)
     gates["second"].open.set()
     assert caller.result(waiting) == "quick"
@@ -574,7 +581,7 @@ def test_reliefs_are_bounded_and_all_of_them_come_back(start: Any) -> None:
         gates[name].open.set()
     assert [caller.result(call) for call in calls] == list(names)
     running.until_idle()
-    running.until(lambda watch: all(relief.is_parked for relief in watch.reliefs))
+    running.until(lambda poll_leader: all(relief.is_parked for relief in poll_leader.reliefs))
 
 
 def test_a_relief_does_not_stay_beside_actions_shorter_than_the_quantum(start: Any) -> None:
@@ -584,16 +591,18 @@ def test_a_relief_does_not_stay_beside_actions_shorter_than_the_quantum(start: A
     caller, engine = running.caller, running.backplane.engine
     long = caller.submit("hands.stand", key="0", name="first")
     gates["first"].wait_entered()
-    running.until(lambda watch: watch.is_relief_looking)
+    running.until(lambda poll_leader: poll_leader.is_relief_looking)
     engine.statistics.of("hands.block").typical_ns = QUANTUM_NS // 2
     bulk = caller.submit("hands.block", key="1")
-    running.until(lambda watch: engine.scheduler.queued_count == 1)
+    running.until(lambda poll_leader: engine.scheduler.queued_count == 1)
     gates["first"].open.set()
     assert caller.result(long) == "first"
     gate.wait_entered()
-    running.until(lambda watch: watch.poller is None and all(relief.is_parked for relief in watch.reliefs))
+    running.until(
+        lambda poll_leader: poll_leader.poller is None and all(relief.is_parked for relief in poll_leader.reliefs)
+    )
     urgent = caller.submit("hands.quick", key="2")
-    running.until(lambda watch: RealClock().now_ns() - watch.workers[0].started_ns > QUANTUM_NS)
+    running.until(lambda poll_leader: RealClock().now_ns() - poll_leader.workers[0].started_ns > QUANTUM_NS)
     with engine.lead:
         engine.overrun()  # as the sentinel says when it takes longer after all
     assert caller.result(urgent) == "quick"
@@ -605,20 +614,20 @@ def test_who_looks_often_enough_by_itself_needs_no_relief(start: Any) -> None:
     """A relief beside it is told of each message, and takes turns with it at the interpreter: 1,400 steps of indexing had it
     woken 3,300 times, which cost a tenth of what they took."""
     running = start(1)
-    caller, engine, watch = running.caller, running.backplane.engine, running.backplane.engine.watch
+    caller, engine, poll_leader = running.caller, running.backplane.engine, running.backplane.engine.poll_leader
     account = engine.statistics.of("hands.spin")
 
     account.typical_ns, account.unseen_ns = 10 * QUANTUM_NS, QUANTUM_NS // 10
-    running.until(lambda watch: all(relief.is_parked for relief in watch.reliefs))
+    running.until(lambda poll_leader: all(relief.is_parked for relief in poll_leader.reliefs))
     spinning = caller.submit("hands.spin", key="0")
     gate.wait_entered()
-    running.until(lambda watch: running.clock.now_ns() - watch.workers[0].started_ns > 2 * QUANTUM_NS)
+    running.until(lambda poll_leader: running.clock.now_ns() - poll_leader.workers[0].started_ns > 2 * QUANTUM_NS)
     # It has looked just now, whatever else the machine does until the sentinel's turn.
     running.clock.stopped_ns = now_ns = running.clock.now_ns()
-    running.until(lambda watch: watch.workers[0].looked_ns == now_ns)
+    running.until(lambda poll_leader: poll_leader.workers[0].looked_ns == now_ns)
     with engine.lead:
         engine.overrun()  # as the sentinel says, who has seen it run for longer than that
-        assert watch.poller is None and all(relief.is_parked for relief in watch.reliefs)
+        assert poll_leader.poller is None and all(relief.is_parked for relief in poll_leader.reliefs)
     running.clock.stopped_ns = 0
     assert caller.call("hands.quick", key="1") == "quick"
     assert caller.result(spinning) is True, "it has looked, and let the urgent one through"
@@ -631,14 +640,14 @@ def test_who_looks_and_goes_on_all_the_same_is_relieved(start: Any) -> None:
     account, quick = engine.statistics.of("hands.ignore"), engine.statistics.of("hands.quick")
 
     account.typical_ns, account.unseen_ns = 10 * QUANTUM_NS, QUANTUM_NS // 10
-    running.until(lambda watch: all(relief.is_parked for relief in watch.reliefs))
+    running.until(lambda poll_leader: all(relief.is_parked for relief in poll_leader.reliefs))
     ignoring = caller.submit("hands.ignore", key="0")
     gate.wait_entered()
     urgent = caller.submit("hands.quick", key="1")
     gates["told"].wait_entered()
-    running.until(lambda watch: running.clock.now_ns() - watch.workers[0].looked_ns > 2 * QUANTUM_NS)
+    running.until(lambda poll_leader: running.clock.now_ns() - poll_leader.workers[0].looked_ns > 2 * QUANTUM_NS)
 
-    def has_been_served(watch: PollLeader) -> bool:
+    def has_been_served(poll_leader: PollLeader) -> bool:
         with engine.lead:
             engine.overrun()  # as the sentinel says, again and again
         return bool(quick.run.count)
@@ -706,7 +715,7 @@ def test_a_limit_that_is_lifted_lets_go_what_waited_for_the_tick(start: Any) -> 
     with backplane.engine.lead:
         scheduler.budget.charge(3600 * 10**9)
     call = running.caller.submit("hands.same", key="0")
-    running.until(lambda watch: scheduler.queued_count == 1 and watch.poller is not None)
+    running.until(lambda poll_leader: scheduler.queued_count == 1 and poll_leader.poller is not None)
     backplane.configure(LiveSettings(cpu_limit=None))
     assert running.caller.result(call) == "same"
 

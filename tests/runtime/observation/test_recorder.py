@@ -9,8 +9,7 @@ from appbackplane.runtime.observation import segments
 from appbackplane.runtime.observation.recorder import RecordedPart, Recorder, SegmentRoom
 from appbackplane.runtime.observation.segments import FIELDS, NAMES_END, RECORD, RECORD_BYTES
 from appbackplane.runtime.observation.statistics import OperationStatistics
-from appbackplane.transport.errors import Busy
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import Busy, Status
 
 UNIX_NS = 1_700_000_000_000_000_000
 SPAN = 7 << 40

@@ -11,8 +11,7 @@ from appbackplane.runtime.peers.breaks import ADDRESSES_MAX, HEARD_NS, Breaks
 from appbackplane.transport import codec
 from appbackplane.transport.batching import RESERVE_BYTES, Outbox, SendResult
 from appbackplane.transport.envelope import REPLY, STATUS, Envelope, status
-from appbackplane.transport.errors import Unavailable
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import Status, Unavailable
 
 A = "tcp://a"
 #: Eight of these leave no room for a ninth, nor for much else.

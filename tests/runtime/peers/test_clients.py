@@ -13,7 +13,7 @@ from appbackplane.runtime.peers.inward import Arrival, Inward
 from appbackplane.runtime.peers.topics import Topics
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope
-from appbackplane.transport.errors import MalformedFrame
+from appbackplane.transport.errors import MalformedFrame, Status
 from appbackplane.transport.remote.greeting import (
     PROTOCOL,
     WELCOME,
@@ -28,7 +28,6 @@ from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
-from appbackplane.transport.status import Status
 
 S = 1_000_000_000
 HOLDER = Holder("k", PublicKey(b"k" * 32))

@@ -10,16 +10,15 @@ import pytest
 
 from appbackplane.runtime.peers.inward import OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX, Arrival, AskedHere, Inward, System
 from appbackplane.runtime.peers.outward import BULK_FROM
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, STATUS, Envelope
-from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, InternalError, Unavailable
+from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, InternalError, Status, Unavailable
 from appbackplane.transport.events import Ended
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
-from appbackplane.transport.status import Status
 
 S = 1_000_000_000
 KEY = PublicKey(b"k" * 32)

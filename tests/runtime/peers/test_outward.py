@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.peers.outward import BULK_FROM, Outward
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REPLY, STATUS, Envelope, status
-from appbackplane.transport.errors import Busy, UnknownRoute
-from appbackplane.transport.request import TIMEOUT_DEFAULT_NS
+from appbackplane.transport.errors import Busy, Status, UnknownRoute
 from appbackplane.transport.resolver import home
-from appbackplane.transport.status import Status
 
 FIRST_ID = 7_000
 S = 1_000_000_000

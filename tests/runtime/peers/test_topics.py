@@ -13,13 +13,16 @@ from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import PUBLISH, Envelope
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
+from appbackplane.transport.peers.messages import ROUTES_MAX
 from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.peers.offer import ROUTE_LENGTH_MAX
 from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
 KEY = PublicKey(b"k" * 32)
+TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 HERE = Directory(
     "here",
     topics={"prices.*": ("main", "node"), "offers.*": ("node",), "private": ("main",)},
@@ -67,7 +70,7 @@ class Around:
 
     def publish(self, topic: str, _: int | None, body: Any, *, node: str, trace: str | None, lost: int) -> int:
         """Of the session."""
-        assert trace == "a trace"
+        assert trace == TRACE
         if self.is_busy:
             raise Busy("it does not read")
         self.told.append((topic, body, node, lost))
@@ -83,12 +86,12 @@ class Around:
         priority: int | None = None,
     ) -> None:
         """Of b."""
-        envelope = Envelope(PUBLISH, number, priority, topic, "its own word", None, "a trace", {"n": number})
+        envelope = Envelope(PUBLISH, number, priority, topic, "its own word", None, TRACE, {"n": number})
         self.topics.came("b", incarnation, holder or self.holders["at-b"], envelope)
 
     def tell(self, topic: str = "prices.eu", priority: int | None = None) -> None:
         """A process of this system."""
-        self.topics.published(Envelope(PUBLISH, 77, priority, topic, None, None, "a trace", {"n": 1}))
+        self.topics.published(Envelope(PUBLISH, 77, priority, topic, None, None, TRACE, {"n": 1}))
 
     def numbers(self) -> list[tuple[str, int]]:
         """What was said since the last time: to whom, under which number."""
@@ -123,7 +126,7 @@ def test_each_node_is_sent_messages_under_numbers_of_its_own(around: Around) -> 
     around.hearing.remove("c")
     around.tell()
     around.tell("prices.us")
-    assert around.said[0][1] == Envelope(PUBLISH, 1, None, "prices.eu", None, None, "a trace", {"n": 1})
+    assert around.said[0][1] == Envelope(PUBLISH, 1, None, "prices.eu", None, None, TRACE, {"n": 1})
     assert around.numbers() == [("at-b", 1), ("at-c", 1), ("at-b", 2), ("at-b", 1)]
 
 
@@ -198,7 +201,7 @@ def test_what_a_node_publishes_is_told_as_its_own_with_what_is_missing_before_it
     assert [(topic, node, lost) for topic, _, node, lost in around.told] == [
         ("prices.eu", "b", 0), ("prices.eu", "b", 0), ("prices.eu", "b", 2), ("prices.eu", "b", 0),
     ]  # fmt: skip
-    assert around.topics.missed_count == 2
+    assert around.topics.gaps.lost_count == 2
 
 
 def test_who_does_not_read_here_is_not_the_nodes_fault(around: Around) -> None:
@@ -217,6 +220,38 @@ def test_asked_for_is_what_is_heard_here_and_exported(around: Around) -> None:
     assert around.topics.wanted() == {"prices.*", "prices.eu", "offers.today", "offers.*"}
     around.topics.update(Directory("here", node="node"))
     assert around.topics.wanted() == set()
+
+
+def test_what_clients_ask_for_never_keeps_the_nodes_operations_from_its_peers(around: Around) -> None:
+    """A node announces 4,096 topics of 256 characters: beyond that its operations were not announced either. Two clients with
+    2,049 subscriptions each, or one with a long one, cut a node off from what changed at it.
+    """
+    around.patterns = frozenset(f"prices.t{number}" for number in range(ROUTES_MAX))
+    assert around.topics.wanted() == {"prices.*"}
+    around.patterns = frozenset({"offers." + "x" * ROUTE_LENGTH_MAX, "prices.eu"})
+    assert around.topics.wanted() == {"prices.*", "offers.*"}
+    around.patterns = frozenset({"private" + "x" * ROUTE_LENGTH_MAX, "prices.eu"})
+    assert around.topics.wanted() == {"prices.*", "prices.eu"}, "nobody is asked for that one"
+
+
+def test_a_topic_of_another_host_is_no_longer_than_one_may_be(around: Around) -> None:
+    """Each was remembered, a thousand of 16 MiB; and one of 16 MiB of dots would have stopped the node for hours."""
+    with pytest.raises(InvalidArgument, match=r"got 200,006 characters"):
+        around.hear(1, "prices" + ".a" * 100_000)
+    with pytest.raises(InvalidArgument, match=r"limit 1,024"):
+        around.topics.hearers.subscribe("client/1", "prices." + "a" * 1_018)
+    with pytest.raises(InvalidArgument, match=r"got \[0, 0,"):
+        around.topics.hearers.subscribe("client/1", [0] * 1_000_000)
+    assert not around.told
+    assert not around.topics.hearers.patterns()
+
+
+def test_the_trace_of_another_host_is_one_or_none(around: Around) -> None:
+    """As of a call: it comes into logs and recordings here."""
+    published = Envelope(PUBLISH, 1, None, "prices.eu", None, None, "x" * 55, {"n": 1})
+    with pytest.raises(AssertionError):
+        around.topics.said("client/1", around.clients["client/1"], published)
+    assert published.trace is None
 
 
 def test_clients_of_other_hosts_hear_what_is_published_here_and_there(around: Around) -> None:
@@ -282,7 +317,7 @@ def test_the_clients_of_a_key_may_ask_for_so_much_together(around: Around) -> No
 
 def test_what_a_client_publishes_goes_to_its_node_and_to_those_that_hear_it(around: Around) -> None:
     """If its key may."""
-    envelope = Envelope(PUBLISH, 1, None, "prices.eu", None, None, "a trace", {"n": 9})
+    envelope = Envelope(PUBLISH, 1, None, "prices.eu", None, None, TRACE, {"n": 9})
     around.topics.said("client/1", around.clients["client/1"], envelope)
     assert [(node, body) for _, body, node, _ in around.told] == [("client/1", {"n": 9})]
     assert around.numbers() == [("at-b", 1), ("at-c", 1)]

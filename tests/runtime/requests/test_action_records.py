@@ -11,7 +11,7 @@ import pytest
 from appbackplane.runtime.observation.recorder import Recorder
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
 from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.transport.status import Status
+from appbackplane.transport.errors import Status
 from tests.runtime.observation.test_recorder import SPAN, UNIX_NS, Memory, names_of
 
 MS = 1_000_000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime import operation
-from appbackplane.runtime.execution.pausing import pause
+from appbackplane.runtime.execution.user_functions import pause
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.requests import (
     CommandHandler,

@@ -111,7 +111,7 @@ def queries(tmp_path: Path, heard: Heard) -> Iterator[Queries]:
 
 
 def test_blocking_work_gets_all_the_workers_it_may_have(queries: Queries, heard: Heard) -> None:
-    """And each of the moves that led there is in the log, with its reason."""
+    """Each change of the number of workers is in the log, with its reason."""
     heard.wait(f"{WORKERS_MAX} workers")
     moves = [line for line in heard.lines if "->" in line]
     assert "workers 1 -> 2: do more workers raise the throughput?" in moves[0]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appbackplane.runtime.scheduling.ticks import Ticks
+from appbackplane.runtime.scheduling.scheduler import Ticks
 
 
 @given(

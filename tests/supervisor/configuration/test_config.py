@@ -274,6 +274,31 @@ TABLE = {
         'backplane: expected at least one table: [backplane.main] with components = ["module:Class"]',
     ),
     "no system": ('[backplane.main]\ncomponents = ["a:B"]\n', "system: missing: expected a table"),
+    "a name of several lines": (
+        GOOD.replace("backplane.main", 'backplane."a\\n\\u001b[2J"'),
+        'backplane."a\\n\\x1b[2J": expected a name of letters, digits, - and _, beginning with a letter or digit',
+    ),
+    "a size of 400 digits": (
+        system(f'log = {{ file_size = "{"9" * 400}MiB" }}'),
+        "system.log.file_size: expected 64KiB to 1GiB, got 4294967296GiB",
+    ),
+    "a number of too many digits": (
+        backplane(f"threads = {'9' * 5_000}"),
+        "not TOML: a whole number of more than 1,024 bits",
+    ),
+    "a number that cannot be shown": (
+        backplane(f"cpu_exempt = 0x{'f' * 5_000}"),
+        "not TOML: a whole number of more than 1,024 bits",
+    ),
+    "a setting that no message holds": (
+        f"{GOOD}\n[backplane.main.settings.Main]\nx = [{{ a = 9223372036854775808 }}]",
+        "backplane.main.settings.Main: expected whole numbers of at most 64 bits, got 9223372036854775808",
+    ),
+    "lists in lists": (f"{GOOD}\nx = {'[' * 5_000}", "not TOML: more than 64 levels of lists and tables"),
+    "tables in tables": (
+        f"{GOOD}\n[backplane.main.settings.B]\n{'.'.join('a' * 3_000)} = 1",
+        "not TOML: more than 64 levels of lists and tables",
+    ),
     "not TOML": ("[system", "not TOML: Expected ']' at the end of a table declaration (at end of document)"),
 }
 

@@ -22,9 +22,8 @@ from appbackplane.transport.batching import SendResult
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply
-from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
+from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument, Status
 from appbackplane.transport.link import Link
-from appbackplane.transport.status import Status
 from tests.nesting import UNREADABLE_DEPTH, nested
 from tests.waiting import Limit
 

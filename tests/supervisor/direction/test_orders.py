@@ -269,7 +269,7 @@ def test_an_order_that_can_no_longer_be_done_is_refused_with_the_reason() -> Non
 
 
 def test_a_job_that_is_done_before_the_system_is_up_does_not_end_it() -> None:
-    """`transient`, exit code 0: it has done what it was for, and the others do not wait for it."""
+    """`transient`, exit code 0: its work is done, and the others do not wait for it."""
     world = World(make_director(policies={"first": policy(type="transient")}))
     world.tell(events.UpOrdered())
     for name in ("first", "second"):

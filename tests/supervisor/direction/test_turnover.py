@@ -104,7 +104,7 @@ def test_who_comes_is_brought_up_and_judged_like_the_others() -> None:
 
 
 def test_one_that_cannot_come_up_does_not_take_the_system_down() -> None:
-    """At first start it would; here the rest is at work."""
+    """At the first start it would; here the other backplanes already serve."""
     world = up_world()
     world.reconfigure(extra={"more": ()})
     world.do_what_is_asked()

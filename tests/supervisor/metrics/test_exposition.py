@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime.observation.histogram import Histogram
 from appbackplane.supervisor.direction.health import Health
-from appbackplane.supervisor.metrics.exposition import BOUNDS, METRICS, OPERATIONS_MAX, Exposition, counted
-from appbackplane.supervisor.metrics.metric import Counted
+from appbackplane.supervisor.metrics.exposition import BOUNDS, METRICS, OPERATIONS_MAX, Counted, Exposition, counted
 from tests.docs.pages import DOCS, table
 from tests.supervisor.live.looks import account
 

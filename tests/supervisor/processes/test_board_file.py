@@ -12,7 +12,7 @@ from appbackplane.supervisor.processes.board_file import BoardFile
 
 @pytest.fixture
 def board() -> Iterator[BoardFile]:
-    """Of two."""
+    """The board of two backplanes."""
     board = BoardFile(["index", "query"])
     yield board
     board.close()
@@ -34,7 +34,7 @@ def test_who_comes_later_is_seen(board: BoardFile) -> None:
     for number in range(2, SLOTS_MAX):
         board.add(f"more-{number}")
     slot = board.slots[f"more-{SLOTS_MAX - 1}"]
-    OwnSlot(Board.attach(board.fd), slot, 7).present(3)
+    OwnSlot(Board(board.fd), slot, 7).present(3)
     told = board.read(f"more-{SLOTS_MAX - 1}")
     assert told is not None
     assert (told.generation, told.highest_priority) == (7, 3)

@@ -110,7 +110,6 @@ class TestShares:
         ours = OsPriority(NiceTable((-10, 0, 10), -10))
         assert ours.boost(bulk.pid, None, 0)
         wait_equal(urgent, bulk)  # what stands in the way of urgent work is as urgent
-        assert ours.restore(urgent.pid, None, 2)
         ours.close()
 
     def test_in_groups_of_their_own_the_weight_decides(self, groups: Groups, spin: Spin) -> None:

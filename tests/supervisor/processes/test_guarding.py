@@ -67,13 +67,13 @@ def test_one_that_dies_is_replaced_ever_more_slowly(guarded: Guarded) -> None:
         pid, started_ns = guarded.guarding.pid, guarded.now_ns
         guarded.now_ns += 1
         guarded.kill()
-        assert guarded.guarding.next_wake_ns() == started_ns + pause_s * SECOND_NS
+        assert guarded.guarding.due_ns == started_ns + pause_s * SECOND_NS
         guarded.guarding.turn(started_ns + pause_s * SECOND_NS - 1)
         assert guarded.guarding.pid == pid
         guarded.now_ns = started_ns + pause_s * SECOND_NS
         guarded.guarding.turn(guarded.now_ns)
         assert guarded.guarding.pid != pid
-        assert guarded.guarding.next_wake_ns() is None
+        assert guarded.guarding.due_ns is None
     assert guarded.said == ["warning: the guardian died (exit code -9)", "another guardian was started"] * 8
 
 
@@ -81,12 +81,12 @@ def test_after_a_long_life_at_once(guarded: Guarded) -> None:
     """Somebody may have mistaken it once."""
     guarded.now_ns += 61 * SECOND_NS
     guarded.kill()
-    due_ns = guarded.guarding.next_wake_ns()
+    due_ns = guarded.guarding.due_ns
     assert due_ns is not None
     assert due_ns <= guarded.now_ns
     guarded.guarding.turn(guarded.now_ns)
     guarded.kill()
-    assert guarded.guarding.next_wake_ns() == guarded.now_ns + SECOND_NS, "forgiven"
+    assert guarded.guarding.due_ns == guarded.now_ns + SECOND_NS, "forgiven"
     guarded.guarding.turn(guarded.now_ns + SECOND_NS)
 
 

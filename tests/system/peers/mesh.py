@@ -21,14 +21,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from appbackplane.runtime.peers.endpoint import NodeEndpoint
+from appbackplane.runtime.peers.node_endpoint import NodeEndpoint
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers.lines import Lines
+from appbackplane.transport.peers.membership import Membership
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.view import Identity
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.session import ClientSession
+from tests.transport.peers.network import exports_of
 from tests.waiting import Limit
 
 #: Slower than on hosts of their own: 64 nodes beat 20,000 times a second by default, and each beat is sent and read; that takes
@@ -51,9 +53,9 @@ class Node:
         keyring.refresh()
         lines = Lines(keyring, listen)
         me = Identity(name, time.time_ns(), lines.address, str(keyring.own().public))
-        self.node = PeerNode(
-            me, lambda: seeds, time.monotonic_ns(), random=random.random, unix_ns=time.time_ns, policy=POLICY
-        )
+        now_ns = time.monotonic_ns()
+        membership = Membership(me, lambda: seeds, now_ns, random=random.random, unix_ns=time.time_ns, policy=POLICY)
+        self.node = PeerNode(membership, now_ns)
         self.node.export([f"{name}.route"], [])
         link = Link(f"mesh-{name}")
         session = ClientSession(link, folder / f"{name}-none")
@@ -67,7 +69,7 @@ class Node:
         """Who is up here, and what each offers."""
         for _ in range(100):
             try:
-                known = self.node.table.known()
+                known = exports_of(self.node.table)
                 return {name: sorted(operations) for name, (_, operations, _) in known.items()}
             except RuntimeError:  # its thread was just changing it
                 continue

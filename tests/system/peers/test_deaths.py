@@ -36,7 +36,7 @@ def begin_work(client: Client) -> list[PendingCall]:
 
 
 def wait_held(there: Client, count: int) -> None:
-    """Until so many are outstanding there."""
+    """Wait until `count` calls are outstanding there."""
     ask_until(
         there,
         "backplane.main.statistics",

@@ -17,16 +17,25 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from appbackplane.transport.peers import effects as told
+from appbackplane.transport.peers.membership import Membership
 from appbackplane.transport.peers.messages import PeerMessage, body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.policy import MembershipPolicy
-from appbackplane.transport.peers.route_table import everything
+from appbackplane.transport.peers.route_table import RouteTable, everything
 from appbackplane.transport.peers.view import Identity
 
 MS = 1_000_000
 SECOND = 1_000_000_000
 #: A connection is refused, or a break is noticed, after one way; it stands after there and back.
 EPOCH = 1_700_000_000 * SECOND
+
+
+def exports_of(table: RouteTable) -> dict[str, tuple[int, frozenset[str], frozenset[str]]]:
+    """What is known of the peers that are up: version, operations, topics."""
+    return {
+        name: (offered.version, frozenset(offered.granted), frozenset(offered.topics))
+        for name, offered in table._peers.items()
+    }
 
 
 @dataclass
@@ -106,11 +115,12 @@ class Network:
         address, key = address or at(name), key or f"key of {name}"
         me = Identity(name, incarnation or EPOCH + self.now_ns + ahead_ns, address, key)
         # Each machine's clock starts somewhere else: nobody may compare two.
-        node = PeerNode(
+        membership = Membership(
             me, partial(self._keys_at, tuple(seeds)), self.now_ns,
             random=random.Random(self.random.random()).random, policy=self.policy, is_allowed=is_allowed,
-            may_offer=may_offer, unix_ns=lambda: EPOCH + self.now_ns + process.ahead_ns,
+            unix_ns=lambda: EPOCH + self.now_ns + process.ahead_ns,
         )  # fmt: skip
+        node = PeerNode(membership, self.now_ns, may_offer)
         process = self.processes[address] = Process(node, key, ahead_ns=ahead_ns)
         self._wake(process)
         return process

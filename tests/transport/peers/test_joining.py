@@ -50,7 +50,7 @@ def test_any_seed_will_do() -> None:
 
 
 def test_sixty_four_nodes_are_one_mesh_within_ten_seconds() -> None:
-    """With a lost frame in twenty and 100 ms on each link; and what a node says afterwards grows with its peers, no faster."""
+    """With one frame in twenty lost, and up to 100 ms on each link. Afterwards a node sends in proportion to its peers."""
     network = Network(seed=3, weather=Weather(delay_ns=(0, 100 * MS), loss=0.05))
     nodes = [network.start(f"n{i:02}", [at("n00")]) for i in range(64)]
     assert network.run_until(network.agrees, 10) < 5

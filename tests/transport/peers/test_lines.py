@@ -16,10 +16,11 @@ import zmq
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import CAST, Envelope
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
-from appbackplane.transport.peers.lines import Came, Lines, Lost, PeerConnected
+from appbackplane.transport.peers.lines import DROPPED_MAX, Came, Lines, Lost, PeerConnected
 from appbackplane.transport.security import links
 from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
+from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
 from tests.descriptors import none_left
 from tests.waiting import EVERY_S, Limit
@@ -273,7 +274,7 @@ from pathlib import Path
 import zmq
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import CAST, Envelope
-from appbackplane.transport.peers.lines import HWM, Lines
+from appbackplane.transport.peers.lines import Lines
 from appbackplane.transport.security import links
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.keys import PublicKey
@@ -288,7 +289,7 @@ if not peer:
     links.client(socket, Keyring(folder / "a"), PublicKey.parse(key))
     links.connect(socket, address)
     frame = codec.batch([codec.Encoder().encode(Envelope(CAST, 0, 0, "any", body={"ballast": bytes(1000)}))])
-    for _ in range(9 * HWM):
+    for _ in range(600):
         socket.poll(1000, zmq.POLLOUT)
         socket.send(frame)
     os.write(to_node, b"full")
@@ -325,6 +326,72 @@ def test_a_node_that_is_late_outlives_a_peer_that_is_killed(tmp_path: Path) -> N
     assert (ended.returncode, ended.stdout) == (0, "goes on\n"), ended.stderr
 
 
+#: The bytes of a peer with heartbeats between its frames are kept, and arrive at once; then its connection is reset.
+HEARTBEATS = """
+import select, socket as sockets, struct, sys, time
+from pathlib import Path
+import zmq
+from appbackplane.transport.peers.lines import Lines
+from appbackplane.transport.security import links
+from appbackplane.transport.security.keyring import Keyring
+
+def a_second_passes():
+    mute = sockets.create_server(("127.0.0.1", 0))  # says nothing: a second passes in ZeroMQ's thread until it gives up
+    witness = node._context.socket(zmq.DEALER)
+    witness.setsockopt(zmq.HANDSHAKE_IVL, 1_000)
+    events = witness.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+    witness.connect("tcp://127.0.0.1:%d" % mute.getsockname()[1])
+    events.recv_multipart()
+    witness.disable_monitor()
+    witness.close(linger=0)
+
+folder = Path(sys.argv[1])
+node = Lines(Keyring(folder / "b"), "tcp://127.0.0.1:0")
+relay = sockets.create_server(("127.0.0.1", 0))
+peer = zmq.Context().socket(zmq.DEALER)
+limits = links.LinkLimits(heartbeat_ms=1, silence_ms=60_000, handshake_ms=60_000)
+links.client(peer, Keyring(folder / "a"), Keyring(folder / "b").own().public, limits)
+links.connect(peer, "tcp://127.0.0.1:%d" % relay.getsockname()[1])
+near, _ = relay.accept()
+far = sockets.create_connection(("127.0.0.1", int(node.address.rpartition(":")[2])))
+while not node._roll._connections:
+    for one, other in ((near, far), (far, near)):
+        if select.select([one], [], [], 0.001)[0]:
+            other.sendall(one.recv(65_536))
+    list(node.turn(time.monotonic_ns()))
+    if peer.poll(0, zmq.POLLOUT):
+        peer.send(b"first")
+held = b""
+for _ in range(400):
+    peer.send(bytes(60))
+    held += near.recv(65_536)
+far.sendall(held)
+a_second_passes()
+far.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, struct.pack("ii", 1, 0))
+far.close()
+a_second_passes()
+for _ in range(100):
+    list(node.turn(time.monotonic_ns()))
+a_second_passes()
+print("goes on")
+"""
+
+
+@pytest.mark.systems
+def test_a_node_that_is_late_outlives_heartbeats_of_a_peer_that_is_reset(tmp_path: Path) -> None:
+    """A socket that has stopped reading at its mark, and whose peer is gone, answers the heartbeats that it had received when
+    it reads on. ZeroMQ aborts the process for that (`Assertion failed: !_io_error`): a client ended the node at will.
+    """
+    a, b = Keyring(tmp_path / "a"), Keyring(tmp_path / "b")
+    keys = a.make_own(), b.make_own()
+    a.change(lambda ring: ring.trusting(Holder("b", keys[1])))
+    b.change(lambda ring: ring.trusting(Holder("a", keys[0])))
+    ended = subprocess.run(
+        [sys.executable, "-c", HEARTBEATS, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "goes on\n"), ended.stderr
+
+
 def test_who_says_something_on_a_line_that_was_dialled_is_hung_up_on(end: Callable[[str], End]) -> None:
     """Nobody reads there. At ZeroMQ's mark the line would have heard no heartbeats, and when the other was killed the next
     of its own aborted the process (`Assertion failed: !_io_error`): 1,000 words of a peer ended this node.
@@ -354,4 +421,34 @@ def test_who_says_something_on_a_line_that_was_dialled_is_hung_up_on(end: Callab
     finally:
         door.close(linger=0)
         gatekeeper.close()
+        context.term()
+
+
+def test_a_message_of_many_frames_stops_nobody(pair: tuple[End, End]) -> None:
+    """Received at once, a message of a million empty frames stopped the thread that serves all peers for 19 s: they gave the
+    node up. It is dropped a little at a time, and its connection is cut, as neither nodes nor clients send several frames.
+    """
+    a, b = pair
+    context = zmq.Context()
+    flood: zmq.Socket[bytes] = context.socket(zmq.DEALER)
+    links.client(flood, b.keyring, PublicKey.parse(a.key))
+    events: zmq.Socket[bytes] = flood.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+    busy: list[bool] = []
+
+    def is_so(what: object) -> bool:
+        busy.append(a.lines.has_more)
+        return bool(what)
+
+    try:
+        links.connect(flood, a.address)
+        until(lambda: events.poll(0), a)
+        events.recv_multipart()
+        flood.send_multipart([b""] * (10 * DROPPED_MAX))
+        until(lambda: is_so(events.poll(0)), a)
+        assert b.lines.say(a.address, packed(1))
+        until(lambda: is_so(a.bodies() == [1]), a, b)
+        assert sum(busy) >= 9, "at most so many in one turn, and other sockets between"
+    finally:
+        events.close(linger=0)
+        flood.close(linger=0)
         context.term()

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import Envelope, Kind
+from appbackplane.transport.envelope import CAST, Envelope
 from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.peers.effects import Send
+from appbackplane.transport.peers.membership import Membership
 from appbackplane.transport.peers.messages import (
     KINDS,
     RECORDS_MAX,
@@ -59,7 +60,7 @@ def kind_of(message: PeerMessage) -> str:
 @pytest.mark.parametrize("message", MESSAGES, ids=kind_of)
 def test_a_message_comes_back_as_it_was_said(message: PeerMessage) -> None:
     """Through the codec that all envelopes pass."""
-    frame = codec.batch([codec.Encoder().encode(Envelope(Kind.CAST, 1, None, "peers.said", body=body_of(message)))])
+    frame = codec.batch([codec.Encoder().encode(Envelope(CAST, 1, None, "peers.said", body=body_of(message)))])
     (envelope,) = codec.decode(frame)
     assert message_from(envelope.body) == message
 
@@ -71,7 +72,7 @@ def test_every_kind_is_tried() -> None:
 
 def test_a_heartbeat_is_small() -> None:
     """63 peers, five times a second."""
-    assert len(codec.Encoder().encode(Envelope(Kind.CAST, 1, None, "peers.said", body=body_of(MESSAGES[0])))) < 200
+    assert len(codec.Encoder().encode(Envelope(CAST, 1, None, "peers.said", body=body_of(MESSAGES[0])))) < 200
 
 
 WRONG: list[tuple[str, object]] = [
@@ -119,9 +120,8 @@ def test_whatever_comes_is_a_message_or_malformed(message: PeerMessage, data: st
         said = message_from(data.draw(st.sampled_from([body, data.draw(anything)])))
     except MalformedFrame:
         return
-    node = PeerNode(
-        Identity("a", 1_000, "tcp://a", "k"), dict, 0, random=random.Random(1).random, unix_ns=lambda: 1_000
-    )
+    me = Identity("a", 1_000, "tcp://a", "k")
+    node = PeerNode(Membership(me, dict, 0, random=random.Random(1).random, unix_ns=lambda: 1_000), 0)
     hello = MESSAGES[1]
     assert isinstance(hello, Hello)
     node.received("key", hello, 10)

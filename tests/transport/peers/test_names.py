@@ -25,6 +25,7 @@ from appbackplane.transport.peers.effects import (
     RefusedBy,
     Send,
 )
+from appbackplane.transport.peers.membership import Membership
 from appbackplane.transport.peers.messages import (
     PROTOCOL,
     Heartbeat,
@@ -50,7 +51,8 @@ START = 5 * SECOND
 def alone(incarnation: int = 1_000, clock: Sequence[int] = ()) -> PeerNode:
     """A node to which one talks by hand. The first of `clock` is the time on its host, by default when it was started."""
     me = Identity("me", incarnation, "tcp://me", "my key")
-    return PeerNode(me, dict, START, random=random.Random(1).random, unix_ns=lambda: (*clock, incarnation)[0])
+    membership = Membership(me, dict, START, random=random.Random(1).random, unix_ns=lambda: (*clock, incarnation)[0])
+    return PeerNode(membership, START)
 
 
 def hello(name: str = "b", incarnation: int = 2_000, address: str = "", **changes: object) -> Hello:

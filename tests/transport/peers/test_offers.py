@@ -10,7 +10,7 @@ from appbackplane.runtime.peers.outward import Outward
 from appbackplane.transport.envelope import CALL, REPLY, Envelope
 from appbackplane.transport.errors import UnknownRoute
 from appbackplane.transport.peers.effects import OfferRefused
-from tests.transport.peers.network import Network, Process, at
+from tests.transport.peers.network import Network, Process, at, exports_of
 from tests.transport.peers.test_joining import HEAL_S
 
 #: What each key may offer to n0.
@@ -59,7 +59,7 @@ def test_calls_go_to_whose_key_may_offer_the_route(three: Three) -> None:
     assert asked(n0, "gamma.stats", 7) == ["n1"] * 7
     with pytest.raises(UnknownRoute):
         n0.node.best("gamma.private", "ann")
-    assert n0.node.table.known()["n2"][1] == frozenset()
+    assert exports_of(n0.node.table)["n2"][1] == frozenset()
     refused = {effect for _, effect in network.seen(OfferRefused, n0)}
     assert refused == {OfferRefused("n2", "gamma.private", 2)}
 

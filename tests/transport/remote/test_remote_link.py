@@ -189,9 +189,9 @@ def test_a_connection_at_which_a_signal_strikes_is_over(
 ) -> None:
     """Whether the frame has left, or was lost, nobody knows; sent twice, it would be executed twice."""
     assert door.say(numbered(1))
-    until(connected.link.has_input, door)
     socket = connected.link._line.socket
     assert socket is not None
+    until(lambda: bool(socket.poll(0)), door)
     name = "send" if act == "send" else "recv"
     method = getattr(type(socket), name)
 
@@ -344,6 +344,14 @@ def test_a_connection_that_ends_is_told(door: Door, connected: Caller) -> None:
     assert isinstance(connected.link.trouble, PeerDown)
     assert "whether the work ran is not known" in connected.link.trouble.message
     assert connected.say(1) is SendResult.FULL
+
+
+def test_a_node_that_sends_several_frames_in_one_message_is_hung_up_on(door: Door, connected: Caller) -> None:
+    """A message of a million frames takes seconds to receive, in which no deadline of the client's calls would be kept."""
+    door.lines.visitors._door.send_multipart([door.clients[-1].encode(), b"", b""])
+    until(lambda: connected.is_over, door, connected)
+    assert "several frames" in connected.link.trouble.message
+    assert isinstance(connected.link.trouble, PeerDown)
 
 
 def test_the_clock_is_told_now_and_then(door: Door, connected: Caller) -> None:

@@ -75,7 +75,6 @@ class Packets(Framing):
     _HEAD: ClassVar = struct.Struct(">HHI")
 
     def split(self, buffer: bytearray) -> Frame | None:
-        """Take the first packet off `buffer`; None: it is incomplete."""
         head = self._HEAD.size
         if len(buffer) < head:
             return None
@@ -89,7 +88,6 @@ class Packets(Framing):
         return frame
 
     def encode(self, message: Message) -> bytes:
-        """The message as one packet."""
         spec = type(message).__message__
         body = msgspec.msgpack.encode(message)
         return self._HEAD.pack(spec.category, spec.id, len(body)) + body

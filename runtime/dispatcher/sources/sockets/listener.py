@@ -97,13 +97,12 @@ class Listener:
             self.io.watch(self, EVENT_READ if is_open else 0)
 
     def fill(self) -> bool:
-        """There are no other messages."""
         return False
 
     def cancelled(self) -> None:
         """The `begin_listen` was cancelled: close, and end the operation."""
         self.abandon()
-        self.source._forget(self.operation)
+        self.source._ended(self.operation)
 
     def failed(self, error: Exception) -> None:
         """A bug, logged already: the listener closes."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("appbackplane.runtime")
 
 #: Messages of one connection that may be queued or running. They are handled one after the other (law 1), so one is enough
-#: for a fast handler. 64 spare the thread a wake-up for each message, and keep a thousand connections within `max_posted`.
+#: for a fast handler. With 64 the I/O thread is not woken for each, and a thousand connections stay within `max_posted`.
 AHEAD_MAX: Final = 64
 
 
@@ -147,7 +147,6 @@ class NoSocket:
         self.outbox.pump()
 
     def fill(self) -> bool:
-        """There are no other messages."""
         return False
 
     def on_ready(self, events: int) -> None:
@@ -170,7 +169,6 @@ class SocketMessage(ReadyHandle):
         self.outbox, self.operation = outbox, operation
 
     def release(self) -> None:
-        """It has been handled, or never will be."""
         self.outbox.released()
         if self.operation is not None:
             self.outbox._source._ended(self.operation)

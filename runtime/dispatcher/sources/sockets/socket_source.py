@@ -347,9 +347,6 @@ class SocketSource(Source):
         if self._operations.pop(operation.id, None) is not None and isinstance(operation, Write):
             operation.owner.writes_count -= 1
 
-    def _forget(self, operation: SocketOperation) -> None:
-        self._ended(operation)
-
 
 def _check_framing(framing: Any) -> None:
     if framing is not None and not callable(framing):

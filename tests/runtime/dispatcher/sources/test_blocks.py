@@ -385,7 +385,7 @@ def test_an_owner_that_has_died_is_noticed(owner: subprocess.Popen[str]) -> None
 
 
 def test_thousands_of_blocks_leave_nothing() -> None:
-    """A leak of one descriptor a thousand would end a process by the evening; `nothing_is_left` looks."""
+    """If one block in a thousand leaked its descriptor, a process would end by the evening; `nothing_is_left` checks."""
     studio, backplane = open_studio()
     block_of: Callable[[], Block] = lambda: studio.blocks.make(INLINE_BYTES_MAX + 1, lambda view: None)  # noqa: E731
     for _ in range(100):

@@ -434,7 +434,7 @@ def test_nor_does_one_that_has_its_bytes_and_waits_for_data(up: Callable[..., Hu
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Another thread makes it true; nothing tells of it, so it is looked at."""
+    """Poll the condition: another thread makes it true, and there is no event to wait for."""
     tick = threading.Event()
     for _ in range(int(LIMIT_S / 0.002)):
         if condition():

@@ -43,9 +43,8 @@ from .breaks import BROKEN, Breaks
 from .clients import Clients
 from .hearers import Hearers
 from .inward import Arrival, AskedHere, Inward
-from .logged import log_effect
 from .outward import Outward
-from .paced_log import PacedLog
+from .paced_log import PacedLog, log_effect
 from .roster import Roster
 from .topics import Topics
 
@@ -105,8 +104,8 @@ class NodeEndpoint:
         self._outward = Outward(node, random.getrandbits(40), self._say, self._answers.to_process, self._stands_to)
         self._inward = Inward(session, self._answers.to_node)
         self._topics = Topics(
-            node, session, holder_of=lines.holder, say=self._tell, patterns=patterns,
-            hearers=Hearers(visitors.holder, visitors.tell),
+            node, session, hearers=Hearers(visitors.holder, visitors.tell), patterns=patterns, holder_of=lines.holder,
+            say=lambda address, packed, is_bulk: lines.say(address, packed, is_bulk=is_bulk),
         )  # fmt: skip
         self._clients = Clients(session, self._inward, self._topics, self._answers.to_client)
         #: Any thread may read its rows.
@@ -389,9 +388,6 @@ class NodeEndpoint:
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
         address = self._address_of(name)
         return address is not None and self._lines.say(address, self._encoder.encode(envelope), is_bulk=is_bulk)
-
-    def _tell(self, address: str, packed: bytes, is_bulk: bool) -> bool:
-        return self._lines.say(address, packed, is_bulk=is_bulk)
 
     def _load(self) -> float:
         """How busy this node is, 1: as much as it has cores. Counts calls of other nodes, and the load average of its host."""

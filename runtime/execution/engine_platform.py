@@ -25,22 +25,7 @@ class EnginePlatform:
     """Implements `Platform` and `worker.WorkerHost` on an engine."""
 
     def __init__(self, engine: Engine, run_dir: str = "") -> None:
-        self._clock = engine.clock
-        self._completion = engine.completion
-        self._directory_hearers = engine.directory_hearers
-        self._inheritance = engine.inheritance
-        self._lead = engine.lead
-        self._lifecycle = engine.lifecycle
-        self._limits = engine.limits
-        self._nudge = engine.nudge
-        self._outgoing = engine.outgoing
-        self._parking = engine.parking
-        self._presence = engine.presence
-        self._recorders = engine.recorders
-        self._reports = engine.reports
-        self._routing = engine.routing
-        self._scheduler = engine.scheduler
-        self._watch = engine.watch
+        self._engine = engine
         #: Monotonic time: the clock's function itself.
         self.now_ns: Callable[[], int] = engine.now_ns
         #: CPU time of the calling thread.
@@ -52,6 +37,8 @@ class EnginePlatform:
         #: Waits for gates on behalf of threads that run no action; None: they block themselves (blocking.py). Set by
         #: single-threaded tests.
         self.stand_in: Callable[[Any, float], bool] | None = None
+        #: Functions to call under the lead for each new directory. Remove one only under the lead.
+        self.directory_hearers = engine.directory_hearers
         #: The system's run directory.
         self.run_dir = run_dir
 
@@ -69,12 +56,12 @@ class EnginePlatform:
 
     def set_timer(self, component: Component, timer: Timer, delay_ns: int) -> None:
         """Set a one-shot or repeated timer, counted as work that `component` gives itself. Raises `Busy`."""
-        with self._lead:
-            account = self._limits.own_work[component.component_name]
+        with self._engine.lead:
+            account = self._engine.limits.own_work[component.component_name]
             account.admit(timer.name, component.name)
             timer.account = account
-            self._scheduler.timers.set(timer, self._clock.now_ns() + max(0, delay_ns))
-            self._nudge()  # the poller must not sleep past it
+            self._engine.scheduler.timers.set(timer, self.now_ns() + max(0, delay_ns))
+            self._engine.nudge()  # the poller must not sleep past it
 
     def post_own(
         self, component: Component, action: Action, *, is_counted: bool = True
@@ -83,33 +70,33 @@ class EnginePlatform:
 
         `is_counted`: whether it counts against `max_posted`. Pass False for internal actions whose number is fixed.
         """
-        with self._lead:
+        with self._engine.lead:
             if is_counted:
-                account = self._limits.own_work[component.component_name]
+                account = self._engine.limits.own_work[component.component_name]
                 account.admit(action.name, component._name)
                 action.throttle = account
             now_ns = self.now_ns()
-            self._scheduler.post(action, now_ns)
-            if action.object._waits or self._inheritance.blocked_count:
-                self._inheritance.queued(action, now_ns)
-            self._watch.notify()
+            self._engine.scheduler.post(action, now_ns)
+            if action.object._waits or self._engine.inheritance.blocked_count:
+                self._engine.inheritance.queued(action, now_ns)
+            self._engine.poll_leader.notify()
 
     def resume(self, action: ParkableAction) -> None:
         """Resume a parked action: its wait is over. From any thread."""
-        with self._lead:
-            self._parking.resume(action, self._clock.now_ns())
+        with self._engine.lead:
+            self._engine.parking.resume(action, self.now_ns())
 
     def hurry(self, action: ParkableAction) -> None:
         """A parked action waits for other actions than before: they inherit its priority."""
-        with self._lead:
-            self._parking.hurry(action, self._clock.now_ns())
-            self._nudge()  # a ready action may now be urgent enough for a relief
+        with self._engine.lead:
+            self._engine.parking.hurry(action, self.now_ns())
+            self._engine.nudge()  # a ready action may now be urgent enough for a relief
 
     def raise_to(self, action: Action, priority: int) -> None:
         """Raise a queued action to `priority`, because work of that priority waits behind it."""
-        with self._lead:
-            self._inheritance.boost(action, priority, self._clock.now_ns())
-            self._nudge()
+        with self._engine.lead:
+            self._engine.inheritance.inherit(action, priority, self.now_ns())
+            self._engine.nudge()
 
     def keep_threads(self, component: Component, count: int) -> None:
         """Keep `count` extra threads for actions of this component that block their threads."""
@@ -117,61 +104,56 @@ class EnginePlatform:
         if self.on_threads is not None:
             self.on_threads()
 
-    @property
-    def kept_count(self) -> int:
-        """Threads that components keep for themselves."""
-        return sum(self.kept.values())
-
     def with_lead(self, function: Callable[[], T]) -> T:
         """Call `function` under the lead and return its result: meanwhile no component changes state and no timer fires."""
-        with self._lead:
+        with self._engine.lead:
             return function()
 
     def set(self, signal: OneShotEvent) -> None:
         """Set a signal: the action that awaits it goes on."""
-        with self._lead:
-            self._outgoing.set(signal, self._clock.now_ns())
+        with self._engine.lead:
+            self._engine.outgoing.set(signal, self.now_ns())
 
     def has_work_above(self, worker: Worker) -> bool:
         """Whether any backplane has work of higher priority than the action of `worker`. Called by that action."""
-        return self._presence.has_work_above(worker)
+        return self._engine.priority_publisher.has_work_above(worker)
 
     @property
     def is_draining(self) -> bool:
         """Whether this backplane finishes its work and goes down. From any thread."""
-        return self._lifecycle.is_suspended
+        return self._engine.lifecycle.is_suspended
 
     def at_end(self, action: Action, function: Callable[[Action], None]) -> None:
         """Call `function` under the lead when the running `action` has ended (`Completion.at_end`)."""
-        self._completion.at_end(action, function)
+        self._engine.completion.at_end(action, function)
 
     def begins_to_block(self, action: Action, what: str = "") -> None:
         """The running action is about to block its thread. `what`: the reason, for `why`."""
-        with self._lead:
-            self._parking.begins_to_block(action, self._clock.now_ns(), what)
+        with self._engine.lead:
+            self._engine.parking.begins_to_block(action, self.now_ns(), what)
 
     def blocks_no_more(self, action: Action) -> None:
         """The action's blocking wait has ended."""
-        with self._lead:
-            self._parking.blocks_no_more(action)
+        with self._engine.lead:
+            self._engine.parking.blocks_no_more(action)
 
     def unix_ns(self) -> int:
         """Unix time in ns, for times of day; it may go backwards. Use `now_ns` for everything else."""
-        return self._clock.now_ns() + self._clock.unix_offset_ns()
+        return self.now_ns() + self._engine.clock.unix_offset_ns()
 
     def report(self, action: Action, error: BaseException) -> None:
         """Log a failure inside an action of which the caller learns nothing, or only a part."""
-        with self._lead:
-            self._reports.failed(action, error, self._clock.now_ns())
+        with self._engine.lead:
+            self._engine.reports.failed(action, error, self.now_ns())
 
     @property
     def is_recording(self) -> bool:
         """Whether actions are recorded here. Needs no lead: it is decided before any action runs."""
-        return self._recorders.actions is not None
+        return self._engine.recorders.actions is not None
 
     def records_beside(self, name: str) -> ExternalWorkRecorder | None:
         """The recorder for external work of that name, always the same; None: nothing is recorded. From any thread."""
-        beside = self._recorders.beside
+        beside = self._engine.recorders.beside
         return None if beside is None else beside(name)
 
     def places(self, route: str) -> tuple[str, ...]:
@@ -179,21 +161,13 @@ class EnginePlatform:
 
         Needs no lead: a directory is immutable, and the reference to the newest is read in one step.
         """
-        return self._routing.directory.routes.get(route, ())
+        return self._engine.routing.directory.routes.get(route, ())
 
     def places_up(self, route: str) -> tuple[str, ...]:
         """The backplanes that serve a route and accept work now: up, and not being drained."""
-        places = self._routing.directory.backplanes
+        places = self._engine.routing.directory.backplanes
         found = (name for name in self.places(route) if name in places)
         return tuple(name for name in found if places[name].is_up and not places[name].is_draining)
-
-    def hear_directory(self, function: Callable[[], None]) -> None:
-        """Call `function` under the lead for each new directory."""
-        self._directory_hearers.append(function)
-
-    def hear_directory_no_more(self, function: Callable[[], None]) -> None:
-        """Undo `hear_directory` for the same function. Needs the lead."""
-        self._directory_hearers.remove(function)
 
 
 def _never() -> None:

@@ -16,14 +16,15 @@ import pytest
 
 from appbackplane.runtime.peers.allowance import SAY_BYTES_MAX
 from appbackplane.runtime.peers.answers import Packed
-from appbackplane.runtime.peers.endpoint import ASKED_MAX, CORES, SAY, TURN_MAX_NS, NodeEndpoint
+from appbackplane.runtime.peers.node_endpoint import ASKED_MAX, CORES, SAY, TURN_MAX_NS, NodeEndpoint
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, STATUS, Envelope, reply
-from appbackplane.transport.errors import Busy
+from appbackplane.transport.errors import Busy, Status
 from appbackplane.transport.foreign_frames import CONTAINERS_MAX, UNCOUNTED_BYTES
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.lines import SWEEP_NS, Came, Lines, PeerConnected
+from appbackplane.transport.peers.membership import Membership
 from appbackplane.transport.peers.messages import Heartbeat, PeerMessage, Sync, body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.policy import MembershipPolicy
@@ -31,7 +32,6 @@ from appbackplane.transport.peers.view import Identity
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder, Ring
 from appbackplane.transport.session import ClientSession
-from appbackplane.transport.status import Status
 from tests.nesting import UNREADABLE_DEPTH, nested
 from tests.waiting import Limit
 
@@ -48,9 +48,9 @@ class Peer:
     def __init__(self, name: str, keyring: Keyring) -> None:
         self.lines = Lines(keyring, "tcp://127.0.0.1:0")
         me = Identity(name, time.time_ns(), self.lines.address, str(keyring.own().public))
-        self.node = PeerNode(
-            me, dict, time.monotonic_ns(), random=random.Random(1).random, unix_ns=time.time_ns, policy=PATIENT
-        )
+        now_ns = time.monotonic_ns()
+        membership = Membership(me, dict, now_ns, random=random.Random(1).random, unix_ns=time.time_ns, policy=PATIENT)
+        self.node = PeerNode(membership, now_ns)
         self.heard: list[Envelope] = []
         #: What the other says of itself.
         self.messages: list[PeerMessage] = []
@@ -123,10 +123,12 @@ class Here:
         session = ClientSession(link, folder / "nobody.sock")
         me = Identity("a", time.time_ns(), lines.address, str(keys["a"]))
         seeds = {self.peer.lines.address: str(keys["b"])}
-        node = PeerNode(
-            me, lambda: seeds, time.monotonic_ns(), random=random.Random(2).random, unix_ns=time.time_ns, policy=PATIENT,
+        now_ns = time.monotonic_ns()
+        membership = Membership(
+            me, lambda: seeds, now_ns, random=random.Random(2).random, unix_ns=time.time_ns, policy=PATIENT,
             is_allowed=self._is_trusted,
         )  # fmt: skip
+        node = PeerNode(membership, now_ns)
         self.endpoint = NodeEndpoint(
             node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=self._deliver, look_for=self._look_for,
             patterns=frozenset,

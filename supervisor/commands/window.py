@@ -1,4 +1,4 @@
-"""Window: the terminal of a live view, and the loop that keeps it. The only file here with side effects.
+"""Window: the terminal of the live view of `top`, and the loop that keeps it.
 
 One thread, one poll: keys, signals, the supervisor's replies and its death. Keys are handled at once, even while the
 supervisor hangs. The alternate screen is left in every case, also on ^Z, SIGTERM and an error of ours, so that the former
@@ -14,20 +14,22 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from appbackplane.transport.errors import BackplaneError, SystemNotRunning
 
-from .figures import SystemFigures, figures
-from .line import STYLES, Line
-from .navigation import Keys, Navigation, press
-from .sample import Sample, sample_of
-from .view import names, screen
+from ..live.figures import SystemFigures, figures
+from ..live.line import STYLES, Line
+from ..live.navigation import Keys, Navigation, press
+from ..live.sample import Sample, sample_of
+from ..live.view import names, screen
+from ..processes.leftovers import is_dead
+from ..processes.signals import SignalPipe, as_events
+from .asking import Asker
 
 #: Wait for the rest of an escape sequence: terminals send one at once, a slow line within this.
 ESCAPE_MS = 50
@@ -40,24 +42,13 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _SIGNALS = (signal.SIGWINCH, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTSTP)
 
 
-class Asks(Protocol):
-    """A connection to a supervisor (commands/asking.py)."""
-
-    pidfd: int
-
-    def fileno(self) -> int: ...
-    def send(self, route: str, body: dict[str, Any], timeout_s: float) -> None: ...
-    def take(self) -> Any: ...
-    def close(self) -> None: ...
-
-
 class TopScreen:
     """Shows one system until the user quits."""
 
-    def __init__(self, connect: Callable[[], Asks], navigation: Navigation, interval_s: float) -> None:
+    def __init__(self, connect: Callable[[], Asker], navigation: Navigation, interval_s: float) -> None:
         """`connect` raises `Unavailable` while the system does not run."""
         self._connect, self._navigation, self._interval_s = connect, navigation, interval_s
-        self._asker: Asks | None = None
+        self._asker: Asker | None = None
         self._before: Sample | None = None
         self._figures: SystemFigures | None = None
         self._remark = ""
@@ -70,30 +61,30 @@ class TopScreen:
 
     def run(self) -> None:
         """Show the system until `q`, Ctrl-C or SIGTERM."""
-        with _signals() as signal_fd:
+        with as_events(_SIGNALS) as signals:
             settings = termios.tcgetattr(self._input)
             try:
                 self._enter()
-                self._loop(signal_fd, settings)
+                self._loop(signals, settings)
             finally:
                 self._leave(settings)
                 self._hang_up()
 
-    def _loop(self, signal_fd: int, settings: list[Any]) -> None:
+    def _loop(self, signals: SignalPipe, settings: list[Any]) -> None:
         while True:
             self._look()
             self._draw()
             poll = select.poll()
-            for fd in (self._input, signal_fd, *self._links()):
+            for fd in (self._input, signals.fd, *self._links()):
                 poll.register(fd, select.POLLIN)
             ready = [fd for fd, _ in poll.poll(self._timeout_ms())]
-            if signal_fd in ready:
-                for number in os.read(signal_fd, 64):
-                    if number == signal.SIGTSTP:
+            if signals.fd in ready:
+                for number in signals.read():
+                    if number is signal.SIGTSTP:
                         self._leave(settings)
                         os.kill(os.getpid(), signal.SIGSTOP)
                         self._enter()
-                    elif number == signal.SIGWINCH:
+                    elif number is signal.SIGWINCH:
                         self._drawn = []
                     else:
                         return
@@ -131,7 +122,7 @@ class TopScreen:
             self._remark = "does not run: waiting for it" if isinstance(error, SystemNotRunning) else error.message
             self._asks_at_s = now_s + AGAIN_S
 
-    def _take(self, asker: Asks, now_s: float) -> None:
+    def _take(self, asker: Asker, now_s: float) -> None:
         answer = asker.take()
         if answer is not None:
             now = sample_of(answer)
@@ -140,7 +131,7 @@ class TopScreen:
         elif self._is_waiting and now_s >= self._answer_due_s:
             self._is_waiting = False
             self._remark = "the supervisor does not answer"
-        if _is_readable(asker.pidfd):
+        if is_dead(asker.pidfd):
             self._hang_up()
             self._before = None
             self._remark = "has ended: waiting for it"
@@ -196,29 +187,7 @@ def in_colour(console: Console, line: Line) -> str:
     return capture.get()
 
 
-def _is_readable(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
-
-
 def _write(fd: int, text: str) -> None:
     data = text.encode()
     while data:
         data = data[os.write(fd, data) :]
-
-
-@contextmanager
-def _signals() -> Iterator[int]:
-    """A descriptor that delivers the numbers of signals."""
-    read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    before_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
-    try:
-        yield read_fd
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(before_fd)
-        os.close(read_fd)
-        os.close(write_fd)

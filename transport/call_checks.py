@@ -1,4 +1,4 @@
-"""Request: check the caller's values before a call is opened.
+"""Call checks: check the values that a user gives for a call, before it is opened.
 
 A value of the wrong type would make the callee drop the whole frame as malformed, and the caller would learn of it only at
 its deadline. So it is refused here, at once, and the error names the route and the argument.
@@ -14,7 +14,7 @@ from .errors import InvalidArgument, text_of
 #: there to notice a lost callee.
 TIMEOUT_DEFAULT_S: Final = 30.0
 #: The same in ns: the deadline, from its arrival, of a call that names none.
-TIMEOUT_DEFAULT_NS: Final = 30_000_000_000
+TIMEOUT_DEFAULT_NS: Final = int(TIMEOUT_DEFAULT_S * 1e9)
 #: Longest timeout, a week: longer work is started by one call and queried by others. (In milliseconds it fits the int of
 #: poll(2).)
 TIMEOUT_MAX_S: Final = 7 * 86_400.0

@@ -1,4 +1,4 @@
-"""Publishing: send a client's messages to every backplane whose objects subscribe to the topic.
+"""Fan-out: send a client's messages to every backplane whose objects subscribe to the topic.
 
 The routing table names them, since objects subscribe by declaration. Messages to each backplane are numbered per topic, so
 that it can count its losses. A backplane without room loses the message, and the publisher gets `Busy`.
@@ -13,7 +13,7 @@ from .errors import Busy
 from .topics import PAIRS_MAX, TopicTable, check_topic
 
 
-class ClientPublishing:
+class FanOut:
     """Subscribed backplanes by topic, by one routing table at a time."""
 
     def __init__(self, core: CallerCore) -> None:
@@ -38,10 +38,7 @@ class ClientPublishing:
         self, directory: Directory, topic: str, priority: int | None, body: dict[str, Any],
         *, node: str | None = None, trace: str | None = None, lost: int = 0,
     ) -> list[bytes]:  # fmt: skip
-        """Queue a message for all subscribed backplanes; returns their peers. Raises `Busy` if one had no room for it.
-
-        `node`: the other node that published it. `lost`: how many messages before it were lost on the way from there.
-        """
+        """Queue a message for all subscribed backplanes, as `ClientSession.publish` says; returns their peers."""
         check_topic(topic)
         peers, full = [], []
         packed = (0, b"")  # a number, and the message packed with it: most subscribers are at the same number
