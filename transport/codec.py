@@ -143,7 +143,7 @@ class Encoder:
 
     def item(self, value: Any) -> bytes:  # hot: scripts/bench streams
         """One packed item of a stream, for `items`. Raises as `encode`."""
-        packed = self._pack(value)
+        packed = self.pack(value)
         if len(packed) > ITEM_BYTES_MAX:
             _refuse_size(len(packed))
         return packed

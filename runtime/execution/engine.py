@@ -553,7 +553,7 @@ class Engine:
     def overrun(self) -> None:
         """An action runs unexpectedly long: send the replies that waited for its end, and have another worker poll."""
         now_ns = self.now_ns()
-        for worker in self.watch.team:
+        for worker in self.poll_leader.team:
             if isinstance(worker.action, StreamAction) and worker.action.has_unsent:
                 self.streaming.send(worker.action, now_ns)
         if self.outbox:

@@ -54,7 +54,7 @@ class EngineHost:
         """The items of a stream, for the running coroutine to iterate over. Raises as `call`, and `InvalidArgument`."""
         self._expect_coroutine(caller, spec)
         spec.window = window_of(spec.route, spec.window)
-        return CallStream(StreamRequest(spec), self._outgoing.leave)
+        return CallStream(StreamRequest(spec), self._engine.outgoing.leave)
 
     def _expect_coroutine(self, caller: AppObject, spec: CallSpec) -> None:
         action = current.action

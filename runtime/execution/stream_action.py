@@ -135,7 +135,7 @@ class StreamAction(MethodAction):
         return taken
 
     def receive_credit(self, credit: int) -> None:
-        """The reader lets it have yielded this many items in all; nobody can have read more than was yielded. Needs the lead."""
+        """Let it have yielded this many items in all. Nobody can have read more than was yielded. Needs the lead."""
         credit = min(credit, self._count + self._window)
         if credit > self._credit:
             self._credit = credit

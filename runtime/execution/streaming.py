@@ -57,7 +57,7 @@ class Streaming:
 
     def credit(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """The reader of a stream has read on. Credit for a call that has ended crossed with its end."""
-        action = self._accepted.get(peer, envelope.id)
+        action = self._accepted.get((peer, envelope.id))
         if isinstance(action, StreamAction):
             action.receive_credit(envelope.body)
             request = action.request
