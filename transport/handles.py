@@ -10,8 +10,7 @@ from typing import Any, Self
 
 from .errors import BackplaneError, FailedPrecondition, Unavailable
 from .inbox import Message
-from .item_stream import ItemIterator
-from .waitables import CallOutcome, Stream
+from .waitables import CallOutcome, ItemIterator, Stream
 
 
 class PendingCall(CallOutcome):
