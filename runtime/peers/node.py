@@ -61,7 +61,7 @@ class Node(Component):
         me = Identity(self.node_name, platform.unix_ns(), self._advertise or lines.address, own)
         node = PeerNode(
             me, self._seeds, host.now_ns(), random=random.random, unix_ns=platform.unix_ns, is_allowed=self._is_named,
-            may_offer=self._offers,
+            may_offer=self._offers, expected={name: address for address, name in self._peers.items()},
         )  # fmt: skip
         # A new client with each start, or calls of the former one would be taken for those of this one.
         link = Link(f"{host.backplane}-peers-{me.incarnation:x}")
