@@ -38,9 +38,9 @@ SWEEP_NS: Final = 100_000_000
 SWEEPS_A_LOOK: Final = 4
 #: Frames received in one iteration: a frame is up to 512 envelopes, or a megabyte.
 FRAMES_MAX: Final = 64
-#: Frames of one message of the wrong shape that are dropped in one iteration: 5 ms. A message of a million empty frames is 35 MB
-#: on the wire; received at once it stopped a node for 19 s, and all its peers gave it up. While it is dropped this node goes
-#: on, but ZeroMQ hands over nothing else: with a tenth of this a million took 2 s.
+#: Frames of one message of the wrong shape that are dropped in one iteration: 5 ms. A message of a million empty frames is 35
+#: MB on the wire; received at once it stopped a node for 19 s, and all its peers gave it up. While it is dropped this node
+#: goes on, but ZeroMQ hands over nothing else: with a tenth of this a million took 2 s.
 DROPPED_MAX: Final = 10_000
 #: Classes of messages, each with an outbox. CONTROL, for membership, shares the urgent connection.
 URGENT, BULK, CONTROL = range(3)
