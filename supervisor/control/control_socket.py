@@ -52,7 +52,7 @@ from .identities import Identities
 DIRECTORY_TOPIC = "system.directory"
 #: Frames read in one iteration, and calls of clients served in it, so that a flood does not delay the detection of a death: a
 #: frame holds up to 4,096 calls, and `status` of a large system takes 10 ms.
-FRAMES_MAX, CALLS_MAX = 64, 64
+FRAMES_MAX, CALLS_MAX = 64, 16
 #: Calls of clients read and not served yet, from which no more frames are read. Clients are served in turn.
 CALLS_WAITING_MAX = 4_096
 #: A registration takes a few KiB, with ten thousand routes about 2 MiB. Decoding may take seventy times the frame's size
