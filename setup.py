@@ -34,7 +34,7 @@ ROOT = Path(__file__).parent.resolve()
 #: what runs once a second, a connection or a failure.
 COMPILED = """
     transport: batching call_checks call_spec caller_core calling calls codec connections envelope events fan_out frame_reader
-        inbox item_stream link resolver session topics waitables waiting
+        inbox item_buffer link resolver session topics waitables waiting
     transport/peers: line lines node parts route_table view window
     transport/security: roll
     runtime/objects: action binding operation_spec registry schedulable

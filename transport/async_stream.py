@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .call_spec import CallSpec
 from .errors import FailedPrecondition
-from .item_stream import ItemBuffer
+from .item_buffer import ItemBuffer
 
 if TYPE_CHECKING:
     from .async_client import AsyncClient

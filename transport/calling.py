@@ -25,11 +25,10 @@ from .errors import (
 )
 from .events import Ended, Events, Streamed
 from .inbox import Message
-from .item_stream import ArrivedItems
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
-from .waitables import CallOutcome, Stream, Waitable
+from .waitables import ArrivedItems, CallOutcome, Stream, Waitable
 from .waiting import Waiting
 from .ways import Way, is_back_soon, not_in_time
 

@@ -17,8 +17,8 @@ from .calling import CONNECT_TIMEOUT_S, Calling
 from .descriptors import opening
 from .directory import Directory
 from .handles import ItemStream, PendingCall, Subscription
-from .item_stream import ArrivedItems
 from .retrying import RetryBudget
+from .waitables import ArrivedItems
 from .ways import Way, way_to
 
 

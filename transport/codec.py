@@ -8,8 +8,9 @@ enums, datetimes, sets, msgspec structs) into builtins. Numbers of other librari
 float.
 """
 
+import os
 import struct
-import threading
+from _thread import get_native_id
 from functools import partial
 from typing import Any, Final
 
@@ -208,8 +209,8 @@ class Encoder:
 
 
 def _is_in_main_thread() -> bool:
-    """Whether signal handlers may run in this thread: in no other one do they."""
-    return threading.get_ident() == threading.main_thread().ident
+    """Whether signal handlers may run in this thread, which has the number of the process: in no other one do they."""
+    return get_native_id() == os.getpid()
 
 
 def _is_one_value(packed: bytes) -> bool:

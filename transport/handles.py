@@ -10,8 +10,7 @@ from typing import Any, Self
 
 from .errors import BackplaneError, FailedPrecondition, Unavailable
 from .inbox import Message
-from .item_stream import ItemIterator
-from .waitables import CallOutcome, Stream
+from .waitables import CallOutcome, ItemIterator, Stream
 
 
 class PendingCall(CallOutcome):
@@ -58,7 +57,7 @@ class ItemStream(ItemIterator):
 
     def close(self) -> None:
         """End the stream: the callee's generator is closed at its next step. Closing twice is harmless."""
-        self._items = []
+        self._items, self._at = [], 0
         self._client.drop(self._arrived)
 
     def __enter__(self) -> Self:

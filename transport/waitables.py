@@ -1,4 +1,4 @@
-"""Waitables: the end of a call and the messages of a topic, and the threads that wait for them.
+"""Waitables: the end of a call, the items of a stream and the messages of a topic, and the threads that wait for them.
 
 They hold received values and nothing else. Users are handed documented subclasses (handles.py), which stay interpreted. The
 fields are here, so that compiled code makes and fills them like structs. All is changed with the client's lock held
@@ -6,12 +6,14 @@ fields are here, so that compiled code makes and fills them like structs. All is
 """
 
 import threading
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from mypy_extensions import mypyc_attr
 
-from .errors import BackplaneError
+from .errors import BackplaneError, FailedPrecondition
 from .inbox import Inbox, Message
+from .item_buffer import ItemBuffer
 
 
 class Waiter:
@@ -46,6 +48,8 @@ class WaitableOwner(Protocol):
     def next_message(self, stream: "Stream", timeout: float | None) -> Message: ...
     def unsubscribe(self, stream: "Stream") -> None: ...
     def unconfirmed(self, topic: str) -> tuple[str, ...]: ...
+    def next_items(self, arrived: "ArrivedItems") -> list[Any] | None: ...
+    def drop(self, arrived: "ArrivedItems") -> None: ...
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -78,3 +82,60 @@ class Stream(Waitable):
         self._inbox = Inbox()
         self._closed = False
         self._error: BackplaneError | None = None
+
+
+class ArrivedItems(CallOutcome):
+    """The stream of a blocking client, ready while there are items, or its end, to read.
+
+    The client keeps it until the stream has ended; the user's iterator is another object, so that dropping it is noticed.
+    """
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self, client: WaitableOwner, route: Any, window: int) -> None:
+        super().__init__(client, route)
+        self._buffer = ItemBuffer(window)
+
+    def take(self) -> list[Any] | None:
+        """The oldest unread items; None: none are there now, or the stream has ended. Raises the error of that, once."""
+        items = self._buffer.take()
+        self.is_ready = self._buffer.is_ready
+        if items is None:
+            self._buffer.check_end()
+        return items
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ItemIterator:
+    """Iterates over the items of a stream. Compiled, because each item passes here."""
+
+    __slots__ = ("_arrived", "_at", "_client", "_is_iterated", "_items")
+
+    def __init__(self, client: WaitableOwner, arrived: ArrivedItems) -> None:
+        self._client = client
+        self._arrived = arrived
+        self._items: list[Any] = []
+        self._at = 0
+        self._is_iterated = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._is_iterated:
+            raise FailedPrecondition(
+                f"{self._arrived.route}: a stream can be read once, and this one is being read; ask for a new one"
+            )
+        self._is_iterated = True
+        return self
+
+    def __next__(self) -> Any:  # hot: scripts/bench streams
+        at = self._at
+        items = self._items
+        if at == len(items):
+            found = self._client.next_items(self._arrived)
+            if found is None:
+                raise StopIteration
+            self._items = items = found
+            at = 0
+        self._at = at + 1
+        item = items[at]
+        items[at] = None
+        return item

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Generator
 from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.item_stream import ItemBuffer
+from appbackplane.transport.item_buffer import ItemBuffer
 
 from .current import current
 

@@ -64,7 +64,7 @@ class Node(Component):
         membership = Membership(
             me, self._seeds, now_ns, random=random.random, unix_ns=unix_ns, is_allowed=self._is_named
         )
-        node = PeerNode(membership, now_ns, self._offers)
+        node = PeerNode(membership, now_ns, self._offers, {name: address for address, name in self._peers.items()})
         # A new client with each start, or calls of the former one would be taken for those of this one.
         link = Link(f"{host.backplane}-peers-{me.incarnation:x}")
         session = ClientSession(link, addressing.supervisor_socket(Path(platform.run_dir)))

@@ -17,10 +17,9 @@ from appbackplane.transport.errors import BackplaneError, Cancelled, Unavailable
 from appbackplane.transport.events import Ended, Streamed
 from appbackplane.transport.handles import ItemStream, PendingCall, Subscription
 from appbackplane.transport.inbox import Message
-from appbackplane.transport.item_stream import ArrivedItems
 from appbackplane.transport.session import ClientSession
 from appbackplane.transport.topics import check_pattern
-from appbackplane.transport.waitables import CallOutcome, Stream, Waitable
+from appbackplane.transport.waitables import ArrivedItems, CallOutcome, Stream, Waitable
 
 from .memory_link import MemoryLink
 

@@ -30,12 +30,12 @@ from appbackplane.transport.directory import Registration, build
 from appbackplane.transport.envelope import reply
 from appbackplane.transport.link import Link
 from tests.docs.pages import DOCS, ROOT
+from tests.waiting import LIMIT_S
 
 pytestmark = pytest.mark.skipif(
     BUILD == "compiled", reason="compiled functions pass no profiler by which they could be seen"
 )
 
-LIMIT_S = 60.0
 STOP = re.compile(r"^\*\*(\d+)\. `([\w/]+)\.py:([\w.]+)`\.\*\*", re.MULTILINE)
 CODESEARCH = ROOT / "examples" / "codesearch"
 

@@ -22,8 +22,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.testing import VirtualBackplane, VirtualClock
 from appbackplane.transport.link import Link
-
-LIMIT_S = 20.0
+from tests.waiting import LIMIT_S
 
 
 class Disk(AppObject):

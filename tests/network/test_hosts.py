@@ -17,10 +17,10 @@ from tests.network.faults import Faults
 from tests.network.hosts import BURST_BYTES_MIN, NAMESPACES, Host, Hosts, began, obstacle, remove_leftovers
 from tests.network.measuring import Answerer, Bulk, Pinger, best, receive
 from tests.network.proxy import ROOT, FaultProxy
+from tests.waiting import LIMIT_S
 
 #: How long nothing must come for "nothing comes": a hundred times what a round trip here takes.
 SILENCE_S = 0.2
-LIMIT_S = 30.0
 RATE = 1_250_000  # 10 Mbit/s
 Make = Callable[[int], Hosts]
 

@@ -20,10 +20,10 @@ from tests.network.carrier import Carrier
 from tests.network.faults import Direction, Faults
 from tests.network.measuring import Answerer, Pinger, receive
 from tests.network.proxy import ROOT, FaultProxy
+from tests.waiting import LIMIT_S
 
 #: How long nothing must come for "nothing comes": a thousand times what a round trip here takes.
 SILENCE_S = 0.2
-LIMIT_S = 30.0
 Ends = tuple[socket.socket, socket.socket]
 
 

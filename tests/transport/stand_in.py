@@ -21,9 +21,8 @@ from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CAST, PUBLISH, Envelope, reply, status
 from appbackplane.transport.errors import BackplaneError, Busy, InternalError
 from appbackplane.transport.link import Link
+from tests.waiting import LIMIT_S
 
-#: Generous: what a test waits for comes within milliseconds, or it has failed.
-LIMIT_S = 20.0
 ROUTES = ("query.echo", "query.hang", "query.busy", "query.broken", "query.note", "query.last")
 
 

@@ -30,10 +30,7 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.events import Events
 from appbackplane.transport.inbox import Message
-from tests.waiting import wait_until
-
-#: Generous: what a test waits for comes within milliseconds, or it has failed.
-LIMIT_S = 20.0
+from tests.waiting import LIMIT_S, wait_until
 
 
 def run(run_dir: Path, act: Callable[[AsyncClient], Awaitable[None]]) -> None:

@@ -24,8 +24,8 @@ from appbackplane.transport.client import Client
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition, PeerDown
 from appbackplane.transport.handles import PendingCall
 from appbackplane.transport.link import LARGE_BYTES
+from tests.waiting import LIMIT_S
 
-LIMIT_S = 20.0
 #: Files in which a signal's exception may strike: ours, and those of Python code that they use to send a large frame.
 FOLDERS = (os.path.dirname(link_module.__file__), os.path.dirname(zmq.__file__), threading.__file__)
 #: Methods of a socket that are no functions of Python's.

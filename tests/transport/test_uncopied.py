@@ -12,9 +12,9 @@ import pytest
 from zmq.utils import garbage
 
 from appbackplane.transport.uncopied import uncopied
+from tests.waiting import LIMIT_S
 
 FRAME = b"x" * (1 << 16)
-LIMIT_S = 20.0
 
 
 def test_the_main_thread_runs_none_of_pyzmqs_bookkeeping() -> None:

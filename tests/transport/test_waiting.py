@@ -12,9 +12,7 @@ import pytest
 
 from appbackplane.transport.descriptors import Descriptors
 from appbackplane.transport.waiting import Waitable, Waiting
-from tests.waiting import Limit
-
-LIMIT_S = 20.0
+from tests.waiting import LIMIT_S, Limit
 
 
 @pytest.fixture

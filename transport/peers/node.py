@@ -9,13 +9,24 @@ one that goes down takes its own along. Pure, as the whole package is: events an
     for effect in node.tick(now_ns): …     # again at node.next_ns(), and whenever a socket has input
 """
 
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import Final
 
 from ..addressing import OF_NODE
 from ..errors import MalformedFrame, NotFound, Unavailable, UnknownRoute
 from ..resolver import home
-from .effects import Effect, NodeUnreachable, OfferRefused, PeerChanged, PeerState, PeerUp, Refused, Send
+from .effects import (
+    DialFailed,
+    Effect,
+    NodeUnreachable,
+    OfferRefused,
+    PeerChanged,
+    PeerState,
+    PeerUp,
+    Refused,
+    RefusedBy,
+    Send,
+)
 from .likeness import Likeness
 from .membership import Membership
 from .messages import Heartbeat, PeerMessage, Routes, RoutesWanted
@@ -35,15 +46,25 @@ RETRY_AFTER_S: Final = 0.25
 
 
 class PeerNode:
-    """Membership and routes of one node. `may_offer`: given a key and routes, those that its holder may offer to this node."""
+    """Membership and routes of one node.
+
+    `may_offer`: given a key and routes, those that its holder may offer to this node. `expected`: addresses of the nodes that
+    the configuration names, by name.
+    """
 
     def __init__(
         self,
         membership: Membership,
         now_ns: int,
         may_offer: Callable[[str, Collection[str]], Set[str]] = everything,
+        expected: Mapping[str, str] | None = None,
     ) -> None:
         self.membership = membership
+        me = membership.me.name
+        self._expected = {name: address for name, address in (expected or {}).items() if name != me}
+        #: Those of them whose exports are not known yet, and of which no dial has failed: their routes are not unknown, but
+        #: not known yet, for as long as two nodes may take to meet.
+        self._awaited = set(self._expected)
         self._may_offer = may_offer
         #: All nodes that this one knows, read-only. Held here because each call reads it, and membership is interpreted.
         self.view: View = membership.view
@@ -54,6 +75,7 @@ class PeerNode:
         #: Operations that this node has withdrawn of late, and until when that is remembered; the time of its last tick.
         self._withdrawn: frozenset[str] = frozenset()
         self._withdrawn_until_ns = self._now_ns = now_ns
+        self._awaited_until_ns = now_ns + self.membership.policy.heal_ns_max
         #: By peer: since when this node's routes are counted, and how often they were sent.
         self._told: dict[str, tuple[int, int]] = {}
 
@@ -97,11 +119,14 @@ class PeerNode:
         if peer is None or peer.key != key or peer.incarnation != message.incarnation or not peer.is_told_up:
             return effects
         if isinstance(message, Heartbeat):
-            return effects + self._ask(peer, self.table.heard(peer.name, message.routes, message.load), now_ns)
+            effects += self._ask(peer, self.table.heard(peer.name, message.routes, message.load), now_ns)
+            self._told_by(peer.name)
+            return effects
         if isinstance(message, RoutesWanted):
             return effects + self._routes(peer, message.since, now_ns)
         try:
             effects += self._ask(peer, self.table.learn(peer.name, message), now_ns)
+            self._told_by(peer.name)
             refused = self.table.refused(peer.name)
             return [*effects, OfferRefused(peer.name, refused[0], len(refused))] if refused else effects
         except MalformedFrame as error:
@@ -142,9 +167,18 @@ class PeerNode:
                         f"{route!r} was served by node {', '.join(late)} until recently: no node serves it now",
                         retry_after=RETRY_AFTER_S,
                     )
+                if self._awaited and self._now_ns < self._awaited_until_ns:
+                    raise Unavailable(
+                        f"{route!r} is not known yet: node {', '.join(sorted(self._awaited))} has not been met yet",
+                        retry_after=RETRY_AFTER_S,
+                    )
                 raise UnknownRoute(route, self._likeness.nearest(route, self.table.routes(), self._now_ns))
             return order if key is None else (home(order, key),)
         peer = self.view.get(name)
+        if peer is None and name in self._expected:
+            raise Unavailable(
+                f"node {name!r} at {self._expected[name]} has not been met yet", retry_after=RETRY_AFTER_S
+            )
         if peer is None:
             like = self._likeness.nearest(name, [each.name for each in self.view], self._now_ns)
             raise NotFound(f"no node {name!r} is known" + (f" (did you mean {like!r}?)" if like else ""))
@@ -159,6 +193,10 @@ class PeerNode:
     def loads(self, route: str, caller: str) -> tuple[float, ...]:
         """The loads that the first of `best` announce, up to the first suspect; about equal ones as the same figure."""
         return self.table.loads(route, caller)
+
+    def _told_by(self, name: str) -> None:
+        if name in self._awaited and not self.table.is_telling(name):
+            self._awaited.discard(name)
 
     def _granted(self, name: str, routes: Collection[str]) -> Set[str]:
         peer = self.view.get(name)
@@ -199,6 +237,10 @@ class PeerNode:
                     told += self._routes(peer, 0, now_ns)
             elif isinstance(effect, NodeUnreachable):
                 self.table.down(effect.name)
+                self._awaited.discard(effect.name)
+            elif isinstance(effect, DialFailed | RefusedBy):
+                if self._awaited:
+                    self._awaited = {one for one in self._awaited if self._expected[one] != effect.address}
             elif isinstance(effect, PeerChanged):
                 self.table.suspect(effect.name, is_suspect=effect.state is PeerState.SUSPECT)
         return effects + told

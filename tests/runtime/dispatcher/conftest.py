@@ -13,9 +13,7 @@ from appbackplane.runtime.dispatcher import Dispatcher
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport.link import Link
-
-#: What a test waits for comes within milliseconds, or it has failed.
-LIMIT_S = 20.0
+from tests.waiting import LIMIT_S
 
 
 class Wait:

@@ -46,12 +46,11 @@ from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport.link import Link
 from tests.models.locking_model import is_in_a_circle
 from tests.profiles import examples
+from tests.waiting import LIMIT_S
 
 THREADS = 8
 #: Each example handles so many: fewer, and they do not meet; more, and there is time for fewer examples.
 MESSAGES = 500
-#: What the threads of one example need is milliseconds; this is for a machine that stands still.
-LIMIT_S = 60.0
 
 
 class Work(Message):

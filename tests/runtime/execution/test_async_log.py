@@ -19,8 +19,7 @@ from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import CALL, Envelope
 from appbackplane.transport.link import Link
-
-LIMIT_S = 20.0
+from tests.waiting import LIMIT_S
 
 
 class Pipe(logging.Handler):

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime.execution import log_ring
 from appbackplane.runtime.execution.log_ring import RING_BYTES_MIN, TORN_LOOKS_MAX, RingReader, RingWriter
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_S, wait_until
 
-LIMIT_S = 20.0
 ALL = 1 << 30
 
 

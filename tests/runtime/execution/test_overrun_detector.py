@@ -13,9 +13,9 @@ from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.execution.overrun_detector import OverrunDetector, proc_runnable
 from appbackplane.runtime.execution.poll_leader import QUANTUM_NS
 from appbackplane.runtime.execution.worker import Worker
+from tests.waiting import LIMIT_S
 
 MS = 1_000_000
-LIMIT_S = 20.0
 
 
 @dataclass

@@ -33,9 +33,8 @@ from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder, Ring
 from appbackplane.transport.session import ClientSession
 from tests.nesting import UNREADABLE_DEPTH, nested
-from tests.waiting import Limit
+from tests.waiting import LIMIT_S, Limit
 
-LIMIT_S = 20.0
 #: Nobody is given up for a silence: here it is the machine's, while a test packs half a million lists.
 PATIENT = MembershipPolicy(suspect_ns=200_000_000_000, dead_ns=400_000_000_000, attempt_ns=100_000_000_000)
 ANN, BOB = b"client/ann", b"client/bob"

@@ -14,9 +14,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.requests import Figures, RequestKernel
 from appbackplane.transport.link import Link
-
-#: Nobody waits so long but in vain.
-LIMIT_S = 30.0
+from tests.waiting import LIMIT_S
 
 
 class Live:

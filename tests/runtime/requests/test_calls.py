@@ -15,8 +15,7 @@ from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.link import Link
-
-LIMIT_S = 20.0
+from tests.waiting import LIMIT_S
 
 
 class Shelf(AppObject):

@@ -19,9 +19,8 @@ from appbackplane.runtime.requests.optimiser import KernelSample, OptimiserPolic
 from appbackplane.runtime.requests.optimiser_loop import possible, sample_of
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.link import Link
+from tests.waiting import LIMIT_S
 
-#: What a test waits for comes within seconds, or it has failed.
-LIMIT_S = 60.0
 WORKERS_MAX = 8
 SECOND = 1_000_000_000
 

@@ -23,10 +23,9 @@ from appbackplane.runtime.requests.thread_handles import ASK_EVERY, ThreadHandle
 from appbackplane.runtime.requests.thread_resources import ThreadResources
 from appbackplane.transport.errors import InvalidArgument
 from tests.steps import steps_of
+from tests.waiting import LIMIT_S
 
 T = TypeVar("T")
-#: What a test waits for comes within milliseconds, or it has failed.
-LIMIT_S = 20.0
 
 
 class Library(sqlite3.Connection):

@@ -21,8 +21,8 @@ from appbackplane.supervisor.cluster.lease import Conflict, ReadRecord, Swap, Tr
 from appbackplane.supervisor.cluster.record import LeaseRecord, Snapshot
 from appbackplane.supervisor.cluster.stores import StoreError
 from appbackplane.transport.errors import FailedPrecondition
+from tests.waiting import LIMIT_S
 
-LIMIT_S = 30.0
 SPAWN = multiprocessing.get_context("spawn")
 
 

@@ -20,13 +20,11 @@ import pytest
 from appbackplane.supervisor.cluster.postgres_store import TABLE, PostgresStore
 from appbackplane.supervisor.cluster.record import LeaseRecord, Snapshot
 from appbackplane.supervisor.cluster.stores import StoreError
-from tests.waiting import EVERY_S, Limit
+from tests.waiting import EVERY_S, LIMIT_S, Limit
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 if not (shutil.which("initdb") and shutil.which("postgres")):
     pytest.skip("PostgreSQL is not installed", allow_module_level=True)
-
-LIMIT_S = 30.0
 
 
 class Server:

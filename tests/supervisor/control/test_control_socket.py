@@ -27,7 +27,6 @@ from appbackplane.transport.link import Link
 from tests.nesting import UNREADABLE_DEPTH, nested
 from tests.waiting import Limit
 
-LIMIT_S = 20.0
 CALL_LIMIT_NS = 60_000_000_000
 
 

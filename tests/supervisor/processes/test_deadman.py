@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-LIMIT_S = 30.0
+from tests.waiting import LIMIT_S
+
 PROGRAM = """
 import ctypes, os, signal, subprocess, sys, time
 from appbackplane.runtime.execution.clock import RealClock

@@ -25,7 +25,6 @@ from appbackplane.transport.security.ring import Holder
 from tests.descriptors import none_left
 from tests.waiting import EVERY_S, Limit
 
-LIMIT_S = 20.0
 LISTEN = "tcp://127.0.0.1:0"
 
 

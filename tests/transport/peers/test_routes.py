@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from appbackplane.transport.errors import InvalidArgument, MalformedFrame, NotFound, Unavailable, UnknownRoute
 from appbackplane.transport.peers.effects import PeerUp, Send
+from appbackplane.transport.peers.membership import Membership
 from appbackplane.transport.peers.messages import (
     ROUTES_MAX,
     Heartbeat,
@@ -25,6 +26,7 @@ from appbackplane.transport.peers.offer import VERSIONS_MAX, Offer
 from appbackplane.transport.peers.peer import Peer
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.route_table import LOAD_STEP, PATIENCE_BEATS, WITHDRAWN_BEATS, RouteTable
+from appbackplane.transport.peers.view import Identity
 from tests.transport.peers.network import MS, SECOND, Network, Process, Weather, at, exports_of
 from tests.transport.peers.test_joining import HEAL_S, mesh
 
@@ -543,3 +545,34 @@ def test_what_nobody_serves_any_more_may_be_served_soon() -> None:
     for process in nodes:
         with pytest.raises(UnknownRoute):
             process.node.best("moved.x", "n0")
+
+
+def test_a_node_that_was_just_started_does_not_deny_what_its_peers_serve() -> None:
+    """Its process was killed, and is back: calls that ended in NotFound meanwhile would not have been retried. Once a dial has
+    failed, or after the time in which two nodes meet, a route that nobody offers is unknown again.
+    """
+    me = Identity("a", 1_790_000_000 * SECOND, "tcp://10.0.0.1:1", "ka")
+
+    def started() -> PeerNode:
+        membership = Membership(
+            me, lambda: {"tcp://10.0.0.2:1": "kb"}, SECOND, random=lambda: 0.5, unix_ns=lambda: me.incarnation
+        )
+        return PeerNode(membership, SECOND, expected={"b": "tcp://10.0.0.2:1", "a": "tcp://10.0.0.9:1"})
+
+    node = started()
+    node.tick(SECOND)
+    with pytest.raises(Unavailable, match=r"^node 'b' at tcp://10\.0\.0\.2:1 has not been met yet$"):
+        node.best("b/calc.add", "x")
+    with pytest.raises(Unavailable, match=r"^'calc\.add' is not known yet: node b has not been met yet$"):
+        node.best("calc.add", "x")
+    with pytest.raises(NotFound, match="no node 'c' is known"):
+        node.best("c/calc.add", "x")
+    node.lost("tcp://10.0.0.2:1", "nobody listens there", SECOND)
+    with pytest.raises(UnknownRoute):
+        node.best("calc.add", "x")
+    with pytest.raises(Unavailable, match="has not been met yet"):
+        node.best("b/calc.add", "x")
+    node = started()
+    node.tick(SECOND + POLICY.heal_ns_max)
+    with pytest.raises(UnknownRoute):
+        node.best("calc.add", "x")

@@ -43,7 +43,6 @@ from tests.descriptors import none_left
 from tests.figures import Stopwatch, judge
 from tests.waiting import Limit, Span
 
-LIMIT_S = 20.0
 ANY = Path()
 #: Where in `struct tcp_info` (Linux) the count of segments with data that have come is.
 DATA_SEGMENTS_IN = 152

@@ -22,9 +22,8 @@ from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.security.roll import Roll
-from tests.waiting import Limit
+from tests.waiting import LIMIT_S, Limit
 
-LIMIT_S = 30.0
 #: Between two sweeps.
 SWEEP_MS = 50
 #: A dial that has brought no connection by then is made again: no handshake takes longer.

@@ -14,10 +14,10 @@ from appbackplane.transport.errors import FailedPrecondition
 from appbackplane.transport.security.keyring import OWN, RING, Keyring, default_folder
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
+from tests.waiting import LIMIT_S
 
 BERLIN, PARIS = PublicKey(b"\1" * 32), PublicKey(b"\2" * 32)
 STRANGER = 65534
-LIMIT_S = 60.0
 
 
 @pytest.fixture

@@ -34,9 +34,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.transport.errors import Busy, InvalidArgument, NotFound, Unavailable
 from tests.runtime.dispatcher.sources.test_framing import Lines, Measured
-
-#: What a test waits for comes within milliseconds, or it has failed.
-LIMIT_S = 20.0
+from tests.waiting import LIMIT_S
 
 
 @message(category=965, id=1)

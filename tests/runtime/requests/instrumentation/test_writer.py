@@ -14,8 +14,8 @@ from appbackplane.runtime.requests.element import LANES
 from appbackplane.runtime.requests.instrumentation.interval import IntervalRecord
 from appbackplane.runtime.requests.instrumentation.record_files import RecordFiles
 from appbackplane.runtime.requests.instrumentation.writer import QUEUE_MAX, RecordWriter
+from tests.waiting import LIMIT_S
 
-LIMIT_S = 30.0
 DAY_NS = 86_400 * 10**9
 NONE = (0,) * LANES
 FULL = OSError(errno.ENOSPC, "No space left on device", "/srv/requests")

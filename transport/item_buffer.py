@@ -1,26 +1,14 @@
-"""Item streams: the caller's side of a call whose callee sends many items, one after the other.
+"""Item buffer: the caller's side of a call whose callee sends many items, one after the other.
 
 The callee may run ahead of the reader by the window; then it waits, at no cost of memory or worker. The reader returns credit
 whenever it has read half of the window. Credit is a total, not an increase, so an envelope that is lost or comes twice does
-no harm (as MAX_STREAM_DATA of QUIC, RFC 9000 section 4.1). All fields are changed with the client's lock held, except the items
-that the reading thread has taken already.
+no harm (as MAX_STREAM_DATA of QUIC, RFC 9000 section 4.1). No locks and no clock: its owner has them.
 """
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
-from mypy_extensions import mypyc_attr
-
-from .errors import BackplaneError, FailedPrecondition
-from .waitables import CallOutcome, WaitableOwner
-
-
-class StreamOwner(WaitableOwner, Protocol):
-    """The client, as its streams use it for the user."""
-
-    def next_items(self, arrived: "ArrivedItems") -> list[Any] | None: ...
-    def drop(self, arrived: "ArrivedItems") -> None: ...
+from .errors import BackplaneError
 
 
 class ItemBuffer:
@@ -92,61 +80,3 @@ class ItemBuffer:
             return 0
         self._credit, self._is_blocked = credit, False
         return credit
-
-
-class ArrivedItems(CallOutcome):
-    """The stream of a blocking client, ready while there are items, or its end, to read.
-
-    The client keeps it until the stream has ended; the user's iterator is another object, so that dropping it is noticed.
-    """
-
-    __slots__ = ("_buffer",)
-
-    def __init__(self, client: WaitableOwner, route: Any, window: int) -> None:
-        super().__init__(client, route)
-        self._buffer = ItemBuffer(window)
-
-    def take(self) -> list[Any] | None:
-        """The oldest unread items; None: none are there now, or the stream has ended. Raises the error of that, once."""
-        items = self._buffer.take()
-        self.is_ready = self._buffer.is_ready
-        if items is None:
-            self._buffer.check_end()
-        return items
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class ItemIterator:
-    """Iterates over the items of a stream. Base of `ItemStream` (handles.py), compiled because each item passes here."""
-
-    __slots__ = ("_arrived", "_at", "_client", "_is_iterated", "_items")
-
-    def __init__(self, client: StreamOwner, arrived: ArrivedItems) -> None:
-        self._client = client
-        self._arrived = arrived
-        self._items: list[Any] = []
-        self._at = 0
-        self._is_iterated = False
-
-    def __iter__(self) -> Iterator[Any]:
-        if self._is_iterated:
-            raise FailedPrecondition(
-                f"{self._arrived.route}: a stream can be read once, and this one is being read; ask for a new one"
-            )
-        self._is_iterated = True
-        return self
-
-    def __next__(self) -> Any:  # hot: scripts/bench streams
-        at = self._at
-        items = self._items
-        if at < len(items):
-            self._at = at + 1
-            item = items[at]
-            items[at] = None
-            return item
-        found = self._client.next_items(self._arrived)
-        if found is None:
-            raise StopIteration
-        self._items = found
-        self._at = 0
-        return self.__next__()
