@@ -18,10 +18,10 @@ import msgspec
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import FailedPrecondition
 
+from .. import metrics
 from ..configuration.config import Config, ConfigError, load
 from ..direction import plan
 from ..logs import collector
-from ..metrics import extra
 from ..processes import run_dir
 from ..processes.description import Undescribed, registration_of
 from ..processes.spawn import start, to_describe
@@ -74,7 +74,7 @@ def describe(config: Config) -> tuple[list[Registration], list[str]]:
     cluster_store.check(config, waits=False)
     processes: dict[str, subprocess.Popen[bytes]] = {}
     registrations: list[Registration] = []
-    problems = [] if config.system.metrics is None or extra.is_installed() else [f"system.metrics: {extra.NEEDS}"]
+    problems = [] if config.system.metrics is None or metrics.is_installed() else [f"system.metrics: {metrics.NEEDS}"]
     try:
         others = {name for alike in config.replicas.values() for name in alike[1:]}
         for name in config.backplane:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,7 +54,7 @@ def _check_known(location: Location, node: str, own: str) -> None:
 
     if node == own:
         return
-    with closing(connect(location.run_dir)) as client:
+    with connect(location.run_dir) as client:
         found = client.call(ROUTE, timeout=TIMEOUT_S, retry=False)
     states = {one["name"]: one["state"] for one in found}
     if node not in states:

@@ -6,7 +6,6 @@ quickly when no peer can be reached. Another node's view of this one has to be a
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -45,7 +44,7 @@ def command(system: str | None, routes: bool, as_json: bool) -> None:
     _check_is_node(location)
     from appbackplane.transport import connect
 
-    with closing(connect(location.run_dir)) as client:
+    with connect(location.run_dir) as client:
         try:
             nodes = client.call(ROUTE, timeout=TIMEOUT_S, arguments={"routes": routes}, retry=False)
         except (FailedPrecondition, Unavailable) as error:

@@ -20,11 +20,8 @@ from .words import arguments
 def command(topic: str, words: tuple[str, ...], system: str | None, priority: int | None, as_json: bool) -> None:
     """Publish a message on TOPIC. A VALUE that is JSON is taken as JSON, all else as text."""
     body = arguments(words)
-    client = client_here(system)
-    try:
+    with client_here(system) as client:
         count = client.publish(topic, priority=priority, arguments=body)
-    finally:
-        client.close()
     if as_json:
         show.as_json({"topic": topic, "backplanes": count})
     elif not count:

@@ -8,7 +8,6 @@ gets the command.
 from __future__ import annotations
 
 import shlex
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -133,7 +132,7 @@ def _tell(
         return answers, problems
     from appbackplane.transport import connect
 
-    with closing(connect(location.run_dir)) as client:
+    with connect(location.run_dir) as client:
         asked: dict[Place, Any] = {}
         for name, place in places:
             try:

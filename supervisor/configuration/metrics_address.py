@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from contextlib import suppress
 
 from appbackplane.transport.security.addresses import is_loopback
 
@@ -13,8 +14,10 @@ def host_and_port(address: str) -> tuple[str, int]:
     """(host, port) of "127.0.0.1:9464", "localhost:9464" or "[::1]:9464". Raises ValueError with the expected form."""
     host, _, port = address.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
-    if _is_numeric(host) and port.isascii() and port.isdigit() and int(port) < _PORT_END:
-        return host, int(port)
+    with suppress(ValueError):
+        ipaddress.ip_address(host)
+        if port.isascii() and port.isdigit() and int(port) < _PORT_END:
+            return host, int(port)
     raise ValueError(f'expected "HOST:PORT" with a numeric host, such as "127.0.0.1:9464", got {address[:60]!r}')
 
 
@@ -29,11 +32,3 @@ def problem_of(address: str | None, *, is_public: bool) -> str | None:
     if is_public or is_loopback(ipaddress.ip_address(host)):
         return None
     return f"others could read {address}: expected a loopback address, or metrics_public = true beside it"
-
-
-def _is_numeric(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

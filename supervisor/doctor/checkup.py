@@ -125,43 +125,39 @@ def _open_files(machine: Machine) -> Outcome:
     return "limited" if limit >= OPEN_FILES_MIN else "missing", found, remedy
 
 
+def _there(found: str, because: str, remedy: str) -> Outcome:
+    """Of an ability that is there or not; `because`: why it is not, "": it is."""
+    return ("missing", because, remedy) if because else ("ok", found, "")
+
+
 def _memfd(machine: Machine) -> Outcome:
-    if not machine.memfd_because:
-        return "ok", "works", ""
     remedy = "Linux 3.17 or newer, and a container whose seccomp profile allows memfd_create"
-    return "missing", machine.memfd_because, remedy
+    return _there("works", machine.memfd_because, remedy)
 
 
 def _pidfd(machine: Machine) -> Outcome:
-    if not machine.pidfd_because:
-        return "ok", "works", ""
     remedy = "Linux 5.3 or newer, and a container whose seccomp profile allows pidfd_open"
-    return "missing", machine.pidfd_because, remedy
+    return _there("works", machine.pidfd_because, remedy)
 
 
 def _run_dir(machine: Machine) -> Outcome:
-    if not machine.run_dir_because:
-        return "ok", machine.run_dir, ""
     remedy = f"make {machine.run_dir} yours and private (chmod 700), or set XDG_RUNTIME_DIR or [system] run_dir"
-    return "missing", machine.run_dir_because, remedy
+    return _there(machine.run_dir, machine.run_dir_because, remedy)
 
 
 def _spark(machine: Machine) -> Outcome:
-    if machine.spark is not None:
-        return "ok", f"PySpark {machine.spark}", ""
-    return "missing", machine.spark_because, "only for report and pipeline: pip install 'appbackplane[spark]'"
+    remedy = "only for report and pipeline: pip install 'appbackplane[spark]'"
+    return _there(f"PySpark {machine.spark}", "" if machine.spark else machine.spark_because, remedy)
 
 
 def _java(machine: Machine) -> Outcome:
-    if machine.java is not None:
-        return "ok", machine.java, ""
-    return "missing", machine.java_because, "17 or newer, only for Spark: pip install 'appbackplane[spark]' brings one"
+    remedy = "17 or newer, only for Spark: pip install 'appbackplane[spark]' brings one"
+    return _there(machine.java or "", machine.java_because, remedy)
 
 
 def _metrics(machine: Machine) -> Outcome:
-    if machine.has_prometheus:
-        return "ok", "prometheus-client", ""
-    return "missing", "no prometheus-client", "only for [system] metrics: pip install 'appbackplane[metrics]'"
+    remedy = "only for [system] metrics: pip install 'appbackplane[metrics]'"
+    return _there("prometheus-client", "" if machine.has_prometheus else "no prometheus-client", remedy)
 
 
 #: Name of each ability, whether it is required, and its rule, in the order in which they are shown.

@@ -25,7 +25,7 @@ from appbackplane.transport.addressing import default_run_dir, supervisor_socket
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition
 from appbackplane.transport.link import Link
 
-from ..metrics import extra as metrics_extra
+from .. import metrics
 from ..processes import cgroups
 from ..processes.cgroup_layout import BURST_FILE, SHARED
 from ..processes.run_dir import RunDir
@@ -98,7 +98,7 @@ def look() -> Machine:
         spark_because=spark_because,
         java=java,
         java_because=java_because,
-        has_prometheus=metrics_extra.is_installed(),
+        has_prometheus=metrics.is_installed(),
     )
 
 

@@ -145,8 +145,8 @@ def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s:
     operations: tuple[OperationFigures, ...] = ()
     requests: tuple[RequestFigures, ...] | None = None
     if seen is not None:
-        seconds = None if earlier is None else (seen.at_ns - earlier.at_ns) / 1e9
-        if seconds is not None and earlier is not None and seconds > 0:
+        seconds = None if earlier is None or seen.at_ns <= earlier.at_ns else (seen.at_ns - earlier.at_ns) / 1e9
+        if seconds is not None and earlier is not None:
             rate = (seen.actions - earlier.actions) / seconds
             cpu = (seen.process_cpu_ns - earlier.process_cpu_ns) / 1e9 / seconds
             wait = _percentiles(_all_since(seen, earlier, "wait"))
@@ -215,31 +215,29 @@ def _by_the_board(
 
 
 def _requests(component: str, before: Requests | None, now: Requests, seconds: float | None) -> RequestFigures:
-    is_timed = before is not None and seconds is not None and seconds > 0
-    rate = (now.ended - before.ended) / seconds if is_timed and before and seconds else None
-    return RequestFigures(component, now, rate)
+    return RequestFigures(component, now, (now.ended - before.ended) / seconds if before and seconds else None)
 
 
 def _operation(
     name: str, before: OperationAccount | None, now: OperationAccount, seconds: float | None
 ) -> OperationFigures:
-    is_timed = seconds is not None and seconds > 0
+    """`seconds`: the length of the interval; None: there was none."""
     began = before or _NOTHING
     return OperationFigures(
         name=name,
-        rate=(now.count - began.count) / seconds if is_timed and seconds else None,
-        cpu=(now.cpu_ms - began.cpu_ms) / 1e3 / seconds if is_timed and seconds else None,
-        wait=_percentiles(now.wait.since(began.wait)) if is_timed else None,
-        run=_percentiles(now.run.since(began.run)) if is_timed else None,
+        rate=(now.count - began.count) / seconds if seconds else None,
+        cpu=(now.cpu_ms - began.cpu_ms) / 1e3 / seconds if seconds else None,
+        wait=_percentiles(now.wait.since(began.wait)) if seconds else None,
+        run=_percentiles(now.run.since(began.run)) if seconds else None,
         count=now.count,
         errors=now.errors,
         refused=now.refused,
         expired=now.expired,
         cancelled=now.cancelled,
         slow=now.slow,
-        errors_new=max(0, now.errors - began.errors) if is_timed else 0,
-        refused_new=max(0, now.refused - began.refused) if is_timed else 0,
-        slow_new=max(0, now.slow - began.slow) if is_timed else 0,
+        errors_new=max(0, now.errors - began.errors) if seconds else 0,
+        refused_new=max(0, now.refused - began.refused) if seconds else 0,
+        slow_new=max(0, now.slow - began.slow) if seconds else 0,
     )
 
 

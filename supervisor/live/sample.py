@@ -150,7 +150,9 @@ def _statistics(told: Mapping[str, Any]) -> BackplaneReport:
         throttled=sum(component["refused"] for component in told["components"].values()),
         slow=told["slow_actions"],
         boosts=0 if os_priority is None else os_priority["boosts"],
-        operations=msgspec.convert(told["operations"], dict[str, OperationAccount], dec_hook=_histogram),
+        operations=msgspec.convert(
+            told["operations"], dict[str, OperationAccount], dec_hook=lambda _kind, data: Histogram.from_data(data)
+        ),
         requests={component: _requests(kernel) for component, kernel in told["requests"].items()},
         running=tuple(RunningAction(one["route"], one["object"], one["running_ms"] / 1e3) for one in told["running"]),
     )
@@ -168,7 +170,3 @@ def _requests(kernel: Mapping[str, Any]) -> Requests:
         rejoinable_max=kernel["limits"]["rejoin"],
         ended=kernel["ended"],
     )
-
-
-def _histogram(_kind: type, data: dict[str, Any]) -> Histogram:
-    return Histogram.from_data(data)

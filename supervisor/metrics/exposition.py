@@ -40,6 +40,7 @@ class Counted:
 
 Value = float | Counted
 Read = Callable[[Answer], Iterable[tuple[Labels, Value]]]
+Items = Callable[[Any], Iterable[tuple[Labels, Value | None]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,40 +114,43 @@ def _merged(accounts: list[Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-# Each function makes a line of the table below. A value of None gives no sample.
+# Each function makes a line of the table below. `value`: a key, or a function; a value of None gives no sample.
+
+
+def _of(value: str | Callable[[Any], Value | None], told: Any) -> Value | None:
+    found: Value | None = told[value] if isinstance(value, str) else value(told)
+    return found
 
 
 def _system(name: str, help: str, value: Callable[[Answer], Value]) -> Metric:
     return Metric(name, help, (), lambda answer: [((), value(answer))])
 
 
-def _backplane(name: str, help: str, value: Callable[[Any], Value | None]) -> Metric:
-    def read(answer: Answer) -> Iterator[tuple[Labels, Value]]:
-        for entry in answer["backplanes"]:
-            found = value(entry)
-            if found is not None:
-                yield (entry["name"],), found
-
-    return Metric(name, help, ("backplane",), read)
-
-
-def _told(name: str, help: str, value: Callable[[Any], Value | None]) -> Metric:
-    """Of a backplane's statistics, if it answered."""
-    return _backplane(name, help, lambda entry: None if entry["statistics"] is None else value(entry["statistics"]))
-
-
-def _each(
-    name: str, help: str, labels: Labels, items: Callable[[Any], Iterable[tuple[Labels, Value | None]]]
-) -> Metric:
-    """Of the statistics' values that have further labels."""
+def _of_backplane(name: str, help: str, labels: Labels, items: Items) -> Metric:
+    """`items`: further labels, with values, in the entry of a backplane."""
 
     def read(answer: Answer) -> Iterator[tuple[Labels, Value]]:
         for entry in answer["backplanes"]:
-            for further, value in () if entry["statistics"] is None else items(entry["statistics"]):
+            for further, value in items(entry):
                 if value is not None:
                     yield (entry["name"], *further), value
 
     return Metric(name, help, ("backplane", *labels), read)
+
+
+def _backplane(name: str, help: str, value: Callable[[Any], Value | None]) -> Metric:
+    return _of_backplane(name, help, (), lambda entry: [((), value(entry))])
+
+
+def _each(name: str, help: str, labels: Labels, items: Items) -> Metric:
+    """Of a backplane's statistics, if it answered; `items` as in `_of_backplane`."""
+    return _of_backplane(
+        name, help, labels, lambda entry: () if entry["statistics"] is None else items(entry["statistics"])
+    )
+
+
+def _told(name: str, help: str, value: str | Callable[[Any], Value | None]) -> Metric:
+    return _each(name, help, (), lambda told: [((), _of(value, told))])
 
 
 def _priority(name: str, help: str, values: Callable[[Any], Iterable[Value]]) -> Metric:
@@ -154,21 +158,21 @@ def _priority(name: str, help: str, values: Callable[[Any], Iterable[Value]]) ->
     return _each(name, help, ("priority",), lambda told: [((str(p),), value) for p, value in enumerate(values(told))])
 
 
-def _operation(name: str, help: str, value: Callable[[Any], Value]) -> Metric:
-    return _each(name, help, ("operation",), lambda told: [((o,), value(a)) for o, a in told["operations"].items()])
+def _operation(name: str, help: str, value: str | Callable[[Any], Value]) -> Metric:
+    return _each(
+        name, help, ("operation",), lambda told: [((o,), _of(value, a)) for o, a in told["operations"].items()]
+    )
 
 
 def _histogram(name: str, help: str, which: Literal["wait", "run"]) -> Metric:
     return replace(_operation(name, help, lambda account: counted(account[which])), is_histogram=True)
 
 
-def _component(name: str, help: str, value: Callable[[Any], Value]) -> Metric:
-    return _each(name, help, ("component",), lambda told: [((c,), value(a)) for c, a in told["components"].items()])
+def _component(name: str, help: str, key: str) -> Metric:
+    return _each(name, help, ("component",), lambda told: [((c,), a[key]) for c, a in told["components"].items()])
 
 
-def _request_each(
-    name: str, help: str, labels: Labels, items: Callable[[Any], Iterable[tuple[Labels, Value | None]]]
-) -> Metric:
+def _request_each(name: str, help: str, labels: Labels, items: Items) -> Metric:
     """Of the request kernels among the components; `items`: further labels, with values."""
 
     def of_all(told: Any) -> Iterator[tuple[Labels, Value | None]]:
@@ -178,20 +182,14 @@ def _request_each(
     return _each(name, help, ("component", *labels), of_all)
 
 
-def _request(name: str, help: str, value: Callable[[Any], Value | None]) -> Metric:
-    return _request_each(name, help, (), lambda kernel: [((), value(kernel))])
+def _request(name: str, help: str, value: str | Callable[[Any], Value | None]) -> Metric:
+    return _request_each(name, help, (), lambda kernel: [((), _of(value, kernel))])
 
 
-def _worker(name: str, help: str, value: Callable[[Any], Value]) -> Metric:
+def _worker(name: str, help: str, value: str | Callable[[Any], Value]) -> Metric:
     return _request_each(
-        name, help, ("worker",), lambda kernel: [((w,), value(a)) for w, a in kernel["by_worker"].items()]
+        name, help, ("worker",), lambda kernel: [((w,), _of(value, a)) for w, a in kernel["by_worker"].items()]
     )
-
-
-def _health(answer: Answer) -> Iterator[tuple[Labels, Value]]:
-    for entry in answer["backplanes"]:
-        for health in Health:
-            yield (entry["name"], health.value), float(entry["health"] == health)
 
 
 def _cpu_s(entry: Any) -> Value | None:
@@ -241,8 +239,11 @@ METRICS: tuple[Metric, ...] = (
     ),
     _system("appbackplane_uptime_seconds", "How long the supervisor has been running.", lambda a: float(a["uptime"])),
     _backplane("appbackplane_backplane_up", "1 while the backplane is up.", lambda b: float(b["state"] == "up")),
-    Metric(
-        "appbackplane_backplane_health", "1 for the present health, 0 for the others.", ("backplane", "health"), _health
+    _of_backplane(
+        "appbackplane_backplane_health",
+        "1 for the present health, 0 for the others.",
+        ("health",),
+        lambda b: [((health.value,), float(b["health"] == health)) for health in Health],
     ),
     _backplane(
         "appbackplane_backplane_answered",
@@ -252,7 +253,7 @@ METRICS: tuple[Metric, ...] = (
     _backplane("appbackplane_backplane_restarts_total", "Times the backplane was restarted.", lambda b: b["restarts"]),
     _backplane("appbackplane_cpu_seconds_total", "CPU time of the whole process.", _cpu_s),
     _backplane("appbackplane_cpu_limit_ratio", "Its cpu_limit: 1 is a whole core. Absent without one.", _cpu_limit),
-    _told("appbackplane_workers", "Worker threads.", lambda s: s["threads"]),
+    _told("appbackplane_workers", "Worker threads.", "threads"),
     _told("appbackplane_queued_actions", "Actions in all queues.", lambda s: s["queues"]["actions"]),
     _told(
         "appbackplane_waiting_objects",
@@ -279,29 +280,25 @@ METRICS: tuple[Metric, ...] = (
     _each(
         "appbackplane_link_events_total", "Transport problems: messages lost, frames malformed.", ("event",), _events
     ),
-    _component("appbackplane_component_requests", "Requests that are outstanding.", lambda c: c["outstanding"]),
-    _component("appbackplane_component_requests_limit", "Its max_requests.", lambda c: c["max_requests"]),
+    _component("appbackplane_component_requests", "Requests that are outstanding.", "outstanding"),
+    _component("appbackplane_component_requests_limit", "Its max_requests.", "max_requests"),
     _component(
-        "appbackplane_component_throttled_total",
-        "Requests refused because the component was at its limit.",
-        lambda c: c["refused"],
+        "appbackplane_component_throttled_total", "Requests refused because the component was at its limit.", "refused"
     ),
-    _operation("appbackplane_operation_actions_total", "Actions that have ended.", lambda o: o["count"]),
-    _operation("appbackplane_operation_errors_total", "Actions that ended in an error.", lambda o: o["errors"]),
+    _operation("appbackplane_operation_actions_total", "Actions that have ended.", "count"),
+    _operation("appbackplane_operation_errors_total", "Actions that ended in an error.", "errors"),
     _operation(
         "appbackplane_operation_refused_total",
         "Actions that were refused: throttled, or not served in the present state.",
-        lambda o: o["refused"],
+        "refused",
     ),
     _operation(
         "appbackplane_operation_expired_total",
         "Actions that were not begun because their deadline had passed.",
-        lambda o: o["expired"],
+        "expired",
     ),
-    _operation(
-        "appbackplane_operation_cancelled_total", "Actions that the caller cancelled.", lambda o: o["cancelled"]
-    ),
-    _operation("appbackplane_operation_slow_total", "Actions that ran longer than slow_action.", lambda o: o["slow"]),
+    _operation("appbackplane_operation_cancelled_total", "Actions that the caller cancelled.", "cancelled"),
+    _operation("appbackplane_operation_slow_total", "Actions that ran longer than slow_action.", "slow"),
     _operation("appbackplane_operation_cpu_seconds_total", "CPU time of its actions.", lambda o: o["cpu_ms"] / 1e3),
     _histogram("appbackplane_operation_wait_seconds", "How long actions queued.", "wait"),
     _histogram("appbackplane_operation_run_seconds", "How long actions ran.", "run"),
@@ -311,29 +308,25 @@ METRICS: tuple[Metric, ...] = (
     _request_each(
         "appbackplane_requests_limit", "Limits of the pools of a kernel, and of its workers.", ("pool",), _pools
     ),
-    _request(
-        "appbackplane_requests_blocked", "Executing requests that wait for other requests.", lambda r: r["blocked"]
-    ),
-    _request(
-        "appbackplane_requests_posting", "Posters that wait for an entry of the ready pool.", lambda r: r["posting"]
-    ),
-    _request("appbackplane_requests_posted_total", "Requests that were posted.", lambda r: r["posted"]),
-    _request("appbackplane_requests_begun_total", "Executions that have begun.", lambda r: r["begun"]),
-    _request("appbackplane_requests_ended_total", "Requests that have ended.", lambda r: r["ended"]),
-    _request("appbackplane_requests_failed_total", "Requests that ended without a result.", lambda r: r["failed"]),
-    _request("appbackplane_requests_lost_total", "Requests that were lost with their worker.", lambda r: r["lost"]),
+    _request("appbackplane_requests_blocked", "Executing requests that wait for other requests.", "blocked"),
+    _request("appbackplane_requests_posting", "Posters that wait for an entry of the ready pool.", "posting"),
+    _request("appbackplane_requests_posted_total", "Requests that were posted.", "posted"),
+    _request("appbackplane_requests_begun_total", "Executions that have begun.", "begun"),
+    _request("appbackplane_requests_ended_total", "Requests that have ended.", "ended"),
+    _request("appbackplane_requests_failed_total", "Requests that ended without a result.", "failed"),
+    _request("appbackplane_requests_lost_total", "Requests that were lost with their worker.", "lost"),
     _request(
         "appbackplane_requests_withdrawn_total",
         "Requests that were never executed, because their owner failed.",
-        lambda r: r["withdrawn"],
+        "withdrawn",
     ),
     _request(
         "appbackplane_requests_unclaimed_total",
         "Requests that ended without an owner left to rejoin them.",
-        lambda r: r["unclaimed"],
+        "unclaimed",
     ),
-    _request("appbackplane_requests_joined_total", "Requests that rejoined their owner.", lambda r: r["joined"]),
-    _request("appbackplane_requests_refused_total", "Posts that were refused with Busy.", lambda r: r["refused"]),
+    _request("appbackplane_requests_joined_total", "Requests that rejoined their owner.", "joined"),
+    _request("appbackplane_requests_refused_total", "Posts that were refused with Busy.", "refused"),
     _request(
         "appbackplane_requests_wait_seconds_total",
         "How long requests were ready before they were begun.",
@@ -344,9 +337,7 @@ METRICS: tuple[Metric, ...] = (
         "How long requests that have ended were executed.",
         lambda r: r["run_ms"] / 1e3,
     ),
-    _worker(
-        "appbackplane_requests_worker_ended_total", "Requests that have ended, of each worker.", lambda w: w["ended"]
-    ),
+    _worker("appbackplane_requests_worker_ended_total", "Requests that have ended, of each worker.", "ended"),
     _worker(
         "appbackplane_requests_worker_run_seconds_total",
         "How long the requests of each worker were executed.",

@@ -18,8 +18,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition
 
 from ..configuration.metrics_address import host_and_port
+from . import NEEDS
 from .exposition import Counted, Exposition
-from .extra import NEEDS
 
 PATH = "/metrics"
 #: Longest silence of a client during its request, and longest time without reading during the response.

@@ -19,10 +19,10 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
+from appbackplane.supervisor import metrics
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.configuration.config import ConfigError, parse
 from appbackplane.supervisor.configuration.metrics_address import host_and_port
-from appbackplane.supervisor.metrics import extra
 from appbackplane.supervisor.metrics import port as metrics_port
 from appbackplane.supervisor.metrics.exposition import METRICS
 from appbackplane.supervisor.metrics.port import MetricsPort
@@ -206,7 +206,7 @@ def test_check_says_what_metrics_need(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "demo.py").write_text(MODULE)
     (tmp_path / "demo.toml").write_text(TOML.format(system='metrics = "127.0.0.1:0"', index=""))
     assert CliRunner().invoke(main, ["check", str(tmp_path / "demo.toml")]).exit_code == 0
-    monkeypatch.setattr(extra, "is_installed", lambda: False)
+    monkeypatch.setattr(metrics, "is_installed", lambda: False)
     result = CliRunner().invoke(main, ["check", str(tmp_path / "demo.toml")])
     assert result.exit_code == 2
     assert "demo.toml: system.metrics: needs prometheus-client: pip install" in result.stderr
