@@ -200,10 +200,14 @@ class BackplaneOperations(Component):
 def batches(applying: Applying, priorities: int) -> AppObject:
     """An object that takes batches of rows from outside, so that operators' requests do not queue behind batches.
 
-    Its class is made here, since the priority of its operation depends on how many this backplane has.
+    Its class is made here, since the priority of its operation depends on how many this backplane has. A class is kept for
+    ever, so it does not hold `applying`: its object does.
     """
 
     class Apply(AppObject):
+        def __init__(self, applying: Applying) -> None:
+            self.applying = applying
+
         @operation(priority=min(_APPLY_PRIORITY, priorities - 1), idempotent=True)
         def apply(self, topic: str, group: str, batch: int, first: int, rows: list[dict[str, Any]]) -> dict[str, int]:
             """Publish rows `first` and following of a group's batch, except rows published before. Idempotent.
@@ -224,9 +228,9 @@ def batches(applying: Applying, priorities: int) -> AppObject:
                     raise InvalidArgument(
                         f"row {number} of batch {batch} has {size:,} bytes: at most {_ROW_BYTES_MAX:,}"
                     )
-            return applying.apply(topic, group, batch, first, rows)
+            return self.applying.apply(topic, group, batch, first, rows)
 
-    return Apply()
+    return Apply(applying)
 
 
 def construct(cls: type[AppObject], settings: dict[str, Any]) -> AppObject:
