@@ -41,7 +41,10 @@ class Client:
             raise self.refusal
         return [row.in_words(11 * SECOND, 50 * SECOND, has_names=arguments["routes"]) for row in ROWS]
 
-    def close(self) -> None:
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Nothing to close."""
 
 
