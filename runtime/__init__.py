@@ -74,28 +74,20 @@ __all__ = [
 #: Imported on first use. The commands `logs` and `top` need only the log line and the histogram of this package, and a
 #: person waits for them.
 _LATER = {
-    "Action": "objects.action",
-    "AppObject": "objects.app_object",
-    "Component": "objects.component",
-    "DeclarationError": "objects.operation",
-    "Endpoint": "objects.endpoint",
-    "ModuleState": "objects.module_state",
-    "Outcome": "objects.action",
-    "Request": "objects.endpoint",
-    "StateMachine": "objects.state_machine",
-    "checkpoint": "execution.coroutines",
-    "current": "execution.user_functions",
-    "every": "objects.operation",
-    "operation": "objects.operation",
-    "pause": "execution.user_functions",
-    "should_stop": "execution.coroutines",
-    "should_yield": "execution.coroutines",
-    "subscribe": "objects.operation",
+    "execution.coroutines": ("checkpoint", "should_stop", "should_yield"),
+    "execution.user_functions": ("current", "pause"),
+    "objects.action": ("Action", "Outcome"),
+    "objects.app_object": ("AppObject",),
+    "objects.component": ("Component",),
+    "objects.endpoint": ("Endpoint", "Request"),
+    "objects.module_state": ("ModuleState",),
+    "objects.operation": ("DeclarationError", "every", "operation", "subscribe"),
+    "objects.state_machine": ("StateMachine",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
+    module = next((module for module, names in _LATER.items() if name in names), None)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(f".{module}", __name__), name)

@@ -14,9 +14,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
@@ -53,8 +52,7 @@ from .processes.spawn import Process, Spawner
 LAST_LINES_MS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class SystemEnd:
+class SystemEnd(NamedTuple):
     """Exit code of a system, and the reason of its end."""
 
     exit_code: int
@@ -100,8 +98,7 @@ def run(
         return Supervisor(config, run_dir, placement, signal_pipe, logs, guarding, service, on_up, stack).run()
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
+class _Running(NamedTuple):
     """A process and the readers of its output."""
 
     process: Process

@@ -76,23 +76,19 @@ __all__ = [
 #: Imported on first use: a backplane needs hardly any of these, and asyncio alone costs 15 ms at every start. A command that
 #: asks the supervisor needs none, and msgspec would cost it 5 ms.
 _LATER = {
-    "AsyncClient": "async_client",
-    "AsyncItemStream": "async_stream",
-    "AsyncSubscription": "async_subscription",
-    "Client": "client",
-    "Directory": "directory",
-    "ItemStream": "handles",
-    "Message": "inbox",
-    "PendingCall": "handles",
-    "RetryBudget": "retrying",
-    "Subscription": "handles",
-    "connect": "client",
-    "connect_async": "async_client",
+    "async_client": ("AsyncClient", "connect_async"),
+    "async_stream": ("AsyncItemStream",),
+    "async_subscription": ("AsyncSubscription",),
+    "client": ("Client", "connect"),
+    "directory": ("Directory",),
+    "handles": ("ItemStream", "PendingCall", "Subscription"),
+    "inbox": ("Message",),
+    "retrying": ("RetryBudget",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
+    module = next((module for module, names in _LATER.items() if name in names), None)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(f".{module}", __name__), name)

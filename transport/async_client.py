@@ -12,7 +12,6 @@ import os
 import random
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from . import call_checks, descriptors
@@ -222,9 +221,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:

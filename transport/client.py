@@ -9,7 +9,6 @@ work. A call costs about 20 us on top of the two processes' system calls (script
 import os
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from . import call_checks, descriptors
@@ -174,9 +173,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -121,14 +121,10 @@ def home(names: tuple[str, ...], key: str) -> str:
     """The backplane of `names` that holds `key`: the same for every caller, whether it is up or not."""
     # Rendezvous hashing: the highest hash of a pair wins, so only the keys that a new backplane takes over move. (The codec
     # refuses a key that is not UTF-8.)
-    return max(names, key=lambda name: (_weight(name, key), name))
+    return max(names, key=lambda name: (zlib.crc32(f"{name}\0{key}".encode(errors="surrogatepass")), name))
 
 
 def _place_of(names: tuple[str, ...], key: str) -> str:
     """The backplane that `key` names, or its home."""
     named = key[1:].partition(":")[0] if key.startswith(AT) else ""
     return named if named in names else home(names, key)
-
-
-def _weight(name: str, key: str) -> int:
-    return zlib.crc32(f"{name}\0{key}".encode(errors="surrogatepass"))

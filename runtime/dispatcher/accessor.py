@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
 
@@ -36,10 +36,14 @@ class AccessorLocks(Protocol):
 class AccessorBase:
     """Base of both kinds of accessor."""
 
-    __slots__ = ("_is_shared", "_name", "_reach", "disturbed")
+    __slots__ = ("_find", "_is_shared", "_name", "_reach", "disturbed")
 
-    def __init__(self, name: str, reach: AccessorLocks | None, is_shared: bool, disturbed: Sequence[str] = ()) -> None:
-        self._name, self._reach, self._is_shared = name, reach, is_shared
+    def __init__(
+        self, name: str, reach: AccessorLocks | None, find: Callable[..., tuple[Lock | None, Any]], is_shared: bool,
+        disturbed: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """`find`: the lock and the datum of the arguments of `lock`."""
+        self._name, self._reach, self._find, self._is_shared = name, reach, find, is_shared
         #: Names of data held already that others may have changed while the latest `lock` waited: read them again.
         #: Empty: none was changed.
         self.disturbed: tuple[str, ...] = tuple(disturbed)
@@ -48,14 +52,7 @@ class AccessorBase:
 class Accessor(AccessorBase, Generic[T_co]):
     """One datum that a handler can lock when it needs it."""
 
-    __slots__ = ("_find",)
-
-    def __init__(
-        self, name: str, reach: AccessorLocks | None, find: Callable[[], tuple[Lock | None, T_co]], is_shared: bool,
-        disturbed: Sequence[str] = (),
-    ) -> None:  # fmt: skip
-        super().__init__(name, reach, is_shared, disturbed)
-        self._find = find
+    __slots__ = ()
 
     @classmethod
     def of(cls, datum: T, *, disturbed: Sequence[str] = ()) -> Accessor[T]:
@@ -70,14 +67,7 @@ class Accessor(AccessorBase, Generic[T_co]):
 class SelectiveAccessor(AccessorBase, Generic[K_contra, T_co]):
     """Many data, each of which a handler can lock by its key."""
 
-    __slots__ = ("_find",)
-
-    def __init__(
-        self, name: str, reach: AccessorLocks | None, find: Callable[[K_contra], tuple[Lock | None, T_co]], is_shared: bool,
-        disturbed: Sequence[str] = (),
-    ) -> None:  # fmt: skip
-        super().__init__(name, reach, is_shared, disturbed)
-        self._find = find
+    __slots__ = ()
 
     @classmethod
     def of(cls, data: Mapping[K, T], *, disturbed: Sequence[str] = ()) -> SelectiveAccessor[K, T]:

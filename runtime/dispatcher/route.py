@@ -35,7 +35,7 @@ class MessageEndpoint(Endpoint):
         super().__init__(
             spec.name,
             priority=priority,
-            summary=_first_line(spec.type),
+            summary=(vars(spec.type).get("__doc__") or "").strip().partition("\n")[0],
             signature=signature,
             topic=spec.topic,
             export=spec.export,
@@ -97,7 +97,3 @@ def _text(field: Any) -> str:
 def _answer(entry: HandlerEntry) -> str:
     kind = inspect.signature(entry.handler).return_annotation
     return f" -> {inspect.formatannotation(kind)}".replace("'", "")
-
-
-def _first_line(cls: type) -> str:
-    return (vars(cls).get("__doc__") or "").strip().partition("\n")[0]

@@ -76,7 +76,7 @@ def read(
     wanted = list(dict.fromkeys([*fields, *(keep[0] if keep else ())]))
     with _opened(path) as file:
         present = set(file.schema_arrow.names)
-        component_of = _components(file)
+        component_of = _told(file, COMPONENTS, dict[str, str])
         columns = [COLUMN_OF.get(name, name) for name in wanted if name != ROUTE]
         if ROUTE in wanted and "operation" not in columns:
             columns.append("operation")
@@ -191,10 +191,6 @@ def _ends(file: Any, headers: Sequence[SegmentHeader]) -> list[int]:
     """Row of the file at which each segment ends; empty if the metadata does not cover all rows."""
     ends = list(accumulate(_told(file, ROWS, list[int]) or []))
     return ends if len(ends) == len(headers) and ends and ends[-1] == file.metadata.num_rows else []
-
-
-def _components(file: Any) -> dict[str, str] | None:
-    return _told(file, COMPONENTS, dict[str, str])
 
 
 def _told(file: Any, key: bytes, kind: type[_T]) -> _T | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from . import show
@@ -17,8 +19,7 @@ from .systems import system_option
 @output_options
 def command(topic: str, system: str | None, count: int | None, as_json: bool) -> None:
     """Print the messages of TOPIC ("files" is this topic alone, "files.*" all topics below it)."""
-    client = client_here(system)
-    try:
+    with client_here(system) as client, suppress(KeyboardInterrupt):  # the usual end
         for number, message in enumerate(client.subscribe(topic), start=1):
             if as_json:
                 show.as_json({"topic": message.topic, "lost": message.lost, "body": message.body})
@@ -28,7 +29,3 @@ def command(topic: str, system: str | None, count: int | None, as_json: bool) ->
                 click.echo(f"{message.topic} {show.in_one_line(message.body)}")
             if number == count:
                 return
-    except KeyboardInterrupt:  # the usual end
-        return
-    finally:
-        client.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument
 
@@ -21,8 +21,7 @@ from .asked import StatusOptions
 from .control_socket import Answered, ControlSocket, SupervisorCall
 
 
-@dataclass(frozen=True, slots=True)
-class _StatisticsToken:
+class _StatisticsToken(NamedTuple):
     caller: Caller
     gathering: status.StatisticsGathering
     backplane: str
@@ -30,8 +29,7 @@ class _StatisticsToken:
     limit_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class _WhyToken:
+class _WhyToken(NamedTuple):
     caller: Caller
     inquiry: inquiry.WhyInquiry
 

@@ -94,10 +94,6 @@ def _requests(row: BackplaneFigures) -> Line:
     return ((cells.count(waiting), "warn"),) if posting else _plain(cells.count(waiting))
 
 
-def _restarts(row: BackplaneFigures) -> Line:
-    return ((str(row.restarts), "warn"),) if row.restarts else _plain("0")
-
-
 BACKPLANES: tuple[Column[BackplaneFigures], ...] = (
     Column(("", "STATE"), 11, 1, _state, is_left=True),
     Column(("", "HEALTH"), 7, 16, _health, is_left=True),
@@ -116,7 +112,7 @@ BACKPLANES: tuple[Column[BackplaneFigures], ...] = (
     Column(("THROT-", "TLED"), 6, 14, lambda row: _grown(row.throttled, row.throttled_new)),
     Column(("", "SLOW"), 6, 15, lambda row: _grown(row.slow, row.slow_new)),
     Column(("", "ERRORS"), 6, 12, lambda row: _grown(row.errors, row.errors_new)),
-    Column(("RE-", "STARTS"), 6, 17, _restarts),
+    Column(("RE-", "STARTS"), 6, 17, lambda row: ((str(row.restarts), "warn"),) if row.restarts else _plain("0")),
     Column(("", "FOR"), 6, 19, lambda row: _plain(cells.duration(row.since_s))),
 )
 

@@ -203,10 +203,6 @@ def _cpu_limit(entry: Any) -> Value | None:
     return None if percent is None else percent / 100
 
 
-def _boosts(told: Any) -> Value | None:
-    return None if told["os_priority"] is None else told["os_priority"]["boosts"]
-
-
 def _events(told: Any) -> list[tuple[Labels, Value]]:
     names = (
         "malformed",
@@ -223,14 +219,6 @@ def _events(told: Any) -> list[tuple[Labels, Value]]:
 def _states(kernel: Any) -> Iterator[tuple[Labels, Value]]:
     for state in ("ready", "executing", "rejoinable"):
         yield from (((str(lane), state), count) for lane, count in enumerate(kernel[state]))
-
-
-def _pools(kernel: Any) -> list[tuple[Labels, Value]]:
-    return [((pool,), limit) for pool, limit in kernel["limits"].items()]
-
-
-def _intervals_lost(kernel: Any) -> Value | None:
-    return None if kernel["recording"] is None else kernel["recording"]["lost"]
 
 
 METRICS: tuple[Metric, ...] = (
@@ -276,7 +264,11 @@ METRICS: tuple[Metric, ...] = (
         "Age of the oldest object in each ready queue; 0 if it is empty.",
         lambda s: [(ms or 0) / 1e3 for ms in s["queues"]["oldest_ms"]],
     ),
-    _told("appbackplane_boosts_total", "Times it raised another backplane to the priority of its call.", _boosts),
+    _told(
+        "appbackplane_boosts_total",
+        "Times it raised another backplane to the priority of its call.",
+        lambda s: s["os_priority"] and s["os_priority"]["boosts"],
+    ),
     _each(
         "appbackplane_link_events_total", "Transport problems: messages lost, frames malformed.", ("event",), _events
     ),
@@ -306,7 +298,10 @@ METRICS: tuple[Metric, ...] = (
         "appbackplane_requests", "Requests of a kernel: ready, executing, and rejoinable.", ("lane", "state"), _states
     ),
     _request_each(
-        "appbackplane_requests_limit", "Limits of the pools of a kernel, and of its workers.", ("pool",), _pools
+        "appbackplane_requests_limit",
+        "Limits of the pools of a kernel, and of its workers.",
+        ("pool",),
+        lambda kernel: [((pool,), limit) for pool, limit in kernel["limits"].items()],
     ),
     _request("appbackplane_requests_blocked", "Executing requests that wait for other requests.", "blocked"),
     _request("appbackplane_requests_posting", "Posters that wait for an entry of the ready pool.", "posting"),
@@ -346,6 +341,6 @@ METRICS: tuple[Metric, ...] = (
     _request(
         "appbackplane_requests_intervals_lost_total",
         "Records of intervals that could not be written to disk. Absent where recording is off.",
-        _intervals_lost,
+        lambda r: r["recording"] and r["recording"]["lost"],
     ),
 )

@@ -14,8 +14,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 #: Prefix of every group of ours; no other group is ever removed.
 PREFIX = "appbackplane-"
@@ -35,8 +35,7 @@ _WEIGHT_MAX = {1: 262_144, 2: 10_000}
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class Hierarchy:
+class Hierarchy(NamedTuple):
     """A place of a controller: its version, its mount, and the folder of this process's group."""
 
     version: int
@@ -89,8 +88,7 @@ def with_own_group(limits: Mapping[str, int | None], *, may_nice: bool) -> froze
     return frozenset(name for name, limit in limits.items() if limit is not None or not may_nice)
 
 
-@dataclass(frozen=True, slots=True)
-class Bandwidth:
+class Bandwidth(NamedTuple):
     """A limit in kernel terms, in microseconds: CPU time a period, and how much unused time later periods may add."""
 
     #: -1: no limit.

@@ -4,8 +4,9 @@ Their order matters: a `Hangup` comes before the `Dial` of its successor, a `Nod
 `PeerUp` of the next.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from .messages import PeerMessage
 
@@ -42,14 +43,11 @@ class Down(StrEnum):
     NAME_TAKEN = "name taken"
 
 
-class Effect:
+class Effect(msgspec.Struct, frozen=True):
     """One decision of membership."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Dial(Effect):
+class Dial(Effect, frozen=True):
     """Open a connection to `address`, where the holder of `key` is expected; answered by `connected` or `lost`.
 
     Always a fresh one, which gives up rather than reconnect, and queues nothing before it is established (IMMEDIATE).
@@ -59,8 +57,7 @@ class Dial(Effect):
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Hangup(Effect):
+class Hangup(Effect, frozen=True):
     """Close the connection and discard its queue, which was meant for a peer that is gone. No `lost` follows it; a connection
     reported as `lost` is closed already, and gets no `Hangup`.
 
@@ -71,16 +68,14 @@ class Hangup(Effect):
     is_flushed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Send(Effect):
+class Send(Effect, frozen=True):
     """Send on the connection to `address`, ahead of all other traffic. The message may be lost."""
 
     address: str
     message: PeerMessage
 
 
-@dataclass(frozen=True, slots=True)
-class PeerUp(Effect):
+class PeerUp(Effect, frozen=True):
     """Messages arrive in both directions: calls may go there. The peer counts as new, whatever was outstanding before."""
 
     name: str
@@ -89,8 +84,7 @@ class PeerUp(Effect):
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUnreachable(Effect):
+class NodeUnreachable(Effect, frozen=True):
     """Calls outstanding on this incarnation end now, in PEER_DOWN. Exactly one follows each `PeerUp`."""
 
     name: str
@@ -99,8 +93,7 @@ class NodeUnreachable(Effect):
     because: str
 
 
-@dataclass(frozen=True, slots=True)
-class PeerChanged(Effect):
+class PeerChanged(Effect, frozen=True):
     """The state of a peer has changed; for observers."""
 
     name: str
@@ -109,8 +102,7 @@ class PeerChanged(Effect):
     because: str
 
 
-@dataclass(frozen=True, slots=True)
-class DialFailed(Effect):
+class DialFailed(Effect, frozen=True):
     """No node listens at `address`, or none answers; it is dialled again after `wait_ns`."""
 
     address: str
@@ -119,8 +111,7 @@ class DialFailed(Effect):
     wait_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refused(Effect):
+class Refused(Effect, frozen=True):
     """A node is not let into the mesh, and was told so. To be logged, each reason once an address."""
 
     name: str
@@ -129,8 +120,7 @@ class Refused(Effect):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class OfferRefused(Effect):
+class OfferRefused(Effect, frozen=True):
     """A peer offers operations that its key may not offer here: they are not called. `route`: the first, `count`: all."""
 
     name: str
@@ -138,8 +128,7 @@ class OfferRefused(Effect):
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedBy(Effect):
+class RefusedBy(Effect, frozen=True):
     """A peer does not let this node into the mesh. It is asked again after `refused_ns`."""
 
     name: str
@@ -147,8 +136,7 @@ class RefusedBy(Effect):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class NameTaken(Effect):
+class NameTaken(Effect, frozen=True):
     """Another live node bears this node's name, and keeps it. Reported once a holder."""
 
     name: str
@@ -156,8 +144,7 @@ class NameTaken(Effect):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewIncarnation(Effect):
+class NewIncarnation(Effect, frozen=True):
     """This node has taken another incarnation: its clock was set back, so that peers knew a later one or refused it."""
 
     incarnation: int
