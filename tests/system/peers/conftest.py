@@ -30,7 +30,15 @@ NAMES = ("a", "b", "c")
 #: What each runs: `a` asks, and has nothing of what it asks for.
 COMPONENTS = {
     "a": ["served:Home", "served:Prices"],
-    "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow", "served:Store", "served:Prices"],
+    "b": [
+        "served:Calc",
+        "served:Worker",
+        "served:Ledger",
+        "served:Narrow",
+        "served:Store",
+        "served:Prices",
+        "served:Rows",
+    ],
     "c": ["served:Calc"],
 }
 #: Below those that the kernel gives (net.ipv4.ip_local_port_range), and how many workers share them.

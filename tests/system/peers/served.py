@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, operation, pause, subscribe
@@ -144,6 +145,41 @@ class Store(Component):
         return bytes(size)
 
 
+class Rows(Component):
+    """Streams to other nodes, and remembers how each generator ended."""
+
+    def __init__(self) -> None:
+        self.ends: list[str] = []
+
+    def setup(self) -> None:
+        """Two, so that one can be read while another waits for its reader."""
+        for number in range(2):
+            self.add(Table(self.ends), key=f"table-{number}")
+
+    @operation(priority=0)
+    def ended(self) -> list[str]:
+        """How each generator that has ended did so."""
+        return self.ends
+
+
+class Table(AppObject):
+    """Rows of numbers."""
+
+    def __init__(self, ends: list[str]) -> None:
+        self.ends = ends
+
+    @operation(export=True)
+    def upto(self, count: int, text: str = "") -> Iterator[list[object]]:
+        """Numbers from 0."""
+        try:
+            for number in range(count):
+                yield [number, text]
+            self.ends.append("end")
+        except BaseException as error:
+            self.ends.append(type(error).__name__)
+            raise
+
+
 class Home(Component):
     """Asks others, from inside of an operation."""
 
@@ -160,6 +196,11 @@ class Home(Component):
         except BackplaneError as error:
             return [type(error).__name__, error.message, error.retry_after]
         return []
+
+    @operation()
+    async def sum_far(self, route: str, count: int) -> int:
+        """Of a stream of another node."""
+        return sum([number async for number, _ in self.stream(route, count=count, window=16)])
 
     @operation()
     async def have_done(self, name: str, key: str) -> str:

@@ -94,6 +94,27 @@ def test_wrong_arguments_are_told_by_who_knows_the_signature(client: Client) -> 
         client.call("b/calc.add", x=1, y="2")
 
 
+# Streams
+
+
+@pytest.mark.parametrize("route", ["rows.upto", "b/rows.upto"])
+def test_a_stream_of_another_node_is_read_like_one_of_this(client: Client, route: str) -> None:
+    """Item by item within the window; by a client, and from inside of an operation."""
+    for window, text in ((1024, ""), (3, ""), (1024, "x" * 50_000)):
+        items = list(client.stream(route, count=300, text=text, window=window, timeout=LIMIT_S))
+        assert items == [[number, text] for number in range(300)]
+    assert client.call("home.sum_far", route=route, count=2_000) == 1_999_000
+
+
+def test_a_stream_of_another_node_ends_with_its_reader(client: Client, there: Client) -> None:
+    """Its object would else be kept until the deadline."""
+    before = len(there.call("rows.ended"))
+    for number, _ in client.stream("rows.upto", count=10**9, timeout=10 * LIMIT_S):
+        if number == 5_000:
+            break
+    ask_until(there, "rows.ended", lambda ended: ended[before:] == ["GeneratorExit"])
+
+
 # How it ends
 
 STATUSES: list[tuple[str, type[BackplaneError], str, float | None]] = [

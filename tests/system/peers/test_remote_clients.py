@@ -155,6 +155,15 @@ def test_all_else_is_as_good_as_not_there(client: Client, route: str, message: s
         client.call(route, timeout=LIMIT_S)
 
 
+def test_a_stream_is_read_as_on_one_host(client: Client, there: Client) -> None:
+    """And ends with its reader."""
+    assert [number for number, _ in client.stream("rows.upto", count=3_000)] == [*range(3_000)]
+    before = len(there.call("rows.ended"))
+    with client.stream("rows.upto", count=10**9, window=8, timeout=10 * LIMIT_S) as stream:
+        assert [next(stream) for _ in range(20)] == [[number, ""] for number in range(20)]
+    ask_until(there, "rows.ended", lambda ended: ended[before:] == ["GeneratorExit"])
+
+
 def test_topics_are_heard_and_published_on_as_on_one_host(client: Client) -> None:
     """Those that cross to other nodes, and no others."""
     with client.subscribe("prices.eu") as prices, client.subscribe("private") as private:
