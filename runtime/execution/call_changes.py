@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from appbackplane.transport.envelope import Envelope, cancel
 from appbackplane.transport.errors import Cancelled
 
@@ -45,15 +47,18 @@ class CallChanges:
 
         The calls to this backplane that it awaits are cancelled with it, one after the other: they may be as many as objects.
         """
-        action = self._accepted.get((peer, id))
-        if action is None and self._remote.take is not None:
+        if self._remote.take is not None and (peer, id) not in self._accepted:
             self._remote.take(peer, cancel(id), now_ns)
-        while action is not None:  # None: the answer and the cancellation crossed
-            if self._replays.running and self._replays.taken_back(action, peer, id):
+        callers = [(peer, id)]
+        while callers:
+            caller = callers.pop()
+            action = self._accepted.get(caller)
+            if action is None:  # the answer and the cancellation crossed
+                continue
+            if self._replays.running and self._replays.taken_back(action, *caller):
                 self._inheritance.settle([action], now_ns)
-                return
-            peer, id = LOCAL, self._cancel(action, now_ns)
-            action = self._accepted.get((peer, id))
+            else:
+                callers += [(LOCAL, awaited) for awaited in self._cancel(action, now_ns)]
 
     def change_priority(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """The caller changes the priority of a call: a more urgent one waits for it, or no longer does (law 10)."""
@@ -69,22 +74,22 @@ class CallChanges:
             assert action is not None
             self._inheritance.changed(action, now_ns)
 
-    def _cancel(self, action: Action, now_ns: int) -> int:
-        """Cancel one action. Returns the id of the call to this backplane that it awaited, or 0."""
+    def _cancel(self, action: Action, now_ns: int) -> Sequence[int]:
+        """Cancel one action. Returns the ids of the calls to this backplane that it awaited."""
         name = route_of(action)
         self._statistics.of(name).cancelled_count += 1
         if isinstance(action, MethodAction) and action.coroutine is not None:
             action.cancel()
             self._inheritance.unwanted(action, now_ns)
-            return self._outgoing.give_up(action, now_ns) if action.awaiting_id else 0
+            return self._outgoing.give_up(action, now_ns) if action.is_awaiting else ()
         error = Cancelled(f"{name}: cancelled before it began")
         if isinstance(action, ParkableAction):
             if self._parking.take_back(action, error, now_ns):
-                return 0
+                return ()
             # An action that has begun completes its handlers: half of a message's handlers is worse than an unwanted answer.
             if action.has_begun:
                 self._inheritance.unwanted(action, now_ns)
-                return 0
+                return ()
         if self._scheduler.withdraw(action):
             self._completion.refuse(action, error, now_ns)
         elif isinstance(action, MethodAction) and is_deferred(action):
@@ -95,4 +100,4 @@ class CallChanges:
             elif isinstance(action, MethodAction):
                 action.cancel()
             self._inheritance.unwanted(action, now_ns)
-        return 0
+        return ()

@@ -54,8 +54,8 @@ class CallStream:
         while True:
             if (items := buffer.take()) is not None:
                 return items
-            if buffer.error is not None and self._request.reader is not None:
-                self._request.reader.received = buffer.error
+            if buffer.error is not None and self._request.action is not None:
+                self._request.action.received = buffer.error
             buffer.check_end()
             if buffer.has_ended:
                 raise StopAsyncIteration

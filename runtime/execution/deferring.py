@@ -45,14 +45,14 @@ class Deferring:
             if action.throttle is not None:
                 action.throttle.may_be_refused(action.priority)
             if action.deadline_ns is not None:
-                action.awaiting_id = self._calls.open(LOCAL, action.deadline_ns, action)
+                action.deferred_id = self._calls.open(LOCAL, action.deadline_ns, action)
 
     def requeue(self, actions: Sequence[Action]) -> None:
         """A state machine has changed its state: its deferred actions are tried again."""
         for action in actions:
-            if isinstance(action, MethodAction) and action.awaiting_id:
-                self._calls.end(action.awaiting_id)
-                action.awaiting_id = 0
+            if isinstance(action, MethodAction) and action.deferred_id:
+                self._calls.end(action.deferred_id)
+                action.deferred_id = 0
         self._scheduler.requeue([*actions])
 
     def expire(self, now_ns: int) -> None:
@@ -67,7 +67,7 @@ class Deferring:
         machine = action.object
         assert isinstance(machine, StateMachine)
         machine._deferred.remove(action)
-        self._calls.end(action.awaiting_id)
+        self._calls.end(action.deferred_id)
         action.wait_ns += now_ns - action.posted_ns
         self._scheduler.drop(action)
         self._completion.refuse(action, error, now_ns)

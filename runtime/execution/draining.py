@@ -121,7 +121,7 @@ class Draining:
             if worker.action is not None and not self._is_own(worker.action):
                 found.add(worker.action.name)
         if self._scheduler.waiting_count:
-            found |= {action.name for *_, action in self._calls}
+            found |= {request.action.name for *_, request in self._calls if request.action is not None}
             found |= {action.name for action in self._parking.parked.values()}
         return found
 

@@ -38,6 +38,7 @@ from .caller_liveness import CallerLiveness
 from .clock import Clock
 from .completion import Completion
 from .component_limits import ComponentLimits
+from .coroutines import CallRequest, Pause
 from .deferring import Deferring
 from .digest import Digesters
 from .idempotency_cache import IdempotencyCache
@@ -133,7 +134,7 @@ class Engine:
         self.outbox = sender.outbox
         self.accepted: AcceptedCalls = {}
         accepted = self.accepted
-        self.calls = calls = OutstandingCalls[MethodAction]()
+        self.calls = calls = OutstandingCalls[CallRequest | Pause]()
         self.recorders = recorders = Recorders()
         self.remote = remote = RemoteRoutes()
         self.limits = limits = ComponentLimits()

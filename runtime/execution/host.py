@@ -9,10 +9,10 @@ node_services.py).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from appbackplane.transport.call_checks import window_of
+from appbackplane.transport.call_checks import duration_ns, window_of
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.topics import check_topic
 
@@ -22,7 +22,7 @@ from ..objects.component import Component
 from ..objects.operation import PRIORITY_DEFAULT
 from ..scheduling.timers import Timer
 from .call_stream import CallStream
-from .coroutines import CallRequest, StreamRequest
+from .coroutines import CallRequest, Gather, StreamRequest
 from .current import current
 from .engine import Engine
 from .engine_platform import EnginePlatform
@@ -52,6 +52,19 @@ class EngineHost:
         """A request for the running coroutine to await. Raises RuntimeError where no coroutine runs."""
         self._expect_coroutine(caller, spec)
         return CallRequest(spec)
+
+    def gather(
+        self, caller: AppObject, calls: Sequence[Any], *, return_exceptions: bool, timeout: float | None
+    ) -> Gather:
+        """Several requests for the running coroutine to await together. Raises TypeError for what is no call."""
+        for each in calls:
+            if type(each) is not CallRequest or each.gather is not None or each.attempts_count:
+                what = "a call that is awaited already" if isinstance(each, CallRequest) else f"{each!r}"
+                raise TypeError(
+                    f"{caller.name}: gather() takes calls, as in gather(self.call(...), self.call(...)): got {what}"
+                )
+        timeout_ns = None if timeout is None else duration_ns(timeout)
+        return Gather(calls, returns_errors=return_exceptions, timeout_ns=timeout_ns)
 
     def stream(self, caller: AppObject, spec: CallSpec) -> CallStream:
         """The items of a stream, for the running coroutine to iterate over. Raises as `call`, and `InvalidArgument`."""

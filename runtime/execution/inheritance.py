@@ -18,7 +18,7 @@ from appbackplane.transport.retrying import WAITING
 from ..objects.action import LOCAL, AcceptedCalls, Action, ParkableAction, lent
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
-from .coroutines import CallRequest
+from .coroutines import CallRequest, Pause
 from .digest import Digest
 from .idempotency_cache import IdempotencyCache
 from .method_action import MethodAction
@@ -33,7 +33,7 @@ class Inheritance:
 
     def __init__(
         self, *, scheduler: Scheduler, poll_leader: PollLeader, sender: Sender, accepted: AcceptedCalls, routing: Routing,
-        calls: OutstandingCalls[MethodAction], replays: IdempotencyCache, priority_publisher: PriorityPublisher,
+        calls: OutstandingCalls[CallRequest | Pause], replays: IdempotencyCache, priority_publisher: PriorityPublisher,
     ) -> None:  # fmt: skip
         self._scheduler = scheduler
         self._poll_leader = poll_leader
@@ -192,31 +192,30 @@ class Inheritance:
 
     def _awaited(self, action: Action, now_ns: int) -> list[Action] | None:
         """Pass the new priority of `action` on to its callee; returns the actions here that it waits for, None if unknown."""
-        if isinstance(action, MethodAction) and action.awaiting_id:
-            return self._hand_on(action, now_ns)
+        if isinstance(action, MethodAction) and action.is_awaiting:
+            return [each for call in action.open_calls() for each in self._hand_on(action, call, now_ns)]
         if isinstance(action, ParkableAction):
             action.priority_changed()
             return [*action.waits_for(), *self.awaiting(action.object)]
         return None
 
-    def _hand_on(self, action: MethodAction, now_ns: int) -> list[Action]:
-        """Pass the priority on to the callee of `action`: a remote one gets a BOOST envelope, a local one is returned."""
-        id, request = action.awaiting_id, action.request
-        peer = callee_of(self._calls, id)
-        if peer is None or not isinstance(request, CallRequest):
-            return []  # it waits for a time, which no priority changes, or for a retry, which will carry the new one
-        priority = self.call_priority(action, request.spec.priority)
+    def _hand_on(self, action: MethodAction, call: CallRequest, now_ns: int) -> list[Action]:
+        """Pass the priority on to the callee of a call: a remote one gets a BOOST envelope, a local one is returned."""
+        peer = callee_of(self._calls, call.id)
+        if peer is None:
+            return []  # it waits for a retry, which will carry the new one
+        priority = self.call_priority(action, call.spec.priority)
         if peer is LOCAL:
-            awaited = self.reprioritise(LOCAL, id, priority)
+            awaited = self.reprioritise(LOCAL, call.id, priority)
             return [] if awaited is None else [awaited]
-        self._sender.say(peer, boost(id, priority), now_ns)
+        self._sender.say(peer, boost(call.id, priority), now_ns)
         place = self._routing.place_of(peer)
         if place is not None:
             self._priority_publisher.lend(place, priority, now_ns)
         return []
 
 
-def callee_of(calls: OutstandingCalls[MethodAction], id: int) -> bytes | None:
+def callee_of(calls: OutstandingCalls[CallRequest | Pause], id: int) -> bytes | None:
     """The peer that holds call `id`; None: it has ended, or is not sent yet, because it waits for a retry."""
     peer = calls.peer_of(id)
     return None if peer == WAITING else peer

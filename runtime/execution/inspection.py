@@ -34,7 +34,7 @@ from ..observation.waiting import (
 )
 from ..scheduling.object_queue import READY, RUNNING, WAITING
 from ..scheduling.quotas import UNLIMITED
-from .coroutines import CallRequest, OneShotEvent
+from .coroutines import CallRequest, OneShotEvent, Pause
 from .digest import Digest, route_of
 from .engine import Engine
 from .method_action import MethodAction
@@ -77,8 +77,9 @@ class Inspection:
             for worker in self._poll_leader.team:
                 if worker.action is not None:
                     objects[id(worker.action.object)] = worker.action.object
-            for _, _, _, waiting in islice(self._calls, AGES_MAX):
-                objects[id(waiting.object)] = waiting.object
+            for *_, request in islice(self._calls, AGES_MAX):
+                if request.action is not None:
+                    objects[id(request.action.object)] = request.action.object
             queued = [
                 (o._head.posted_ns, number, o) for number, o in enumerate(objects.values()) if o._head is not None
             ]
@@ -251,7 +252,7 @@ class Inspection:
         """Where the action is, and the actions of its object ahead of it, at most LOOK_MAX."""
         if any(one is action for one in running):
             return Where.RUNNING, []
-        if isinstance(action, MethodAction) and action.coroutine is not None and action.awaiting_id:
+        if isinstance(action, MethodAction) and action.coroutine is not None and action.is_awaiting:
             return Where.SUSPENDED, []
         object = action.object
         if isinstance(action, ParkableAction) and self._inheritance.waiting(object) is action:
@@ -287,22 +288,30 @@ class Inspection:
     def _awaited(self, object: AppObject, only: Action | None, now_ns: int) -> tuple[Awaited, ...]:
         if not object._waits:
             return ()
+        found: list[tuple[int, bytes, int, CallRequest | Pause]] = []
         if isinstance(only, MethodAction):
-            call = self._calls.get(only.awaiting_id)
-            found = [] if call is None else [(only.awaiting_id, *call)]
+            waits = [only.request] if isinstance(only.request, Pause) else only.open_calls()[:LOOK_MAX]
+            for each in waits:
+                if (call := self._calls.get(each.id)) is not None:
+                    found.append((each.id, *call))
         else:
-            found = [call for call in islice(self._calls, LOOK_MAX) if call[3].object is object]
+            for call in islice(self._calls, LOOK_MAX):
+                action = call[3].action
+                if action is not None and action.is_awaiting and action.object is object:
+                    found.append(call)
         return tuple(self._one_awaited(*call, now_ns) for call in found)
 
-    def _one_awaited(self, id: int, peer: bytes, deadline_ns: int, action: MethodAction, now_ns: int) -> Awaited:
-        left_ns = deadline_ns - now_ns
-        if not isinstance(action.request, CallRequest) or peer == retrying.WAITING:
-            what = action.request.what if isinstance(action.request, OneShotEvent) else ""
-            return Awaited(action.name, left_ns, what=what)
+    def _one_awaited(
+        self, id: int, peer: bytes, deadline_ns: int, request: CallRequest | Pause, now_ns: int
+    ) -> Awaited:
+        left_ns, action = deadline_ns - now_ns, request.action
+        assert action is not None
+        if isinstance(request, Pause) or peer == retrying.WAITING:
+            return Awaited(action.name, left_ns, what=request.what if isinstance(request, OneShotEvent) else "")
         callee = self._routing.backplane_of(peer) or "?"
         caller = LOCAL if peer is LOCAL else self._link.known_as(peer)
         return Awaited(
-            action.name, left_ns, action.request.spec.route, callee, call_name(callee, caller, id),
+            action.name, left_ns, request.spec.route, callee, call_name(callee, caller, id),
             is_stalled=peer in self._outbox.stalled,
         )  # fmt: skip
 

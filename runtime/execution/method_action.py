@@ -6,7 +6,7 @@ awaited reply or time has come. It has slots only, because one is allocated for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport.errors import BackplaneError, Cancelled
@@ -14,7 +14,7 @@ from appbackplane.transport.errors import BackplaneError, Cancelled
 from ..objects.action import DONE, WAITING, YIELDED, Action, Outcome
 from ..objects.operation_spec import OperationSpec
 from ..objects.state_machine import NotAccepted, StateMachine
-from .coroutines import STEP_ASIDE, CallRequest, Pause
+from .coroutines import STEP_ASIDE, CallRequest, Gather, Pause
 
 if TYPE_CHECKING:
     from ..objects.app_object import AppObject
@@ -32,7 +32,7 @@ class MethodAction(Action):
     """One run of one method, from arrival to end."""
 
     __slots__ = (
-        "arguments", "awaiting_id", "coroutine", "function", "inbox", "is_deferred", "received", "request",
+        "arguments", "coroutine", "deferred_id", "function", "inbox", "is_awaiting", "is_deferred", "received", "request",
         "sender", "spec", "thrown", "timer",
     )  # fmt: skip
 
@@ -59,9 +59,11 @@ class MethodAction(Action):
         self.thrown: BaseException | None = None
         #: The last error of a call made by this action: if it is raised unhandled, it is not the caller's fault.
         self.received: BaseException | None = None
-        #: The request or pause that it awaits now, and its id in the call table.
-        self.request: CallRequest | Pause | None = None
-        self.awaiting_id = 0
+        #: The instruction that its coroutine has awaited last, until that has ended; and whether it is in the wait queue for it.
+        self.request: CallRequest | Pause | Gather | None = None
+        self.is_awaiting = False
+        #: Its deadline's id while a state machine has deferred it (deferring.py); 0: it has none.
+        self.deferred_id = 0
         self.is_deferred = False
 
     def run(self) -> Outcome:  # hot: scripts/bench call_rtt
@@ -83,6 +85,15 @@ class MethodAction(Action):
             self.error = explained(error) if type(error) is RuntimeError else error
             return DONE
 
+    def open_calls(self) -> Sequence[CallRequest]:
+        """The calls that it awaits and that are under way. The caller holds the lead."""
+        request = self.request
+        if not self.is_awaiting:
+            return ()
+        if isinstance(request, Gather):
+            return [call for call in request.calls if call.id]
+        return (request,) if isinstance(request, CallRequest) else ()
+
     @property
     def has_begun(self) -> bool:
         """Whether it has run and will go on; still False while it runs for the first time."""
@@ -96,7 +107,7 @@ class MethodAction(Action):
                 instruction = coroutine.send(value) if thrown is None else coroutine.throw(thrown)
                 if instruction is STEP_ASIDE:
                     return YIELDED
-                if isinstance(instruction, (CallRequest, Pause)):
+                if isinstance(instruction, (CallRequest, Pause, Gather)):
                     self.request = instruction
                     return WAITING
                 thrown = TypeError(f"{self.name} awaited {type(instruction).__name__}: {AWAITABLE}")

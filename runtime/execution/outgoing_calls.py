@@ -10,7 +10,6 @@ import logging
 import random
 from collections import deque
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 from appbackplane.transport.call_checks import check_call
@@ -38,7 +37,7 @@ from appbackplane.transport.retrying import (
 from ..objects.action import LOCAL
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
-from .coroutines import CallRequest, OneShotEvent, Pause, StreamRequest
+from .coroutines import CallRequest, Gather, OneShotEvent, Pause, StreamRequest
 from .inheritance import Inheritance
 from .intake import Intake
 from .method_action import MethodAction
@@ -58,7 +57,7 @@ class OutgoingCalls:
     """Calls of this backplane's objects, and its actions' waits. Used under the lead."""
 
     def __init__(
-        self, *, calls: OutstandingCalls[MethodAction], routing: Routing, scheduler: Scheduler, sender: Sender, intake: Intake,
+        self, *, calls: OutstandingCalls[CallRequest | Pause], routing: Routing, scheduler: Scheduler, sender: Sender, intake: Intake,
         inheritance: Inheritance, priority_publisher: PriorityPublisher, recorders: Recorders, poll_leader: PollLeader,
     ) -> None:  # fmt: skip
         self.calls = calls
@@ -72,8 +71,7 @@ class OutgoingCalls:
         self._poll_leader = poll_leader
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
-        #: The streams that are being read, by their ids in `calls`; and those that their readers have left, from any thread.
-        self._streams: dict[int, StreamRequest] = {}
+        #: Streams that their readers have left, from any thread.
         self._left: deque[StreamRequest] = deque()
         #: All objects of a backplane share one budget.
         self.retries = Retries(calls, RetryAccount(RetryBudget(), 0), random.random)
@@ -81,14 +79,10 @@ class OutgoingCalls:
     def start(self, action: MethodAction, now_ns: int) -> None:
         """Begin the wait of an action; its object is in the wait queue already."""
         request = action.request
-        if action.thrown is not None:  # cancelled while it ran
-            self._go_on(action, now_ns)
+        action.is_awaiting = True
+        if action.thrown is not None or (isinstance(request, OneShotEvent) and request.is_set):
+            self._go_on(action, now_ns)  # cancelled while it ran; or nothing to wait for
             return
-        if isinstance(request, OneShotEvent):
-            if request.is_set:
-                self._go_on(action, now_ns)
-                return
-            request.action = action
         if isinstance(request, StreamRequest) and request.id and self._reads_on(action, request, now_ns):
             return
         self._inheritance.awaits(action)
@@ -96,34 +90,36 @@ class OutgoingCalls:
             due_ns = now_ns + request.delay_ns
             if action.deadline_ns is not None and now_ns < action.deadline_ns < due_ns:
                 due_ns = action.deadline_ns  # it resumes then, and learns that it is too late
-            action.awaiting_id = self.calls.open(CLOCK, due_ns, action)
+            request.action, request.id = action, self.calls.open(CLOCK, due_ns, request)
             self.retries.extra_ids_count += 1
-            return
-        assert request is not None
-        if isinstance(request, StreamRequest) and request.id:
-            action.awaiting_id = request.id
+        elif isinstance(request, Gather):
+            for each in request.calls:
+                if request.has_ended:
+                    break  # an earlier one was refused at once
+                each.action = action
+                self._begin(each, now_ns)
+        elif isinstance(request, StreamRequest):
+            request.action, request.is_awaited = action, True
+            if not request.id:
+                self._begin(request, now_ns)
         else:
-            self._begin(action, request, now_ns)
+            assert request is not None
+            request.action = action
+            self._begin(request, now_ns)
 
-    def _begin(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
+    def _begin(self, request: CallRequest, now_ns: int) -> None:
         try:
-            self._call(action, request, now_ns)
+            self._call(request, now_ns)
         except BaseException as error:  # the edge: a strange call may make a library raise anything
             if not isinstance(error, BackplaneError):
-                log.exception("%s could not call %s", action.name, request.spec.route)
+                log.exception("%s could not be called", request.spec.route)
                 error = InternalError(f"{request.spec.route}: {type(error).__name__}: {text_of(error)}")
-            is_placed, peer = action.awaiting_id != 0, self.calls.peer_of(action.awaiting_id)
+            is_placed, peer = request.id != 0, self.calls.peer_of(request.id)
             # `Busy` of a peer that does not read is not refused: a refused call is retried, and would pile up more there.
             error.is_refused = not is_placed or peer is LOCAL
             if is_placed:
-                if peer:  # neither LOCAL, which is empty, nor None
-                    self._remote_count -= 1
-                self.calls.end(action.awaiting_id)
-                if isinstance(request, StreamRequest):
-                    self._streams.pop(action.awaiting_id, None)
-                    request.id = 0
-                action.awaiting_id = 0
-            self._failed(action, error, now_ns, is_sent=is_placed)
+                self._forget(request)
+            self._failed(request, error, now_ns, is_sent=is_placed)
 
     def cast(self, caller: AppObject, spec: CallSpec, now_ns: int) -> None:
         """Send a request without a reply. Raises the `BackplaneError` that is known at once."""
@@ -137,36 +133,30 @@ class OutgoingCalls:
 
     def answered(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """Handle a reply or a status; one that no action awaits any more is counted and dropped."""
-        action = self.calls.end(envelope.id, peer)
-        if action is None:
+        request = self.calls.end(envelope.id, peer)
+        if not isinstance(request, CallRequest):
             return
+        request.id = 0
         if peer is not LOCAL:
             self._remote_count -= 1
-        stream = self._streams.pop(envelope.id, None) if self._streams else None
         if envelope.kind == STATUS:
             code, message, retry_after, trace = envelope.body
-            error = error_from(code, message, retry_after, trace, is_refused=envelope.is_refused)
-            if stream is None:
-                self._failed(action, error, now_ns)
-            else:
-                self._stream_ended(stream, error, now_ns)
-        elif stream is not None:
-            self._stream_ended(stream, None, now_ns)
+            self._failed(request, error_from(code, message, retry_after, trace, is_refused=envelope.is_refused), now_ns)
         else:
-            self._go_on(action, now_ns, result=envelope.body)
+            self._succeeded(request, envelope.body, now_ns)
 
     def items(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """Items of a stream have come, or its callee waits for credit."""
-        stream = self._streams.get(envelope.id)
-        if stream is None or self.calls.peer_of(envelope.id) != peer:
+        found = self.calls.get(envelope.id)
+        if found is None or found[0] != peer or not isinstance(found[2], StreamRequest):
             self.calls.late_count += 1
             return
+        stream = found[2]
         stream.buffer.put(envelope.body, envelope.is_blocked)
-        action = stream.reader
-        assert action is not None
-        if action.request is stream and action.awaiting_id == envelope.id:
+        if stream.is_awaited:
+            assert stream.action is not None
             if stream.buffer.is_ready:
-                self._go_on(action, now_ns)
+                self._go_on(stream.action, now_ns)
             else:
                 self._give_credit(stream, peer, now_ns)
 
@@ -181,55 +171,47 @@ class OutgoingCalls:
         """End overdue calls, resume pauses, and make the retries that are due."""
         while self._left:
             self._leave(self._left.popleft(), now_ns)
-        for id, peer, action in self.calls.expire(now_ns):
-            if peer is CLOCK:
-                self._go_on(action, now_ns)
+        for id, peer, request in self.calls.expire(now_ns):
+            assert request.action is not None
+            if isinstance(request, Pause):
+                self._go_on(request.action, now_ns)
                 continue
+            request.id = 0
             if peer == WAITING:
-                assert isinstance(action.request, CallRequest)
-                action.awaiting_id = 0
                 self.retries.waited(id)
                 self.retries.extra_ids_count += 1
-                self._begin(action, action.request, now_ns)
+                if request.gather is None or not request.gather.has_ended:
+                    self._begin(request, now_ns)
                 continue
             if peer is not LOCAL:
                 self._remote_count -= 1
             self._sender.say(peer, cancel(id), now_ns)
-            if (stream := self._streams.pop(id, None)) is not None:
-                late = DeadlineExceeded(f"{stream.spec.route}: no end of the stream before the deadline")
-                self._stream_ended(stream, late, now_ns)
-                continue
-            assert isinstance(action.request, CallRequest)
-            late = DeadlineExceeded(f"{action.request.spec.route}: no answer before the deadline")
-            self._failed(action, late, now_ns)
+            end = "end of the stream" if isinstance(request, StreamRequest) else "answer"
+            self._failed(request, DeadlineExceeded(f"{request.spec.route}: no {end} before the deadline"), now_ns)
 
-    def give_up(self, action: MethodAction, now_ns: int) -> int:
+    def give_up(self, action: MethodAction, now_ns: int) -> list[int]:
         """The waiting action has been cancelled: end its wait, and resume it with `Cancelled`.
 
-        Returns the id of the awaited call if it is to this backplane, for the intake to cancel; 0 otherwise.
+        Returns the ids of the awaited calls to this backplane, for the intake to cancel.
         """
-        id = action.awaiting_id
-        peer = self.calls.peer_of(id)
-        if peer is None:
-            return 0
-        self.calls.end(id)
-        if (stream := self._streams.pop(id, None)) is not None:
-            stream.id = 0
-        self.retries.waited(id)
+        request, here = action.request, []
+        if isinstance(request, Pause):
+            self.calls.end(request.id)
+        for each in action.open_calls():
+            peer, id = self._forget(each)
+            if peer is LOCAL:
+                here.append(id)
+            elif peer is not None and peer != WAITING:
+                self._sender.say(peer, cancel(id), now_ns)
         self._go_on(action, now_ns)
-        if peer is LOCAL:
-            return id
-        if peer is not CLOCK and peer != WAITING:
-            self._remote_count -= 1
-            self._sender.say(peer, cancel(id), now_ns)
-        return 0
+        return here
 
     def set(self, signal: OneShotEvent, now_ns: int) -> None:
         """Set a signal, and resume the action that awaits it. An action that awaits it later does not wait."""
         signal.is_set = True
         action = signal.action
-        if isinstance(action, MethodAction) and action.request is signal:
-            self.calls.end(action.awaiting_id)
+        if action is not None and action.is_awaiting and action.request is signal:
+            self.calls.end(signal.id)
             self._go_on(action, now_ns)
             self._poll_leader.notify()
 
@@ -238,12 +220,10 @@ class OutgoingCalls:
         because = "the process that held the call died" if error is None else error.message
         failed = self.calls.fail_peer(peer)
         self._remote_count -= len(failed)
-        for id, action in failed:
-            if (stream := self._streams.pop(id, None)) is not None:
-                self._stream_ended(stream, PeerDown(f"{stream.spec.route}: {because}"), now_ns)
-                continue
-            assert isinstance(action.request, CallRequest)
-            self._failed(action, PeerDown(f"{action.request.spec.route}: {because}"), now_ns)
+        for _, request in failed:
+            assert isinstance(request, CallRequest)
+            request.id = 0
+            self._failed(request, PeerDown(f"{request.spec.route}: {because}"), now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -262,41 +242,38 @@ class OutgoingCalls:
             # If there is no room, a later credit makes up for it, or the stream ends by its deadline.
             self._sender.say(peer, credit(stream.id, items), now_ns)
 
-    def _stream_ended(self, stream: StreamRequest, error: BackplaneError | None, now_ns: int) -> None:
-        """A stream has left the call table. Its reader learns of it after the last item."""
-        action, id, stream.id = stream.reader, stream.id, 0
-        assert action is not None
-        is_awaited = action.request is stream and action.awaiting_id == id
-        if error is not None and is_awaited and not stream.buffer.has_begun:
-            self._failed(action, error, now_ns)
-            return
-        stream.buffer.end(error)
-        if is_awaited:
-            self._go_on(action, now_ns)
-
     def _leave(self, stream: StreamRequest, now_ns: int) -> None:
-        id, stream.id = stream.id, 0
-        peer = self.calls.peer_of(id)
-        if self._streams.pop(id, None) is None or peer is None:
-            return
-        self.calls.end(id)
-        if peer is not LOCAL:
-            self._remote_count -= 1
-        self._sender.say(peer, cancel(id), now_ns)
+        peer, id = self._forget(stream)
+        if peer is not None and peer != WAITING:
+            self._sender.say(peer, cancel(id), now_ns)
 
-    def _call(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
-        spec = request.spec
+    def _forget(self, request: CallRequest) -> tuple[bytes | None, int]:
+        """Take a call out of the call table. Returns the peer that held it, and its id there; None, 0: it has ended."""
+        id, request.id = request.id, 0
+        peer = self.calls.peer_of(id)
+        if peer is None:
+            return None, 0
+        self.calls.end(id)
+        if peer == WAITING:
+            self.retries.waited(id)
+        elif peer is not LOCAL:
+            self._remote_count -= 1
+        return peer, id
+
+    def _call(self, request: CallRequest, now_ns: int) -> None:
+        spec, action = request.spec, request.action
+        assert action is not None
         if not request.attempts_count:
             check_call(spec)
             spec.ends_ns = now_ns + spec.timeout_ns
+            if request.gather is not None and request.gather.timeout_ns is not None:
+                spec.ends_ns = min(spec.ends_ns, now_ns + request.gather.timeout_ns)
             if action.deadline_ns is not None and action.deadline_ns < spec.ends_ns:
                 spec.ends_ns = action.deadline_ns
         request.attempts_count += 1
         place = self._routing.resolve(spec, action.chain)
         peer = LOCAL if place is None else self._routing.peer_up(place)
-        action.awaiting_id = id = self.calls.open(peer, spec.ends_ns, action)
-        if isinstance(request, StreamRequest):
-            request.id, request.reader, self._streams[id] = id, action, request
+        request.id = id = self.calls.open(peer, spec.ends_ns, request)
         if peer is not LOCAL:
             self._remote_count += 1
             if self._remote_count > self._routing.connections.answers_ahead:
@@ -315,34 +292,74 @@ class OutgoingCalls:
             assert place is not None
             self._priority_publisher.lend(self._routing.directory.backplanes[place], priority, now_ns)
 
-    def _failed(self, action: MethodAction, error: BackplaneError, now_ns: int, *, is_sent: bool = True) -> None:
+    def _succeeded(self, request: CallRequest, result: Any, now_ns: int) -> None:
+        """A call has ended in its reply."""
+        action, gather = request.action, request.gather
+        assert action is not None
+        if isinstance(request, StreamRequest):
+            request.buffer.end(None)
+            if request.is_awaited:
+                self._go_on(action, now_ns)
+        elif gather is None:
+            self._go_on(action, now_ns, result=result)
+        elif not gather.has_ended and gather.put(request, result):
+            self._go_on(action, now_ns)
+
+    def _failed(self, request: CallRequest, error: BackplaneError, now_ns: int, *, is_sent: bool = True) -> None:
         """A call has failed: retry it, or resume its action with the error."""
-        request = action.request
-        if not isinstance(request, CallRequest) or action.thrown is not None:
-            self._go_on(action, now_ns, error=error)
+        action, gather = request.action, request.gather
+        assert action is not None
+        if gather is not None and gather.has_ended:
             return
-        route = request.spec.route
-        is_idempotent = type(route) is str and self._routing.is_idempotent(route)
-        count = request.attempts_count or 1
-        waiting = self.retries.wait(
-            action, request.spec, count, error, now_ns, is_sent=is_sent, is_idempotent=is_idempotent
-        )
-        if isinstance(waiting, StopRetrying):
-            self._go_on(action, now_ns, error=after_attempts(error, count, waiting.because))
+        has_begun = isinstance(request, StreamRequest) and (request.buffer.has_begun or not request.is_awaited)
+        if action.thrown is None and not has_begun:
+            route = request.spec.route
+            is_idempotent = type(route) is str and self._routing.is_idempotent(route)
+            count = request.attempts_count or 1
+            waiting = self.retries.wait(
+                request, request.spec, count, error, now_ns, is_sent=is_sent, is_idempotent=is_idempotent
+            )
+            if not isinstance(waiting, StopRetrying):
+                request.id = waiting
+                return
+            error = after_attempts(error, count, waiting.because)
+        if isinstance(request, StreamRequest):
+            request.buffer.end(error)
+            if request.is_awaited:
+                self._go_on(action, now_ns, error=None if has_begun else error)
+        elif gather is None:
+            self._go_on(action, now_ns, error=error)
+        elif gather.returns_errors:
+            if gather.put(request, error):
+                self._go_on(action, now_ns)
         else:
-            action.awaiting_id = waiting
+            gather.has_ended = True
+            for each in gather.calls:
+                peer, id = self._forget(each)
+                if peer is not None and peer != WAITING:
+                    self._sender.say(peer, cancel(id), now_ns)
+            self._go_on(action, now_ns, error=error)
 
     def look_again(self, now_ns: int) -> None:
         """A new routing table: calls that found no instance try again soon, in their order."""
-        for id, action in self.retries.hurry(now_ns, attrgetter("posted_ns")):
-            action.awaiting_id = id
+        for id, request in self.retries.hurry(now_ns, _posted_ns):
+            assert isinstance(request, CallRequest)
+            request.id = id
 
     def _go_on(
         self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None
     ) -> None:
-        action.request, action.awaiting_id = None, 0
+        if isinstance(action.request, StreamRequest):
+            action.request.is_awaited = False
+        elif isinstance(action.request, Gather):
+            action.request.has_ended = True
+        action.request, action.is_awaiting = None, False
         self._inheritance.goes_on(action)
         if action.thrown is None:  # a cancellation or a deadline takes precedence
             action.inbox, action.thrown = result, error
             action.received = error
         self._scheduler.resume(action, now_ns)
+
+
+def _posted_ns(request: CallRequest | Pause) -> int:
+    return 0 if request.action is None else request.action.posted_ns

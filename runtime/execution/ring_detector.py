@@ -21,7 +21,7 @@ from ..objects.action import LOCAL, AcceptedCalls, Action
 from ..scheduling.scheduler import Scheduler
 from .call_cycles import Path, spelled
 from .clock import Clock
-from .coroutines import CallRequest
+from .coroutines import CallRequest, Gather, Pause
 from .idempotency_cache import IdempotencyCache
 from .inheritance import Inheritance, callee_of
 from .method_action import MethodAction
@@ -38,7 +38,7 @@ class RingDetector:
 
     def __init__(
         self, *, clock: Clock, scheduler: Scheduler, sender: Sender, accepted: AcceptedCalls,
-        calls: OutstandingCalls[MethodAction], inheritance: Inheritance, replays: IdempotencyCache,
+        calls: OutstandingCalls[CallRequest | Pause], inheritance: Inheritance, replays: IdempotencyCache,
         withdrawal: Withdrawal,
     ) -> None:  # fmt: skip
         self._clock = clock
@@ -80,18 +80,19 @@ class RingDetector:
             way = [*before, [each.object.name, each.name]]
             if len(way) > STEPS_MAX:
                 continue
-            if isinstance(each, MethodAction) and isinstance(each.request, CallRequest):
-                awaited = self._awaited(each, each.request, way, since)
-                if awaited is not None:
-                    awaited = self._reached(LOCAL, each.awaiting_id, awaited, way, since)
-                if awaited is not None:
-                    pending.append((awaited, way))
+            if isinstance(each, MethodAction) and isinstance(each.request, (CallRequest, Gather)):
+                for call in each.open_calls():
+                    awaited = self._awaited(each, call, way, since)
+                    if awaited is not None:
+                        awaited = self._reached(LOCAL, call.id, awaited, way, since)
+                    if awaited is not None:
+                        pending.append((awaited, way))
             elif not each.started_ns and not each.continues and each.posted_ns <= since:
                 pending += [(waiting, way) for waiting in self._inheritance.awaiting(each.object)]
 
     def _awaited(self, action: MethodAction, request: CallRequest, way: Path, since: int) -> Action | None:
-        """The callee of `action`, if it is here; another backplane is asked to continue the search, and the result is None."""
-        id = action.awaiting_id
+        """The callee of a call, if it is here; another backplane is asked to continue the search, and the result is None."""
+        id = request.id
         peer = callee_of(self._calls, id)
         if peer is None:
             return None  # the call is yet to be sent, or sent again: then it will be the newest

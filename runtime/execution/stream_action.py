@@ -22,7 +22,7 @@ from appbackplane.transport.errors import BackplaneError, Cancelled, InternalErr
 
 from ..objects.action import DONE, WAITING, YIELDED, Outcome
 from ..objects.app_object import AppObject
-from .coroutines import STEP_ASIDE, CallRequest, OneShotEvent, Pause
+from .coroutines import STEP_ASIDE, CallRequest, Gather, OneShotEvent, Pause
 from .current import current
 from .method_action import AWAITABLE, MethodAction, explained
 
@@ -220,7 +220,7 @@ class StreamAction(MethodAction):
             thrown = None
             if instruction is STEP_ASIDE:
                 return YIELDED
-            if isinstance(instruction, (CallRequest, Pause)):
+            if isinstance(instruction, (CallRequest, Pause, Gather)):
                 self.request = instruction
                 return WAITING
             thrown = TypeError(f"{self.name} awaited {type(instruction).__name__}: {AWAITABLE}")

@@ -6,7 +6,7 @@ Users subclass it and mark methods with `@operation`, `@subscribe` and `@every`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from appbackplane.transport.call_checks import WINDOW_DEFAULT
@@ -33,6 +33,9 @@ class Host(Protocol):
     @property
     def backplane(self) -> str: ...
     def call(self, caller: AppObject, spec: CallSpec) -> Awaitable[Any]: ...
+    def gather(
+        self, caller: AppObject, calls: Sequence[Any], *, return_exceptions: bool, timeout: float | None
+    ) -> Awaitable[list[Any]]: ...
     def stream(self, caller: AppObject, spec: CallSpec) -> AsyncIterator[Any]: ...
     def cast(self, caller: AppObject, spec: CallSpec) -> None: ...
     def publish(self, topic: str, body: Mapping[str, Any]) -> None: ...
@@ -163,6 +166,17 @@ class AppObject(Schedulable):
             principal=principal,
         )
         return self._host.call(self, spec)
+
+    def gather(
+        self, /, *calls: Awaitable[Any], return_exceptions: bool = False, timeout: float | None = None
+    ) -> Awaitable[list[Any]]:
+        """Make several calls at once, and await all results: `a, b = await self.gather(self.call("x.a"), self.call("y.b"))`.
+
+        Returns the results in the order of the calls. The first call that fails ends the others, and its error is raised; with
+        `return_exceptions`, errors are returned like results. `timeout`: seconds for all together, beside each call's own.
+        While it waits, the object is in the wait queue, once. The calls begin when this is awaited.
+        """
+        return self._host.gather(self, calls, return_exceptions=return_exceptions, timeout=timeout)
 
     def stream(
         self,

@@ -399,7 +399,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_outgoing_calls.py",),
         (
             "the calls that a cancelled one awaits go on",
-            "return self._outgoing.give_up(action, now_ns) if action.awaiting_id else 0",
+            "return self._outgoing.give_up(action, now_ns) if action.is_awaiting else ()",
             "return 0",
         ),
     ),
