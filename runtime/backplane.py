@@ -62,6 +62,8 @@ class Backplane:
         self._preempts = config.preempt
         self.engine = engine = Engine(config, clock=clock, link=link, slot=slot, os_priority=os_priority)
         self._clock = clock
+        self._lead, self._scheduler, self._parking = engine.lead, engine.scheduler, engine.parking
+        self._registry, self._poll_leader = engine.registry, engine.poll_leader
         self._inspection = Inspection(engine)
         #: Batches of rows from outside (backplane_operations.py).
         self.applying = Applying(
@@ -75,71 +77,70 @@ class Backplane:
             except Exception as error:
                 error.add_note(f"component '{type(component).__module__}:{type(component).__qualname__}': setup failed")
                 raise
-        self._host = host = EngineHost(engine, config.run_dir)
+        host = EngineHost(engine, config.run_dir)
+        self._platform = host.platform
         for component in (self._own, *components):
-            engine.registry.add_component(component)
+            self._registry.add_component(component)
             component._hosted_by = host
             engine.limits.add(component)
-        engine.registry.is_static = True
+        self._registry.is_static = True
         self._numbers = 0
         #: Workers requested by configuration or an operator, without those kept for components; 0: not started.
         self._threads = 0
 
     def entries(self) -> tuple[ComponentEntry, ...]:
         """The components to register with the supervisor. The backplane's own operations need no registration."""
-        return tuple(entry for entry in self.engine.registry.entries() if entry.name != self._own.component_name)
+        return tuple(entry for entry in self._registry.entries() if entry.name != self._own.component_name)
 
     def states(self) -> dict[str, ModuleState]:
         """The state of each component."""
-        return {name: component.state for name, component in self.engine.registry.components.items()}
+        return {name: component.state for name, component in self._registry.components.items()}
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
     @property
     def threads_count(self) -> int:
         """The number of workers that was set, without those that components keep for themselves."""
-        return self._threads or sum(not worker.is_stopping for worker in self.engine.poll_leader.workers)
+        return self._threads or sum(not worker.is_stopping for worker in self._poll_leader.workers)
 
     def start(self, threads: int) -> None:
         """Start `threads` workers, and the parked relief workers if preemption is on."""
         if self._preempts:
-            with self.engine.lead:
+            with self._lead:
                 for number in range(1, RELIEFS_MAX + 1):
-                    relief = ReliefWorker(-number, self.engine.lead, self._host.platform)
+                    relief = ReliefWorker(-number, self._lead, self._platform)
                     start(self.engine, relief)
-                    self.engine.poll_leader.joins(relief)
-        self._host.platform.on_threads = self.engine.parking.on_spares = self._match_threads
+                    self._poll_leader.joins(relief)
+        self._platform.on_threads = self._parking.on_spares = self._match_threads
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
         """Set the number of workers. A removed worker finishes its action first. Raises `InvalidArgument`."""
         if not 1 <= count <= THREADS_MAX:
             raise InvalidArgument(f"{count} threads: expected 1 to {THREADS_MAX}")
-        with self.engine.lead:
+        with self._lead:
             self._threads = count
             self._match_threads()
 
     def _match_threads(self) -> None:
         """Start or stop workers to match the number set, those kept for components, and spares for blocked actions."""
-        with self.engine.lead:
-            count = min(
-                THREADS_MAX, self._threads + sum(self._host.platform.kept.values()) + self.engine.parking.spares
-            )
-            staying = [worker for worker in self.engine.poll_leader.workers if not worker.is_stopping]
+        with self._lead:
+            count = min(THREADS_MAX, self._threads + sum(self._platform.kept.values()) + self._parking.spares)
+            staying = [worker for worker in self._poll_leader.workers if not worker.is_stopping]
             for worker in staying[count:]:
                 worker.is_stopping = True
             for _ in range(count - len(staying)):
                 self._numbers += 1
-                worker = Worker(self._numbers, self.engine.lead, self._host.platform)
+                worker = Worker(self._numbers, self._lead, self._platform)
                 # It takes the lead first, which is held here: it cannot run before it has joined.
                 start(self.engine, worker)
-                self.engine.poll_leader.joins(worker)
-            self.engine.poll_leader.wake_all()
+                self._poll_leader.joins(worker)
+            self._poll_leader.wake_all()
 
     def configure(self, settings: LiveSettings) -> None:
         """Apply the settings that are set; the others stay. Raises `InvalidArgument`; then nothing has changed."""
-        scheduler, budget = self.engine.scheduler, self.engine.scheduler.budget
-        with self.engine.lead:
+        scheduler, budget = self._scheduler, self._scheduler.budget
+        with self._lead:
             if settings.quotas is not UNSET:
                 try:
                     quotas = quotas_from(settings.quotas, scheduler.priorities)
@@ -158,31 +159,30 @@ class Backplane:
                 self.set_threads(settings.threads)
             if self.recording is not None:
                 self.recording.changed(settings)
-            self.engine.poll_leader.notify()  # work that was held up may run now, and due times may have moved
+            self._poll_leader.notify()  # work that was held up may run now, and due times may have moved
 
     def stop(self, timeout: float) -> bool:
         """Let running actions end within `timeout` seconds, answer waiting callers, close the link. False: not all ended."""
-        engine = self.engine
         end_ns = self._clock.now_ns() + round(timeout * 1e9)
 
         def left_s() -> float:
             return max(0.0, (end_ns - self._clock.now_ns()) / 1e9)
 
-        if not self.engine.lead.acquire(timeout=left_s()):
+        if not self._lead.acquire(timeout=left_s()):
             return False  # user code that runs under the lead (make_room) does not return; without the lead nothing can be done
-        workers = self.engine.poll_leader.team
+        workers = self._poll_leader.team
         for worker in workers:
             worker.is_stopping = True
-        self.engine.poll_leader.wake_all()
-        self.engine.lead.release()
+        self._poll_leader.wake_all()
+        self._lead.release()
         has_ended = all([worker.join(left_s()) for worker in workers])
-        for component in self.engine.registry.components.values():
+        for component in self._registry.components.values():
             component._ends(left_s())
         # The lead is kept: a worker that comes back late waits for it until the process ends.
-        if not self.engine.lead.acquire(timeout=max(left_s(), LEAD_TIMEOUT_S)):
+        if not self._lead.acquire(timeout=max(left_s(), LEAD_TIMEOUT_S)):
             return False
-        engine.stop()
-        engine.close()
+        self.engine.stop()
+        self.engine.close()
         if self.recording is not None:
             self.recording.close()
         self.applying.close()
@@ -193,12 +193,12 @@ class Backplane:
     def be_virtual(self, random: Callable[[], float], stand_in: Callable[[Any, float], bool]) -> None:
         """Run in one thread (testing/): take random numbers from `random`, and let `stand_in` wait where a thread would."""
         self.engine.outgoing.retries.random = random
-        self._host.platform.stand_in = stand_in
+        self._platform.stand_in = stand_in
 
     def stand_in_worker(self, number: int) -> Worker:
         """A worker without a thread of its own: the caller takes its steps."""
-        worker = Worker(number, self.engine.lead, self._host.platform)
-        self.engine.poll_leader.joins(worker)
+        worker = Worker(number, self._lead, self._platform)
+        self._poll_leader.joins(worker)
         return worker
 
     # -- figures ------------------------------------------------------------------------------------------------------
@@ -214,10 +214,10 @@ class Backplane:
         # may be one action behind.
         statistics, endings, reports = engine.statistics, engine.completion, engine.reports
         operations = statistics.snapshot(endings.failures(), with_buckets=with_buckets)
-        requests = {name: each._requests() for name, each in self.engine.registry.components.items()}
-        with self.engine.lead:
+        requests = {name: each._requests() for name, each in self._registry.components.items()}
+        with self._lead:
             oldest = self._inspection.figures()
-            scheduler, publishing, calls = self.engine.scheduler, engine.publishing, engine.calls
+            scheduler, publishing, calls, limits = self._scheduler, engine.publishing, engine.calls, engine.limits
             return {
                 "backplane": self.name,
                 "at_ns": self._clock.now_ns(),
@@ -234,12 +234,8 @@ class Backplane:
                     "timers": len(scheduler.timers),
                 },
                 "components": {
-                    name: {
-                        "state": component.state.value,
-                        "objects": len(component.objects),
-                        **self.engine.limits.figures(name),
-                    }
-                    for name, component in self.engine.registry.components.items()
+                    name: {"state": component.state.value, "objects": len(component.objects), **limits.figures(name)}
+                    for name, component in self._registry.components.items()
                     if component is not self._own
                 },
                 "cpu": {
@@ -265,5 +261,5 @@ class Backplane:
                 "requests": {name: told for name, told in requests.items() if told is not None},
                 "recording": {} if self.recording is None else self.recording.figures(),
                 "os_priority": None if self.os_priority is None else self.os_priority.describe(),
-                "slow_actions": self.engine.reports.slow_actions.count,
+                "slow_actions": reports.slow_actions.count,
             }

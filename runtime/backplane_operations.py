@@ -30,8 +30,6 @@ from .scheduling.quotas import UNLIMITED
 
 #: More urgent than all default priorities of users: an operator waits, and these operations take microseconds.
 _PRIORITY = 0
-
-
 #: Less urgent than most users' work, where that many priorities exist: batches are not urgent, and a slice of 64 rows holds
 #: the lead for half a millisecond.
 _APPLY_PRIORITY = 5
@@ -57,11 +55,12 @@ class BackplaneOperations(Component):
     """The operations of the backplane itself (seed 002: "backplane is itself an application")."""
 
     def __init__(self, backplane: BackplanePort, engine: Engine, applying: Applying) -> None:
-        self._engine = engine
+        self._lead, self._registry, self._scheduler = engine.lead, engine.registry, engine.scheduler
+        self._limits, self._callers, self._publishing = engine.limits, engine.callers, engine.publishing
         self._backplane = backplane
         self.component_name = f"{addressing.BACKPLANE}.{engine.backplane}"
         self._module_state = ModuleState.PRIMARY
-        self.add(batches(applying, self._engine.scheduler.priorities))
+        self.add(batches(applying, self._scheduler.priorities))
 
     @operation(priority=_PRIORITY)
     def statistics(self) -> dict[str, Any]:
@@ -88,9 +87,9 @@ class BackplaneOperations(Component):
         `max_requests` and `max_posted` (work that the component gives itself) belong to `component`. `cpu_limit`: percent of
         one core; 0 removes it.
         """
-        throttles = {name: one for name, one in self._engine.limits.requests.items() if name != self.component_name}
-        own_work = {name: self._engine.limits.own_work[name] for name in throttles}
-        with self._engine.lead:
+        throttles = {name: one for name, one in self._limits.requests.items() if name != self.component_name}
+        own_work = {name: self._limits.own_work[name] for name in throttles}
+        with self._lead:
             try:
                 for accounts, limit in ((throttles, max_requests), (own_work, max_posted)):
                     if limit is None:
@@ -105,7 +104,7 @@ class BackplaneOperations(Component):
             except ValueError as error:
                 raise InvalidArgument(str(error)) from error
             return {
-                "cpu_limit": self._engine.scheduler.budget.limit_percent,
+                "cpu_limit": self._scheduler.budget.limit_percent,
                 "max_requests": {name: throttle.limit for name, throttle in throttles.items()},
                 "max_posted": {name: account.limit for name, account in own_work.items()},
             }
@@ -113,10 +112,10 @@ class BackplaneOperations(Component):
     @operation(priority=_PRIORITY)
     def quotas(self, quotas: list[int] | None = None) -> list[int]:
         """How many actions each priority may run a tick, 0 for unlimited; with `quotas`, new ones (the last repeats)."""
-        with self._engine.lead:
+        with self._lead:
             if quotas is not None:
                 self._backplane.configure(LiveSettings(quotas=tuple(quotas)))
-            return [0 if quota == UNLIMITED else quota for quota in self._engine.scheduler.quotas.full]
+            return [0 if quota == UNLIMITED else quota for quota in self._scheduler.quotas.full]
 
     @operation(priority=_PRIORITY)
     def log_level(
@@ -131,7 +130,7 @@ class BackplaneOperations(Component):
     @operation(priority=_PRIORITY, name="objects")
     def list_objects(self, component: str) -> list[dict[str, Any]]:
         """The objects of a component: name, key, class, and actions outstanding."""
-        with self._engine.lead:
+        with self._lead:
             return [
                 {"name": o.name, "key": o.key, "class": type(o).__qualname__, "outstanding": o._load}
                 for o in self._component_named(component).objects
@@ -159,7 +158,7 @@ class BackplaneOperations(Component):
     def remove_object(self, component: str, object_key: str) -> None:
         """Remove the object with the key `object_key`. Refused while it has work or awaits a reply (law 6)."""
         owner = self._component_named(component)
-        object = self._engine.registry.by_key(component, object_key)
+        object = self._registry.by_key(component, object_key)
         if object is None:
             raise NotFound(f"{component} has no object with key {object_key!r}")
         owner.remove(object)
@@ -168,20 +167,20 @@ class BackplaneOperations(Component):
     def subscribe(self, topic: str) -> None:
         """Subscribe the calling client to `topic` (`a.b` exactly, `a.*` for all below)."""
         check_pattern(topic)
-        with self._engine.lead:
-            self._engine.publishing.subscribe(self._peer(), topic)
+        with self._lead:
+            self._publishing.subscribe(self._peer(), topic)
 
     @operation(priority=_PRIORITY)
     def unsubscribe(self, topic: str) -> None:
         """End the calling client's subscription to `topic`."""
-        with self._engine.lead:
-            self._engine.publishing.unsubscribe(self._peer(), topic)
+        with self._lead:
+            self._publishing.unsubscribe(self._peer(), topic)
 
     @operation(priority=_PRIORITY)
     def farewell(self) -> None:
         """Announce that the caller will send no new requests to this draining backplane."""
-        with self._engine.lead:
-            self._engine.callers.farewells.add(self._peer())
+        with self._lead:
+            self._callers.farewells.add(self._peer())
 
     def _peer(self) -> bytes:
         action = current.action
@@ -190,7 +189,7 @@ class BackplaneOperations(Component):
         return action.sender
 
     def _component_named(self, name: str) -> Component:
-        components = self._engine.registry.components
+        components = self._registry.components
         if name not in components:
             raise NotFound(
                 f"no component {name!r} here: name one of {', '.join(sorted(set(components) - {self.component_name}))}"
@@ -201,10 +200,14 @@ class BackplaneOperations(Component):
 def batches(applying: Applying, priorities: int) -> AppObject:
     """An object that takes batches of rows from outside, so that operators' requests do not queue behind batches.
 
-    Its class is made here, since the priority of its operation depends on how many this backplane has.
+    Its class is made here, since the priority of its operation depends on how many this backplane has. A class is kept for
+    ever, so it does not hold `applying`: its object does.
     """
 
     class Apply(AppObject):
+        def __init__(self, applying: Applying) -> None:
+            self.applying = applying
+
         @operation(priority=min(_APPLY_PRIORITY, priorities - 1), idempotent=True)
         def apply(self, topic: str, group: str, batch: int, first: int, rows: list[dict[str, Any]]) -> dict[str, int]:
             """Publish rows `first` and following of a group's batch, except rows published before. Idempotent.
@@ -225,9 +228,9 @@ def batches(applying: Applying, priorities: int) -> AppObject:
                     raise InvalidArgument(
                         f"row {number} of batch {batch} has {size:,} bytes: at most {_ROW_BYTES_MAX:,}"
                     )
-            return applying.apply(topic, group, batch, first, rows)
+            return self.applying.apply(topic, group, batch, first, rows)
 
-    return Apply()
+    return Apply(applying)
 
 
 def construct(cls: type[AppObject], settings: dict[str, Any]) -> AppObject:

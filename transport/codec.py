@@ -8,9 +8,7 @@ enums, datetimes, sets, msgspec structs) into builtins. Numbers of other librari
 float.
 """
 
-import os
 import struct
-from _thread import get_native_id
 from functools import partial
 from typing import Any, Final
 
@@ -91,9 +89,11 @@ def _to_builtins(has_run: list[bool], value: Any) -> Any:
 class Encoder:
     """Packs envelopes. One per thread: its packer keeps state while it packs."""
 
-    __slots__ = ("_addresses", "_has_run", "_packer")
+    __slots__ = ("_addresses", "_has_run", "_has_signals", "_packer")
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_signals: bool = True) -> None:
+        """`has_signals`: a signal handler may raise while it packs, as in the main thread; else a value's own code has."""
+        self._has_signals = has_signals
         #: Route to packed priority, route and key, for calls that set the route alone.
         self._addresses: dict[str, bytes] = {}
         #: Filled while a value is packed, if Python code ran meanwhile: then another thread may have changed the value.
@@ -165,7 +165,7 @@ class Encoder:
             packed: bytes = self._packer.pack(value)
         except BaseException as error:  # the edge: a value's own code runs here, and another thread may be changing it
             self._reset()
-            if _is_in_main_thread() and self._is_of_signal(error, value):
+            if self._has_signals and self._is_of_signal(error, value):
                 raise
             because = text_of(error) if isinstance(error, Exception) else f"{type(error).__name__}: {text_of(error)}"
             raise InvalidArgument(f"{self._culprit(value)} cannot be serialised: {because}") from error
@@ -188,7 +188,7 @@ class Encoder:
             self._packer.pack(value)
         except BaseException as error:  # as in `pack`: its own code runs
             self._reset()
-            if _is_in_main_thread() and not isinstance(error, Exception):
+            if self._has_signals and not isinstance(error, Exception):
                 raise
             return False
         self._has_run.clear()
@@ -206,11 +206,6 @@ class Encoder:
                     if not self._can_pack(one):
                         return f"the value of {text_of(name, _NAME_MAX)!r}"
         return "a value"
-
-
-def _is_in_main_thread() -> bool:
-    """Whether signal handlers may run in this thread, which has the number of the process: in no other one do they."""
-    return get_native_id() == os.getpid()
 
 
 def _is_one_value(packed: bytes) -> bool:

@@ -46,7 +46,11 @@ class Draining:
         self, engine: Engine, *, limit_ns: int, stop_limit_ns: int, because: str, answer: Answer, now_ns: int
     ) -> None:
         """`because`: reason in the errors of refused calls. `answer`: called once, when no work is left, or at the limits."""
-        self._engine = engine
+        self._lead, self._registry, self._scheduler = engine.lead, engine.registry, engine.scheduler
+        self._poll_leader, self._statistics, self._callers = engine.poll_leader, engine.statistics, engine.callers
+        self._accepted, self._calls, self._digesters = engine.accepted, engine.calls, engine.digesters
+        self._outbox, self._parking = engine.outbox, engine.parking
+        self._shutdown_gate, self._withdrawal = engine.shutdown_gate, engine.withdrawal
         self._closes_ns, self._stop_limit_ns = now_ns + limit_ns, stop_limit_ns
         self._because, self._answer = because, answer
         self._own = f"{BACKPLANE}.{engine.backplane}"
@@ -63,21 +67,21 @@ class Draining:
     def look(self, now_ns: int) -> None:
         """Advance the drain: close the intake once it is quiet, refuse actions that have not begun, answer at the end."""
         if self._ends_ns is None:
-            with self._engine.lead:
+            with self._lead:
                 if not self._is_quiet(now_ns) and now_ns < self._closes_ns:
                     return
-                self._engine.shutdown_gate.close(self._because)
+                self._shutdown_gate.close(self._because)
             self._ends_ns = now_ns + self._stop_limit_ns
-        with self._engine.lead:
+        with self._lead:
             refused = list(itertools.islice(self._not_begun(), REFUSED_MAX))
             for action in refused:
                 self._refuse(action, now_ns)
             if refused:
-                self._engine.poll_leader.notify()  # a worker sends the refusals
+                self._poll_leader.notify()  # a worker sends the refusals
                 return
             running = self._running()
-            unread = len(self._engine.outbox.stalled)  # peers that have not read during the whole limit
-            is_busy = bool(running) or self._engine.scheduler.queued_count > 0
+            unread = len(self._outbox.stalled)  # peers that have not read during the whole limit
+            is_busy = bool(running) or self._scheduler.queued_count > 0
         if not is_busy or now_ns >= self._ends_ns:
             self.is_over = True
             self._answer({"refused": self._refused_count, "running": sorted(running), "unread": unread}, None)
@@ -87,7 +91,7 @@ class Draining:
         ended_count = self._count_ended()
         has_news = ended_count != self._ended_count
         self._ended_count = ended_count
-        if has_news or self._running() or self._engine.scheduler.queued_count or self._engine.outbox:
+        if has_news or self._running() or self._scheduler.queued_count or self._outbox:
             self._quiet_since_ns = None
             return False
         if self._quiet_since_ns is None:
@@ -96,33 +100,29 @@ class Draining:
 
     def _expects_more(self, now_ns: int) -> bool:
         """Whether a peer that does not know of the drain may be calling; probes such peers every `ASK_NS`."""
-        callers = self._engine.callers
-        unaware = callers.unaware(self._begun_ns - RECENT_NS)
+        unaware = self._callers.unaware(self._begun_ns - RECENT_NS)
         if not unaware or now_ns - self._begun_ns >= FAREWELL_NS:
             return False
         if now_ns - self._asked_ns >= ASK_NS:
             self._asked_ns = now_ns
-            callers.ask(unaware)
-            self._engine.poll_leader.notify()
+            self._callers.ask(unaware)
+            self._poll_leader.notify()
         return True
 
     def _count_ended(self) -> int:
         """Operations ended so far, without timers and without the backplane's own operations, which operators call."""
-        names = {
-            route.name for route in self._engine.registry.routes.values() if route.component.component_name != self._own
-        }
-        operations = self._engine.statistics.operations
-        return sum(account.run.count for name, account in operations.items() if name in names)
+        names = {route.name for route in self._registry.routes.values() if route.component.component_name != self._own}
+        return sum(account.run.count for name, account in self._statistics.operations.items() if name in names)
 
     def _running(self) -> set[str]:
         """Names of actions admitted and not ended: they have a caller, run in a worker, or wait in the middle of their work."""
-        found = {action.name for action in self._engine.accepted.values() if not self._is_own(action)}
-        for worker in self._engine.poll_leader.team:
+        found = {action.name for action in self._accepted.values() if not self._is_own(action)}
+        for worker in self._poll_leader.team:
             if worker.action is not None and not self._is_own(worker.action):
                 found.add(worker.action.name)
-        if self._engine.scheduler.waiting_count:
-            found |= {action.name for *_, action in self._engine.calls}
-            found |= {action.name for action in self._engine.parking.parked.values()}
+        if self._scheduler.waiting_count:
+            found |= {action.name for *_, action in self._calls}
+            found |= {action.name for action in self._parking.parked.values()}
         return found
 
     def _not_begun(self) -> Iterator[Action]:
@@ -135,21 +135,21 @@ class Draining:
                 action = action.next
             if isinstance(object, StateMachine):
                 yield from object._deferred
-        yield from (each for each in self._engine.parking.parked.values() if not (each.has_begun or _is_inside(each)))
+        yield from (each for each in self._parking.parked.values() if not (each.has_begun or _is_inside(each)))
 
     def _objects(self) -> Iterator[AppObject]:
-        for name, component in self._engine.registry.components.items():
+        for name, component in self._registry.components.items():
             if name != self._own:
                 yield component
                 yield from component._objects
-        yield from self._engine.digesters.values()
+        yield from self._digesters.values()
 
     def _refuse(self, action: Action, now_ns: int) -> None:
         if isinstance(action, MethodAction) and action.timer is not None:
-            self._engine.scheduler.withdraw(action)  # it has no caller, and its timer is over
+            self._scheduler.withdraw(action)  # it has no caller, and its timer is over
             return
         self._refused_count += 1
-        self._engine.withdrawal.take_out(action, self._engine.shutdown_gate.not_begun(route_of(action)), now_ns)
+        self._withdrawal.take_out(action, self._shutdown_gate.not_begun(route_of(action)), now_ns)
 
     def _is_own(self, action: Action) -> bool:
         component = action.object._component

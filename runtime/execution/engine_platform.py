@@ -26,6 +26,10 @@ class EnginePlatform:
 
     def __init__(self, engine: Engine, run_dir: str = "") -> None:
         self._engine = engine
+        self._lead, self._scheduler, self._limits = engine.lead, engine.scheduler, engine.limits
+        self._inheritance, self._parking, self._poll_leader = engine.inheritance, engine.parking, engine.poll_leader
+        self._outgoing, self._routing, self._reports = engine.outgoing, engine.routing, engine.reports
+        self._lifecycle, self._completion, self._recorders = engine.lifecycle, engine.completion, engine.recorders
         #: Monotonic time: the clock's function itself.
         self.now_ns: Callable[[], int] = engine.now_ns
         #: CPU time of the calling thread.
@@ -56,11 +60,11 @@ class EnginePlatform:
 
     def set_timer(self, component: Component, timer: Timer, delay_ns: int) -> None:
         """Set a one-shot or repeated timer, counted as work that `component` gives itself. Raises `Busy`."""
-        with self._engine.lead:
-            account = self._engine.limits.own_work[component.component_name]
+        with self._lead:
+            account = self._limits.own_work[component.component_name]
             account.admit(timer.name, component.name)
             timer.account = account
-            self._engine.scheduler.timers.set(timer, self.now_ns() + max(0, delay_ns))
+            self._scheduler.timers.set(timer, self.now_ns() + max(0, delay_ns))
             self._engine.nudge()  # the poller must not sleep past it
 
     def post_own(
@@ -70,32 +74,32 @@ class EnginePlatform:
 
         `is_counted`: whether it counts against `max_posted`. Pass False for internal actions whose number is fixed.
         """
-        with self._engine.lead:
+        with self._lead:
             if is_counted:
-                account = self._engine.limits.own_work[component.component_name]
+                account = self._limits.own_work[component.component_name]
                 account.admit(action.name, component._name)
                 action.throttle = account
             now_ns = self.now_ns()
-            self._engine.scheduler.post(action, now_ns)
-            if action.object._waits or self._engine.inheritance.blocked_count:
-                self._engine.inheritance.queued(action, now_ns)
-            self._engine.poll_leader.notify()
+            self._scheduler.post(action, now_ns)
+            if action.object._waits or self._inheritance.blocked_count:
+                self._inheritance.queued(action, now_ns)
+            self._poll_leader.notify()
 
     def resume(self, action: ParkableAction) -> None:
         """Resume a parked action: its wait is over. From any thread."""
-        with self._engine.lead:
-            self._engine.parking.resume(action, self.now_ns())
+        with self._lead:
+            self._parking.resume(action, self.now_ns())
 
     def hurry(self, action: ParkableAction) -> None:
         """A parked action waits for other actions than before: they inherit its priority."""
-        with self._engine.lead:
-            self._engine.parking.hurry(action, self.now_ns())
+        with self._lead:
+            self._parking.hurry(action, self.now_ns())
             self._engine.nudge()  # a ready action may now be urgent enough for a relief
 
     def raise_to(self, action: Action, priority: int) -> None:
         """Raise a queued action to `priority`, because work of that priority waits behind it."""
-        with self._engine.lead:
-            self._engine.inheritance.inherit(action, priority, self.now_ns())
+        with self._lead:
+            self._inheritance.inherit(action, priority, self.now_ns())
             self._engine.nudge()
 
     def keep_threads(self, component: Component, count: int) -> None:
@@ -106,13 +110,13 @@ class EnginePlatform:
 
     def with_lead(self, function: Callable[[], T]) -> T:
         """Call `function` under the lead and return its result: meanwhile no component changes state and no timer fires."""
-        with self._engine.lead:
+        with self._lead:
             return function()
 
     def set(self, signal: OneShotEvent) -> None:
         """Set a signal: the action that awaits it goes on."""
-        with self._engine.lead:
-            self._engine.outgoing.set(signal, self.now_ns())
+        with self._lead:
+            self._outgoing.set(signal, self.now_ns())
 
     def has_work_above(self, worker: Worker) -> bool:
         """Whether any backplane has work of higher priority than the action of `worker`. Called by that action."""
@@ -121,21 +125,21 @@ class EnginePlatform:
     @property
     def is_draining(self) -> bool:
         """Whether this backplane finishes its work and goes down. From any thread."""
-        return self._engine.lifecycle.is_suspended
+        return self._lifecycle.is_suspended
 
     def at_end(self, action: Action, function: Callable[[Action], None]) -> None:
         """Call `function` under the lead when the running `action` has ended (`Completion.at_end`)."""
-        self._engine.completion.at_end(action, function)
+        self._completion.at_end(action, function)
 
     def begins_to_block(self, action: Action, what: str = "") -> None:
         """The running action is about to block its thread. `what`: the reason, for `why`."""
-        with self._engine.lead:
-            self._engine.parking.begins_to_block(action, self.now_ns(), what)
+        with self._lead:
+            self._parking.begins_to_block(action, self.now_ns(), what)
 
     def blocks_no_more(self, action: Action) -> None:
         """The action's blocking wait has ended."""
-        with self._engine.lead:
-            self._engine.parking.blocks_no_more(action)
+        with self._lead:
+            self._parking.blocks_no_more(action)
 
     def unix_ns(self) -> int:
         """Unix time in ns, for times of day; it may go backwards. Use `now_ns` for everything else."""
@@ -143,17 +147,17 @@ class EnginePlatform:
 
     def report(self, action: Action, error: BaseException) -> None:
         """Log a failure inside an action of which the caller learns nothing, or only a part."""
-        with self._engine.lead:
-            self._engine.reports.failed(action, error, self.now_ns())
+        with self._lead:
+            self._reports.failed(action, error, self.now_ns())
 
     @property
     def is_recording(self) -> bool:
         """Whether actions are recorded here. Needs no lead: it is decided before any action runs."""
-        return self._engine.recorders.actions is not None
+        return self._recorders.actions is not None
 
     def records_beside(self, name: str) -> ExternalWorkRecorder | None:
         """The recorder for external work of that name, always the same; None: nothing is recorded. From any thread."""
-        beside = self._engine.recorders.beside
+        beside = self._recorders.beside
         return None if beside is None else beside(name)
 
     def places(self, route: str) -> tuple[str, ...]:
@@ -161,11 +165,11 @@ class EnginePlatform:
 
         Needs no lead: a directory is immutable, and the reference to the newest is read in one step.
         """
-        return self._engine.routing.directory.routes.get(route, ())
+        return self._routing.directory.routes.get(route, ())
 
     def places_up(self, route: str) -> tuple[str, ...]:
         """The backplanes that serve a route and accept work now: up, and not being drained."""
-        places = self._engine.routing.directory.backplanes
+        places = self._routing.directory.backplanes
         found = (name for name in self.places(route) if name in places)
         return tuple(name for name in found if places[name].is_up and not places[name].is_draining)
 

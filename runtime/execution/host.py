@@ -37,6 +37,9 @@ class EngineHost:
 
     def __init__(self, engine: Engine, run_dir: str = "") -> None:
         self._engine = engine
+        self._lead, self._registry, self._scheduler = engine.lead, engine.registry, engine.scheduler
+        self._outgoing, self._recorders, self._poll_leader = engine.outgoing, engine.recorders, engine.poll_leader
+        self._publishing, self._lifecycle, self._deferring = engine.publishing, engine.lifecycle, engine.deferring
         #: Monotonic time: the clock's function itself.
         self.now_ns: Callable[[], int] = engine.now_ns
         #: The name of this backplane.
@@ -54,7 +57,7 @@ class EngineHost:
         """The items of a stream, for the running coroutine to iterate over. Raises as `call`, and `InvalidArgument`."""
         self._expect_coroutine(caller, spec)
         spec.window = window_of(spec.route, spec.window)
-        return CallStream(StreamRequest(spec), self._engine.outgoing.leave)
+        return CallStream(StreamRequest(spec), self._outgoing.leave)
 
     def _expect_coroutine(self, caller: AppObject, spec: CallSpec) -> None:
         action = current.action
@@ -72,21 +75,21 @@ class EngineHost:
     def cast(self, caller: AppObject, spec: CallSpec) -> None:
         """Send a cast. No caller waits for it, so it runs at its operation's priority, not at its sender's."""
         action = current.action
-        with self._engine.lead:
-            spec.trace = self._engine.recorders.trace_of(action)
+        with self._lead:
+            spec.trace = self._recorders.trace_of(action)
             if spec.principal is None and action is not None:
                 spec.principal = action.principal
-            self._engine.outgoing.cast(caller, spec, self.now_ns())
-            self._engine.poll_leader.notify()
+            self._outgoing.cast(caller, spec, self.now_ns())
+            self._poll_leader.notify()
 
     def publish(self, topic: Any, body: Mapping[str, Any]) -> None:
         """Send a message to all subscribers of a topic. Raises `InvalidArgument`."""
         if type(topic) is not str:
             check_topic(topic)
         action = current.action
-        with self._engine.lead:
-            self._engine.publishing.publish(topic, body, self._engine.recorders.trace_of(action), self.now_ns())
-            self._engine.poll_leader.notify()
+        with self._lead:
+            self._publishing.publish(topic, body, self._recorders.trace_of(action), self.now_ns())
+            self._poll_leader.notify()
 
     def after(
         self,
@@ -114,35 +117,35 @@ class EngineHost:
         """Post an action from outside, such as a device or a library's thread. Raises TypeError, ValueError, `Busy`."""
         if not isinstance(action, Action):
             raise TypeError(f"post() takes an Action: got {action!r}")
-        with self._engine.lead:
-            check(action, self._engine.scheduler.priorities)
+        with self._lead:
+            check(action, self._scheduler.priorities)
             component = action.object._component
-            if component is None or self._engine.registry.components.get(component.component_name) is not component:
+            if component is None or self._registry.components.get(component.component_name) is not component:
                 raise ValueError(f"{action.name}: {action.object.name} is not in a component of this backplane")
             self.platform.post_own(component, action)
 
     def add_object(self, component: Component, object: AppObject) -> None:
         """Add an object while the backplane runs; starts its timers if the component serves."""
-        with self._engine.lead:
-            self._engine.registry.add_object(component, object)
-            self._engine.lifecycle.start_timers_of(object)
+        with self._lead:
+            self._registry.add_object(component, object)
+            self._lifecycle.start_timers_of(object)
             self._engine.nudge()  # the poller must not sleep past them
 
     def remove_object(self, object: AppObject) -> None:
         """Remove an object and its timers. Raises `FailedPrecondition` while it has work or waits."""
-        with self._engine.lead:
-            self._engine.scheduler.check_removable(object)
-            self._engine.scheduler.timers.cancel_of((object,))
-            self._engine.lifecycle.forget(object)
-            self._engine.registry.remove_object(object)
+        with self._lead:
+            self._scheduler.check_removable(object)
+            self._scheduler.timers.cancel_of((object,))
+            self._lifecycle.forget(object)
+            self._registry.remove_object(object)
 
     def shed(self, component: Component, below: int) -> int:
         """Refuse one request less urgent than `below` to make room; returns how many were refused, 0 or 1."""
-        with self._engine.lead:
+        with self._lead:
             return self._engine.admission.shed(component, below)
 
     def requeue_deferred(self, object: AppObject, actions: list[Action]) -> None:
         """Queue the deferred actions of a state machine again, after a change of its state."""
-        with self._engine.lead:
-            self._engine.deferring.requeue(actions)
-            self._engine.poll_leader.notify()
+        with self._lead:
+            self._deferring.requeue(actions)
+            self._poll_leader.notify()

@@ -54,37 +54,41 @@ class Inspection:
     """Scans the queues of one engine. Its methods take the lead themselves."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self._backplane, self._lead, self._now_ns = engine.backplane, engine.lead, engine.now_ns
+        self._registry, self._scheduler, self._poll_leader = engine.registry, engine.scheduler, engine.poll_leader
+        self._accepted, self._calls, self._inheritance = engine.accepted, engine.calls, engine.inheritance
+        self._limits, self._parking, self._routing = engine.limits, engine.parking, engine.routing
+        self._link, self._outbox = engine.link, engine.outbox
         self._names = Names(engine)
 
     # -- how old ------------------------------------------------------------------------------------------------------
 
     def figures(self) -> dict[str, Any]:
         """For the statistics: the oldest age in each ready queue, the longest waiting objects and calls, running actions."""
-        with self._engine.lead:
-            now_ns = self._engine.now_ns()
-            ready = self._engine.scheduler.ready
+        with self._lead:
+            now_ns = self._now_ns()
+            ready = self._scheduler.ready
             oldest_ns: list[int | None] = []
             objects: dict[int, AppObject] = {}
-            for priority in range(self._engine.scheduler.priorities):
+            for priority in range(self._scheduler.priorities):
                 standing = cast(list[AppObject], list(islice(ready.standing(priority), AGES_MAX)))
                 oldest_ns.append(min((o._head.posted_ns for o in standing if o._head is not None), default=None))
                 objects.update((id(o), o) for o in standing)
-            for worker in self._engine.poll_leader.team:
+            for worker in self._poll_leader.team:
                 if worker.action is not None:
                     objects[id(worker.action.object)] = worker.action.object
-            for _, _, _, waiting in islice(self._engine.calls, AGES_MAX):
+            for _, _, _, waiting in islice(self._calls, AGES_MAX):
                 objects[id(waiting.object)] = waiting.object
             queued = [
                 (o._head.posted_ns, number, o) for number, o in enumerate(objects.values()) if o._head is not None
             ]
-            calls = islice(self._engine.accepted.items(), SHOWN_MAX)
+            calls = islice(self._accepted.items(), SHOWN_MAX)
             return {
                 "oldest_ms": [None if ns is None else ms(now_ns - ns) for ns in oldest_ns],
                 "objects": [self._object_figures(o, now_ns) for _, _, o in sorted(queued)[:SHOWN_MAX]],
                 "calls": [
                     {
-                        "call": call_name(self._engine.backplane, peer, id),
+                        "call": call_name(self._backplane, peer, id),
                         "route": route_of(action),
                         "object": action.object.name,
                         "age_ms": ms(now_ns - action.posted_ns),
@@ -99,7 +103,7 @@ class Inspection:
 
     def _busy(self) -> list[tuple[Action, int]]:
         """The running actions and their start times, the longest first, without those declared to take long."""
-        team = [(worker.action, worker.started_ns) for worker in self._engine.poll_leader.team]
+        team = [(worker.action, worker.started_ns) for worker in self._poll_leader.team]
         busy = [(action, at_ns) for action, at_ns in team if action is not None and at_ns and not is_long(action)]
         return sorted(busy, key=lambda entry: entry[1])
 
@@ -124,8 +128,8 @@ class Inspection:
         """
         steps: list[tuple[dict[str, Any], list[Reason]]] = []
         found = self._names.object_named(asked) if is_object_name(asked) else None
-        with self._engine.lead:
-            now_ns = self._engine.now_ns()
+        with self._lead:
+            now_ns = self._now_ns()
             looking: Action | AppObject | None
             subject: dict[str, Any] = {"asked": asked}
             if isinstance(found, Component):
@@ -150,7 +154,7 @@ class Inspection:
                     reasons = explain(self._facts(asked, looking, now_ns, with_stack=with_stack))
                 steps.append((subject, reasons))
                 following = next((reason for reason in reasons if reason.next), None)
-                if following is None or following.callee != self._engine.backplane:
+                if following is None or following.callee != self._backplane:
                     break
                 looking = self._names.call_named(following.next)
                 if id(looking) in seen or len(steps) == STEPS_MAX:
@@ -161,7 +165,7 @@ class Inspection:
                 subject = {"asked": asked}
         return {
             "steps": [
-                {"backplane": self._engine.backplane, **subject, "reasons": [_told(reason) for reason in reasons]}
+                {"backplane": self._backplane, **subject, "reasons": [_told(reason) for reason in reasons]}
                 for subject, reasons in steps
             ],
             "next": None if following is None else {"backplane": following.callee, "call": following.next},
@@ -178,14 +182,14 @@ class Inspection:
             "priority": looking.priority,
         }
         who = self._names.who_waits_for(looking)
-        return described if who is None else {**described, "call": call_name(self._engine.backplane, *who)}
+        return described if who is None else {**described, "call": call_name(self._backplane, *who)}
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
     def _facts(self, asked: str, looking: Action | AppObject, now_ns: int, *, with_stack: bool) -> ActionFacts:
         object = looking if isinstance(looking, AppObject) else looking.object
         action = looking if isinstance(looking, Action) else self._first_of(object)
-        busy = [(worker, worker.action) for worker in self._engine.poll_leader.team if worker.action is not None]
+        busy = [(worker, worker.action) for worker in self._poll_leader.team if worker.action is not None]
         running = [self._running(w, a, now_ns, with_stack=with_stack) for w, a in busy]
         of_object = next((one for one, (_, a) in zip(running, busy, strict=True) if a.object is object), None)
         where, ahead = (None, []) if action is None else self._where(action, [a for _, a in busy])
@@ -208,8 +212,8 @@ class Inspection:
             accepted_in=accepted_in,
             digests=action.asked.route if isinstance(action, Digest) else None,
             until_tick_ns=self._until_tick_ns(object, now_ns),
-            cpu_limit=self._engine.scheduler.budget.limit_percent,
-            workers_count=len(self._engine.poll_leader.workers),
+            cpu_limit=self._scheduler.budget.limit_percent,
+            workers_count=len(self._poll_leader.workers),
             busy=tuple(one for one in running if one.worker >= 0),
             throttled=self._throttled(object),
             unserved_state=self._unserved_state(object, asked, action),
@@ -219,10 +223,10 @@ class Inspection:
         """The longest waiting action of an object: the first queued one, else the running, awaiting or deferred one."""
         if object._head is not None:
             return object._head
-        for worker in self._engine.poll_leader.team:
+        for worker in self._poll_leader.team:
             if worker.action is not None and worker.action.object is object:
                 return worker.action
-        if object._waits and (waiting := self._engine.inheritance.waiting(object)) is not None:
+        if object._waits and (waiting := self._inheritance.waiting(object)) is not None:
             return waiting
         return object._deferred[0] if isinstance(object, StateMachine) and object._deferred else None
 
@@ -232,9 +236,9 @@ class Inspection:
         A running or awaiting action counts before actions queued behind it, which it delays. `route`: only actions of it.
         """
         busy = [o for o in islice(chain((component,), component._objects), LOOK_MAX) if o._load]
-        running = {id(w.action.object): w.action for w in self._engine.poll_leader.team if w.action is not None}
+        running = {id(w.action.object): w.action for w in self._poll_leader.team if w.action is not None}
         firsts = [
-            running.get(id(o)) or (self._engine.inheritance.waiting(o) if o._waits else None) or self._first_of(o)
+            running.get(id(o)) or (self._inheritance.waiting(o) if o._waits else None) or self._first_of(o)
             for o in busy[:AGES_MAX]
         ]
         found = [each for each in firsts if each is not None and route in (None, each.name)]
@@ -250,7 +254,7 @@ class Inspection:
         if isinstance(action, MethodAction) and action.coroutine is not None and action.awaiting_id:
             return Where.SUSPENDED, []
         object = action.object
-        if isinstance(action, ParkableAction) and self._engine.inheritance.waiting(object) is action:
+        if isinstance(action, ParkableAction) and self._inheritance.waiting(object) is action:
             return Where.PARKED, []
         if isinstance(object, StateMachine) and any(one is action for one in islice(object._deferred, LOOK_MAX)):
             return Where.DEFERRED, []
@@ -266,28 +270,28 @@ class Inspection:
         for_ns = max(0, now_ns - worker.started_ns) if worker.started_ns else 0
         frame = sys._current_frames().get(worker.ident) if with_stack else None
         frames = () if frame is None else frames_of(frame)
-        what = self._engine.parking.blocked_by.get(id(action), "")
+        what = self._parking.blocked_by.get(id(action), "")
         return Running(action.name, action.object.name, action.priority, worker.number, for_ns, frames, what)
 
     def _parked(self, object: AppObject, action: Action | None) -> Parked | None:
-        waiting = action if isinstance(action, ParkableAction) else self._engine.inheritance.waiting(object)
+        waiting = action if isinstance(action, ParkableAction) else self._inheritance.waiting(object)
         if not isinstance(waiting, ParkableAction) or not (what := waiting.waits_because()):
             return None
         holder = next(iter(waiting.waits_for()), None)
         if holder is None:
             return Parked(waiting.name, what)
         who = self._names.who_waits_for(holder)
-        call, callee = ("", "") if who is None else (call_name(self._engine.backplane, *who), self._engine.backplane)
+        call, callee = ("", "") if who is None else (call_name(self._backplane, *who), self._backplane)
         return Parked(waiting.name, what, holder.name, holder.object.name, call, callee)
 
     def _awaited(self, object: AppObject, only: Action | None, now_ns: int) -> tuple[Awaited, ...]:
         if not object._waits:
             return ()
         if isinstance(only, MethodAction):
-            call = self._engine.calls.get(only.awaiting_id)
+            call = self._calls.get(only.awaiting_id)
             found = [] if call is None else [(only.awaiting_id, *call)]
         else:
-            found = [call for call in islice(self._engine.calls, LOOK_MAX) if call[3].object is object]
+            found = [call for call in islice(self._calls, LOOK_MAX) if call[3].object is object]
         return tuple(self._one_awaited(*call, now_ns) for call in found)
 
     def _one_awaited(self, id: int, peer: bytes, deadline_ns: int, action: MethodAction, now_ns: int) -> Awaited:
@@ -295,15 +299,15 @@ class Inspection:
         if not isinstance(action.request, CallRequest) or peer == retrying.WAITING:
             what = action.request.what if isinstance(action.request, OneShotEvent) else ""
             return Awaited(action.name, left_ns, what=what)
-        callee = self._engine.routing.backplane_of(peer) or "?"
-        caller = LOCAL if peer is LOCAL else self._engine.link.known_as(peer)
+        callee = self._routing.backplane_of(peer) or "?"
+        caller = LOCAL if peer is LOCAL else self._link.known_as(peer)
         return Awaited(
             action.name, left_ns, action.request.spec.route, callee, call_name(callee, caller, id),
-            is_stalled=peer in self._engine.outbox.stalled,
+            is_stalled=peer in self._outbox.stalled,
         )  # fmt: skip
 
     def _standing(self, object: AppObject) -> QueuePlace:
-        scheduler, priority = self._engine.scheduler, object._priority
+        scheduler, priority = self._scheduler, object._priority
         ahead_count, is_all = scheduler.ready.ahead_of(object, LOOK_MAX)
         left, full = scheduler.quotas.left, scheduler.quotas.full
         higher_count = sum(depth for above, depth in enumerate(scheduler.ready.depths()[:priority]) if left[above] > 0)
@@ -313,14 +317,14 @@ class Inspection:
         return QueuePlace(priority, ahead_count, higher_count, left[priority], quota, not is_all, first)
 
     def _until_tick_ns(self, object: AppObject, now_ns: int) -> int | None:
-        scheduler = self._engine.scheduler
+        scheduler = self._scheduler
         if not scheduler.budget.is_spent or object._priority < scheduler.budget.exempt:
             return None
         return max(0, scheduler.ticks.next_ns - now_ns)
 
     def _throttled(self, object: AppObject) -> Throttled | None:
         component = object._component
-        throttle = None if component is None else self._engine.limits.requests.get(component.component_name)
+        throttle = None if component is None else self._limits.requests.get(component.component_name)
         if component is None or throttle is None:
             return None
         return Throttled(component.name, throttle.outstanding, throttle.limit)
@@ -329,7 +333,7 @@ class Inspection:
         component = object._component
         if component is None:
             return None
-        routes = self._engine.registry.routes
+        routes = self._registry.routes
         route = routes.get(asked) or routes.get("" if action is None else action.name)
         if route is not None:
             return None if route.is_registered else component.state.value

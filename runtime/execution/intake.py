@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
+from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX
 from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
@@ -121,6 +122,8 @@ class Intake:
         if route is None:
             if self._remote.take is not None and peer is not LOCAL:
                 return self._remote.take(peer, envelope, now_ns)
+            if OF_NODE in name and peer is not LOCAL:  # only the node's backplane is asked for these
+                raise Unavailable(f"{name}: the endpoint of this node has not started yet", retry_after=0.1)
             raise UnknownRoute(name, self._routing.nearest(name))
         if not route.is_registered and (caller is None or caller._component is not route.component):
             self._shutdown_gate.check_served(route, is_inside=caller is not None)

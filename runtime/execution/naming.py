@@ -31,36 +31,37 @@ class Names:
     """Finds objects and calls by name. All methods except `object_named` need the lead."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self._backplane, self._registry = engine.backplane, engine.registry
+        self._accepted, self._digesters = engine.accepted, engine.digesters
 
     def object_named(self, asked: str) -> AppObject:
         """The object of that name. Raises `NotFound`. Needs no lead: names do not change, and comparing 100,000 is slow."""
         backplane, _, name = asked.partition("/")
-        if backplane != self._engine.backplane:
-            raise NotFound(f"{asked!r} is not in backplane {self._engine.backplane}")
-        for component in list(self._engine.registry.components.values()):
+        if backplane != self._backplane:
+            raise NotFound(f"{asked!r} is not in backplane {self._backplane}")
+        for component in list(self._registry.components.values()):
             if name == component.component_name:
                 return component
             if not name.startswith(f"{component.component_name}."):
                 continue
-            object = self._engine.registry.by_key(component.component_name, name[len(component.component_name) + 1 :])
+            object = self._registry.by_key(component.component_name, name[len(component.component_name) + 1 :])
             if object is None:
-                others = (*component._objects, *self._engine.digesters.values())
+                others = (*component._objects, *self._digesters.values())
                 object = next((other for other in others if other._name == asked), None)
             if object is not None:
                 return object
-        raise NotFound(f"backplane {self._engine.backplane} has no object {asked!r}")
+        raise NotFound(f"backplane {self._backplane} has no object {asked!r}")
 
     def oldest_of_route(self, name: str) -> tuple[Action | AppObject | None, dict[str, Any]]:
         """The oldest unended call of a route, else its oldest cast, else one of its objects; and a list and count of calls."""
-        route = self._engine.registry.routes.get(name)
+        route = self._registry.routes.get(name)
         if route is None:
-            raise NotFound(f"backplane {self._engine.backplane} serves no route {name!r}")
-        accepted = islice(self._engine.accepted.items(), LOOK_MAX)
+            raise NotFound(f"backplane {self._backplane} serves no route {name!r}")
+        accepted = islice(self._accepted.items(), LOOK_MAX)
         calls = [(peer, id) for (peer, id), action in accepted if route_of(action) == name]
-        more = {"calls": [call_name(self._engine.backplane, *who) for who in calls[:SHOWN_MAX]], "count": len(calls)}
+        more = {"calls": [call_name(self._backplane, *who) for who in calls[:SHOWN_MAX]], "count": len(calls)}
         if calls:
-            return self._engine.accepted.get(calls[0]), more
+            return self._accepted.get(calls[0]), more
         queued = islice(_queued(islice(route.objects, LOOK_MAX)), LOOK_MAX)
         action = next((action for action in queued if action.name == name), None)
         if action is not None:
@@ -73,9 +74,9 @@ class Names:
         backplane, caller, number, *_ = *asked.split(":", 2), "", ""
         if not number.isdecimal() or not caller:
             raise InvalidArgument(f"{asked!r} is not the name of a call: expected BACKPLANE:CALLER:NUMBER")
-        if backplane != self._engine.backplane:
-            raise NotFound(f"{asked!r} is not in backplane {self._engine.backplane}")
-        accepted, id = self._engine.accepted, int(number)
+        if backplane != self._backplane:
+            raise NotFound(f"{asked!r} is not in backplane {self._backplane}")
+        accepted, id = self._accepted, int(number)
         peer = LOCAL if caller == _SELF else caller.encode()
         found = accepted.get((peer, id))
         if found is not None or caller == _SELF:

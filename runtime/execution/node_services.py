@@ -14,6 +14,7 @@ class EngineNodeServices:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._lead, self._remote, self._sender = engine.lead, engine.remote, engine.sender
 
     def take_foreign(
         self, take: Callable[[bytes, Envelope, int], None] | None, gone: Callable[[bytes], None] | None = None
@@ -22,12 +23,12 @@ class EngineNodeServices:
 
         `take` may raise a `BackplaneError` for a call or a cast. `gone` gets each dead peer. Both are called under the lead.
         """
-        with self._engine.lead:
-            self._engine.remote.take, self._engine.remote.lose = take, gone
+        with self._lead:
+            self._remote.take, self._remote.lose = take, gone
 
     def look_for(self, peers: Iterable[bytes]) -> None:
         """Probe peers that wait for replies from other nodes; each dead one is passed to `gone` (see `take_foreign`)."""
-        with self._engine.lead:
+        with self._lead:
             self._engine.callers.ask(peers)
             self._engine.nudge()
 
@@ -37,16 +38,16 @@ class EngineNodeServices:
         A reply beyond the bound of a peer that does not read is replaced by a short error. If even that finds no room, the
         peer has more unread replies than a client may have calls: those end by the deadlines that the client keeps.
         """
-        outbox = self._engine.sender.outbox
-        with self._engine.lead:
+        outbox = self._sender.outbox
+        with self._lead:
             for peer, id, packed in answers:
                 if not outbox.add(peer, packed):
-                    self._engine.sender.undelivered_count += 1
-                    outbox.add_instead(peer, self._engine.sender.encoder.encode(instead(id, "this process")))
+                    self._sender.undelivered_count += 1
+                    outbox.add_instead(peer, self._sender.encoder.encode(instead(id, "this process")))
             self._engine.flush(self._engine.now_ns())
             self._engine.nudge()
 
     def client_patterns(self) -> frozenset[str]:
         """The topic patterns that clients have subscribed to at this backplane. From any thread."""
-        with self._engine.lead:
+        with self._lead:
             return self._engine.publishing.patterns()

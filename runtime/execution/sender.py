@@ -23,7 +23,7 @@ class Sender:
         """`receive`: dispatches an envelope of this backplane to itself (peer, envelope, now_ns)."""
         self._receive = receive
         self.outbox = Outbox()
-        self.encoder = codec.Encoder()
+        self.encoder = codec.Encoder(has_signals=False)  # workers pack, and handlers run in the main thread
         #: Replies and statuses that found no room in the queue of a peer that does not read.
         self.undelivered_count = 0
 

@@ -75,7 +75,9 @@ class Sentinel:
         max_latency_ns: int = 0,
     ) -> None:
         self._engine = engine
-        poll_leader = engine.poll_leader
+        self._lead, self._clock, self._limits, self._reports = engine.lead, engine.clock, engine.limits, engine.reports
+        self._scheduler, self._poll_leader, self._routing = engine.scheduler, engine.poll_leader, engine.routing
+        self._lifecycle, self._statistics, self._completion = engine.lifecycle, engine.statistics, engine.completion
         #: Called under the lead with the keeper of the CPU limit (`CpuBudget.keeper`), if there is a limit.
         self.on_keeper: Callable[[str], None] | None = None
         #: The latency contract, ns; 0: at most the default one.
@@ -89,7 +91,7 @@ class Sentinel:
         self._configure = configure
         self._os_priority = os_priority
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        poll_leader.sentinel_fd = self._wake_fd
+        self._poll_leader.sentinel_fd = self._wake_fd
         self._control = Control(
             link,
             run_dir,
@@ -109,10 +111,10 @@ class Sentinel:
         self._looks_without_overrun = 0
         self._looks_idle = 0
         self._beaten_ns = 0
-        self._overrun_detector = OverrunDetector(self._engine.clock.cpu_ns_of)
+        self._overrun_detector = OverrunDetector(self._clock.cpu_ns_of)
         self._progress = Progress(
-            lead=engine.lead, statistics=engine.statistics, scheduler=engine.scheduler, poll_leader=poll_leader,
-            has_input=engine.link.has_input, now_ns=self._engine.now_ns(),
+            lead=engine.lead, statistics=engine.statistics, scheduler=engine.scheduler, poll_leader=engine.poll_leader,
+            has_input=engine.link.has_input, now_ns=engine.now_ns(),
         )  # fmt: skip
         self._parent, self._is_orphan = os.getppid(), False
 
@@ -136,7 +138,6 @@ class Sentinel:
 
     def run(self) -> str:
         """Serve the control link and check the workers until there is a reason to stop; returns the reason."""
-        clock = self._engine.clock
         ears = [self._wake_fd, self._link.fileno(), *(() if self._lifeline_fd is None else (self._lifeline_fd,))]
         if self._gate is not None:
             ears.append(self._gate.fileno())
@@ -146,11 +147,11 @@ class Sentinel:
             # Each poll of the link releases the GIL, and beside a computing worker waits to get it back.
             if is_called:
                 self._control.turn()
-            pause_ns = self._look(clock.now_ns())
-            if self._gate is not None and (line := self._gate.look(clock.now_ns())) is not None:
+            pause_ns = self._look(self._clock.now_ns())
+            if self._gate is not None and (line := self._gate.look(self._clock.now_ns())) is not None:
                 log.warning("%s", line)
             if self._draining is not None and not self._draining.is_over:
-                self._draining.look(clock.now_ns())
+                self._draining.look(self._clock.now_ns())
                 pause_ns = min(pause_ns, LOOK_NS)
             if self._stop_reason is not None or (is_called and self._link.has_input()):
                 continue
@@ -167,7 +168,7 @@ class Sentinel:
     def close(self) -> None:
         """Send the queued envelopes and close the link. Unread envelopes are dropped."""
         self._control.flush()
-        self._engine.poll_leader.sentinel_fd = -1
+        self._poll_leader.sentinel_fd = -1
         self._link.close()
         os.close(self._wake_fd)
 
@@ -175,7 +176,7 @@ class Sentinel:
 
     def _look(self, now_ns: int) -> int:  # hot: scripts/bench urgent_long
         """Check the workers; returns the nanoseconds until the next check."""
-        poll_leader = self._engine.poll_leader
+        poll_leader = self._poll_leader
         running_since_ns = 0
         is_overrun = False
         for worker in poll_leader.team:
@@ -184,14 +185,14 @@ class Sentinel:
             if started_ns:
                 running_since_ns = min(running_since_ns or started_ns, started_ns)
                 is_overrun |= self._overrun_detector.overruns(worker, now_ns)
-                if now_ns - started_ns >= self._engine.reports.slow_actions.threshold_ns:
+                if now_ns - started_ns >= self._reports.slow_actions.threshold_ns:
                     self._notice_slow(worker, started_ns, now_ns)
         if now_ns - self._beaten_ns >= HEARTBEAT_NS:
             self._beat(now_ns, running_since_ns)
         if not running_since_ns:
             self._looks_idle += 1
             if self._looks_idle >= LOOKS_IDLE:
-                with self._engine.lead:
+                with self._lead:
                     # Only a worker that wakes up wakes us, and one that never sleeps (a flood of short actions) would not.
                     poll_leader.is_sentinel_asleep = poll_leader.poller is not None
                 if poll_leader.is_sentinel_asleep:
@@ -205,7 +206,7 @@ class Sentinel:
             # Without a relief to let in, checking often would change nothing, and cost bulk work 10 %.
             is_found = poll_leader.poller is None and bool(poll_leader.reliefs)
             self._looks_without_overrun = 0 if is_found else self._looks_without_overrun + 1
-            with self._engine.lead:
+            with self._lead:
                 self._engine.overrun()
         else:
             self._looks_without_overrun += 1
@@ -214,17 +215,17 @@ class Sentinel:
     def _seldom_ns(self) -> int:
         """The long interval between checks: bounded by the heartbeat and by half of `slow_action`, both noticed in time."""
         pause_ns = min(self.max_latency_ns / SELDOM_OF_MAX_LATENCY, HEARTBEAT_NS)
-        return max(SELDOM_NS, min(int(pause_ns), self._engine.reports.slow_actions.threshold_ns // 2))
+        return max(SELDOM_NS, min(int(pause_ns), self._reports.slow_actions.threshold_ns // 2))
 
     def _notice_slow(self, worker: Worker, started_ns: int, now_ns: int) -> None:
         action = worker.action
-        if action is None or is_long(action) or id(action) in self._engine.reports.noticed:
+        if action is None or is_long(action) or id(action) in self._reports.noticed:
             return
         frame = sys._current_frames().get(worker.ident)
-        with self._engine.lead:
+        with self._lead:
             if worker.action is not action or worker.started_ns != started_ns:
                 return  # the action has just ended, and is reported without a stack
-            self._engine.reports.runs_slowly(action, now_ns - started_ns, now_ns, frame)
+            self._reports.runs_slowly(action, now_ns - started_ns, now_ns, frame)
 
     def _beat(self, now_ns: int, running_since_ns: int) -> None:
         self._beaten_ns = now_ns
@@ -239,44 +240,44 @@ class Sentinel:
         # Integers that other threads write; each is read once, so the figures need not agree exactly.
         self._slot.beat(
             now_ns,
-            self._engine.statistics.actions_count,
-            self._engine.scheduler.queued_count,
-            self._engine.scheduler.waiting_count,
+            self._statistics.actions_count,
+            self._scheduler.queued_count,
+            self._scheduler.waiting_count,
             running_since_ns,
-            self._engine.clock.process_cpu_ns(),
-            self._engine.limits.refused_count(),
-            self._engine.reports.slow_actions.count,
+            self._clock.process_cpu_ns(),
+            self._limits.refused_count(),
+            self._reports.slow_actions.count,
             0 if self._os_priority is None else self._os_priority.boosts_count,
             ready_count,
             progress_ns,
-            self._engine.completion.failing_count(),
+            self._completion.failing_count(),
         )
         if self._os_priority is not None:
-            with self._engine.lead:
+            with self._lead:
                 self._os_priority.look()  # finds a boost that came while the last was being undone
 
     # -- calls of the supervisor --------------------------------------------------------------------------------------
 
     def _directory(self, body: Any, answer: Answer) -> None:
         directory = Directory.from_body(body["directory"])
-        with self._engine.lead:
-            has_ended = bool(self._engine.routing.connections.outdated(directory, keep=""))
+        with self._lead:
+            has_ended = bool(self._routing.connections.outdated(directory, keep=""))
         if has_ended:
             self._read_on()
-        with self._engine.lead:
+        with self._lead:
             self._engine.update(directory, self._engine.now_ns())
-            self._engine.poll_leader.notify()
+            self._poll_leader.notify()
         answer({}, None)
 
     def _read_on(self) -> None:
         """A callee backplane has ended: receive the replies that it sent before. Workers continue between the drains."""
         engine = self._engine
         for _ in range(STOP_LOOKS_MAX):
-            with self._engine.lead:
-                engine.drain(self._engine.now_ns())
+            with self._lead:
+                engine.drain(engine.now_ns())
                 if not engine.link.has_input():
                     return
-                self._engine.poll_leader.notify()
+                self._poll_leader.notify()
             select.select((), (), (), GAP_S)
 
     def _move(self, body: Any, answer: Answer) -> None:
@@ -284,8 +285,8 @@ class Sentinel:
             name, state, epoch = str(body["component"]), ModuleState(body["state"]), int(body.get("epoch") or 0)
         except (KeyError, ValueError, TypeError) as error:
             raise InvalidArgument(f"control.move: {error}") from error
-        with self._engine.lead:
-            self._engine.lifecycle.move(name, state, lambda error: answer({}, error), epoch)
+        with self._lead:
+            self._lifecycle.move(name, state, lambda error: answer({}, error), epoch)
 
     def _reconfigure(self, body: Any, answer: Answer) -> None:
         self._configure(body.get("settings"))
@@ -298,21 +299,21 @@ class Sentinel:
             self._placed(result)
             return
         log.warning("the CPU limit is held by the scheduler alone: %s", error)
-        with self._engine.lead:
-            self._engine.scheduler.budget.leave_to_kernel(False)
+        with self._lead:
+            self._scheduler.budget.leave_to_kernel(False)
             self._tell_keeper()
 
     def _placed(self, body: Any) -> None:
         """Take over the supervisor's report, after registration or a change: the keeper of our limit, and our cgroup."""
-        with self._engine.lead:
-            self._engine.scheduler.budget.leave_to_kernel(body["by"] not in (None, "scheduler"))
+        with self._lead:
+            self._scheduler.budget.leave_to_kernel(body["by"] not in (None, "scheduler"))
             self._tell_keeper()
             if self._os_priority is not None:
                 self._os_priority.moved_to(body["cgroup"])
-            self._engine.poll_leader.notify()  # a spent budget may hold up work no more, or from now on
+            self._poll_leader.notify()  # a spent budget may hold up work no more, or from now on
 
     def _tell_keeper(self) -> None:
-        keeper = self._engine.scheduler.budget.keeper
+        keeper = self._scheduler.budget.keeper
         if keeper is not None and self.on_keeper is not None:
             self.on_keeper(keeper)
 

@@ -8,6 +8,7 @@ subscriber that does not read gets only the newest directory once it reads again
 from __future__ import annotations
 
 import resource
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,11 @@ from .identities import Identities
 
 #: Topic on which clients receive new versions of the directory.
 DIRECTORY_TOPIC = "system.directory"
-#: Frames read in one iteration, so that a flood does not delay the detection of a death.
-FRAMES_MAX = 64
+#: Frames read in one iteration, and calls of clients served in it, so that a flood does not delay the detection of a death: a
+#: frame holds up to 4,096 calls, and `status` of a large system takes 10 ms.
+FRAMES_MAX, CALLS_MAX = 64, 16
+#: Calls of clients read and not served yet, from which no more frames are read. Clients are served in turn.
+CALLS_WAITING_MAX = 4_096
 #: A registration takes a few KiB, with ten thousand routes about 2 MiB. Decoding may take seventy times the frame's size
 #: (TRAPS 14).
 FRAME_BYTES_MAX = 2 << 20
@@ -123,6 +127,9 @@ class ControlSocket:
         self._directory: Directory | None = None
         self._reported: set[bytes] = set()
         self._ended: list[Heard] = []
+        #: Calls of clients that have been read and not served, by client; the client that is next first.
+        self._waiting: dict[bytes, deque[Envelope]] = {}
+        self._waiting_count = 0
         #: Malformed frames; replies that were dropped because the caller does not read.
         self.malformed_count = self.unanswered_count = 0
         #: Whether the last iteration left work to do at once.
@@ -194,10 +201,11 @@ class ControlSocket:
         for peer in gone:
             self._fail(peer, "cannot be reached", heard)
         read = self._drain(heard, now_ns)
+        self._serve_clients(heard, now_ns)
         for _, _, (token, route, limit_ns) in self._calls.expire(now_ns):
             heard.append(Answered(token, None, DeadlineExceeded(f"{route}: no answer within {limit_ns / 1e9:g} s")))
         # The edge-triggered descriptor does not report frames that arrived during a send: poll once more.
-        self.has_more = read > 0 or bool(gone) or bool(self._ended)
+        self.has_more = read > 0 or bool(gone) or bool(self._ended) or bool(self._waiting)
         return heard, gone
 
     def forget(self, peer: bytes) -> None:
@@ -266,6 +274,8 @@ class ControlSocket:
 
     def _drain(self, heard: list[Heard], now_ns: int) -> int:
         for read in range(FRAMES_MAX):
+            if self._waiting_count >= CALLS_WAITING_MAX:
+                return read
             peer = b""
             try:
                 received = self._link.receive()
@@ -311,13 +321,14 @@ class ControlSocket:
     def _take(self, peer: bytes, envelope: Envelope, heard: list[Heard], now_ns: int) -> None:
         kind = envelope.kind
         if kind == CALL:
-            assert envelope.route is not None
-            if envelope.deadline is not None and due_ns(envelope.deadline, now_ns) <= now_ns:
-                late = DeadlineExceeded(f"{envelope.route}: the call arrived after its deadline")
-                self.refuse(Caller(peer, envelope.id), late)
-                return
             sender = self.identities.generation_of(peer)
-            heard.append(SupervisorCall(Caller(peer, envelope.id), envelope.route, envelope.body, sender))
+            if sender is not None:
+                self._take_call(peer, envelope, sender, heard, now_ns)
+                return
+            if envelope.deadline is not None and envelope.deadline >= 0:  # from its arrival on
+                envelope.deadline = -due_ns(envelope.deadline, now_ns)
+            self._waiting.setdefault(peer, deque()).append(envelope)
+            self._waiting_count += 1
         elif kind in (REPLY, STATUS):
             call = self._calls.end(envelope.id, peer)
             if call is not None:
@@ -325,6 +336,26 @@ class ControlSocket:
                 heard.append(Answered(call[0], None if error else envelope.body, error))
         elif kind != CANCEL:  # our handlers take no longer than cancelling them would
             raise MalformedFrame(f"the supervisor takes calls and answers, not kind {kind}")
+
+    def _serve_clients(self, heard: list[Heard], now_ns: int) -> None:
+        """Take up to `CALLS_MAX` calls, one of each client in turn."""
+        for _ in range(min(CALLS_MAX, self._waiting_count)):
+            peer, calls = next(iter(self._waiting.items()))
+            del self._waiting[peer]
+            self._take_call(peer, calls.popleft(), None, heard, now_ns)
+            self._waiting_count -= 1
+            if calls:
+                self._waiting[peer] = calls
+
+    def _take_call(
+        self, peer: bytes, envelope: Envelope, sender: tuple[str, int] | None, heard: list[Heard], now_ns: int
+    ) -> None:
+        assert envelope.route is not None
+        if envelope.deadline is not None and due_ns(envelope.deadline, now_ns) <= now_ns:
+            late = DeadlineExceeded(f"{envelope.route}: the deadline passed before the call was served")
+            self.refuse(Caller(peer, envelope.id), late)
+            return
+        heard.append(SupervisorCall(Caller(peer, envelope.id), envelope.route, envelope.body, sender))
 
 
 def allow_descriptors() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from click.testing import CliRunner, Result
@@ -41,11 +41,10 @@ class Client:
             raise self.refusal
         return [row.in_words(11 * SECOND, 50 * SECOND, has_names=arguments["routes"]) for row in ROWS]
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Nothing to close."""
+    def __exit__(self, *_: object) -> None: ...
 
 
 @pytest.fixture

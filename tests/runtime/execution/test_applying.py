@@ -58,7 +58,7 @@ class Process:
         self.log.append = lambda body, now_ns: self.at_a_write() or append(body, now_ns)  # type: ignore[method-assign]
         parts: dict[str, Any] = {
             "clock": SimpleNamespace(now_ns=lambda: 5),
-            "sender": SimpleNamespace(encoder=SimpleNamespace(body=msgpack.packb)),
+            "sender": SimpleNamespace(encoder=SimpleNamespace(pack=msgpack.packb)),
             "publishing": SimpleNamespace(
                 records={TOPIC: self.log}, tell=lambda _topic, row, _trace, _now: self.tell(row)
             ),

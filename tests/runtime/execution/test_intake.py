@@ -30,6 +30,8 @@ from appbackplane.runtime import (
     operation,
 )
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport import envelope
+from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.envelope import CALL, CAST, Envelope
 
 
@@ -91,6 +93,14 @@ def test_bad_input_is_answered_by_name(
     assert type(raised.value) is kind
     assert words in str(raised.value)
     assert library.call("library.find", title="t", limit=1).result() == ["t"]
+
+
+def test_a_node_that_has_just_started_does_not_deny_the_routes_of_others(library: VirtualBackplane) -> None:
+    """Its endpoint takes these, and is not there yet: a caller that was told NOT_FOUND would not try again."""
+    call = library.hear_call(envelope.call(1_000, CallSpec("b/library.find", {"title": "x"}), None))
+    error = call.error()
+    assert isinstance(error, Unavailable) and error.is_refused and error.retry_after
+    assert "b/library.find: the endpoint of this node has not started yet" in str(error)
 
 
 def test_arguments_arrive_as_annotated(library: VirtualBackplane) -> None:

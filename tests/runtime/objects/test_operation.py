@@ -180,12 +180,6 @@ def no_self() -> None: ...
 def forgotten_self(x: int) -> int: ...
 def plain(self: Any) -> None: ...
 def required(self: Any, x: int) -> None: ...
-def generator(self: Any) -> Any:
-    yield 1
-
-
-async def async_generator(self: Any) -> Any:
-    yield 1
 
 
 @pytest.mark.parametrize(
@@ -198,8 +192,6 @@ async def async_generator(self: Any) -> Any:
         (ambiguous, "ambiguous: an annotation cannot be checked"),
         (no_self, "no_self has no `self`"),
         (forgotten_self, "forgotten_self: the first parameter is 'x': it must be self"),
-        (generator, "generator is a generator"),
-        (async_generator, "async_generator is a generator"),
         (staticmethod(required), "staticmethod.* expected a plain method"),
         (property(required), "property.* expected a plain method"),
     ],

@@ -140,7 +140,7 @@ def test_where_nothing_is_recorded_nothing_is_kept() -> None:
         raise AssertionError("the thread's CPU clock was read")
 
     with recorded(is_recorded=False) as running:
-        platform = running.backplane.backplane._host.platform
+        platform = running.backplane.backplane._platform
         platform.cpu_ns = read
         for _ in range(10):
             post(running, 0, Reading)

@@ -94,7 +94,7 @@ def test_the_interval_may_change_while_it_runs() -> None:
     assert change["settings"] == {"record_interval": [10.0, 0.5], "ready": [100, 50]}
     assert (
         change["reason"] == "asked for"
-        and change["at_ns"] == running.backplane.backplane._host.platform.unix_ns() - 500_000_000
+        and change["at_ns"] == running.backplane.backplane._platform.unix_ns() - 500_000_000
     )
     running.add(1)
     running.backplane.advance(0.5)
