@@ -5,6 +5,8 @@ They take a folder, not a system. Times come in one form: the starting command h
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 import os
 import re
 import sys
@@ -108,12 +110,21 @@ def stream(
 
 @main.command("here")
 def here() -> None:
-    """Print the versions of Spark and Java as JSON, for `appbackplane doctor`."""
+    """Print the versions of Spark and Java here as JSON, or why one is missing, for `appbackplane doctor`; starts neither."""
 
     def work() -> None:
-        from .here import told
+        from .java import NoJava, choose, found_here
+        from .session import missing
 
-        click.echo(told())
+        lacks = missing()
+        told = {"spark": None if lacks else importlib.metadata.version("pyspark"), "missing": lacks}
+        try:
+            java = choose(found_here())
+        except NoJava as error:
+            told |= {"java": None, "because": error.found}
+        else:
+            told |= {"java": f"{java.version}, by {java.whence}: {java.path}", "because": ""}
+        click.echo(json.dumps(told))
 
     _end(work)
 

@@ -22,7 +22,7 @@ from .command import CommandSpec, command, specs_of
 from .context import Context
 from .ownership import LISTED_MAX, owned
 from .policy import KernelPolicy
-from .status import LedgerView, policy_of, status_of
+from .status import LedgerView, status_of
 
 if TYPE_CHECKING:
     from .kernel import RequestKernel
@@ -99,7 +99,7 @@ class CommandHandler(AppObject):
     def settings(self, **settings: Any) -> dict[str, Any]:
         """All settings; with arguments such as `workers=8 ready=500`, change these: all of them, or none."""
         if not settings:
-            return policy_of(self.component._ledger.policy)
+            return dict(msgspec.to_builtins(self.component._ledger.policy))
         return self._changed(settings)
 
     @command(is_logged=False)
@@ -199,10 +199,10 @@ class CommandHandler(AppObject):
         component = self.component
         wanted = {name: _meant(name, value) for name, value in settings.items() if value is not None}
         if not wanted:
-            now = policy_of(component._ledger.policy)
+            now = msgspec.to_builtins(component._ledger.policy)
             return {name: now[name] for name in settings}
         before, after = component._change(wanted)
-        was, now = policy_of(before), policy_of(after)
+        was, now = msgspec.to_builtins(before), msgspec.to_builtins(after)
         told = {name: now[name] for name in settings}
         if changed := {name: was[name] for name in now if was[name] != now[name]}:
             told["before"] = changed

@@ -15,7 +15,6 @@ import msgspec
 
 from .element import LANES, Element
 from .figures import Figures, figures_of
-from .policy import KernelPolicy
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -197,14 +196,8 @@ def status_of(
             if field.endswith("_total") and not field.endswith("_ns_total")
         },
         schedule=[*schedule],
-        policy=policy_of(policy),
+        policy=msgspec.to_builtins(policy),
     )
-
-
-def policy_of(policy: KernelPolicy) -> dict[str, Any]:
-    """All settings, as plain data."""
-    told: dict[str, Any] = msgspec.to_builtins(policy)
-    return told
 
 
 def _worker(name: str, state: str, sight: LedgerView, now_ns: int) -> WorkerStatus:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import tzinfo
 from html import escape
+from typing import NamedTuple
 
 from .contents import Heat, Path, Slow
 from .words import count, duration, marks_of_latency, marks_of_time, moment, nice, shown
@@ -86,17 +87,15 @@ def level(value: int, most: int) -> int:
     return LEVELS if most == 1 else 1 + min(LEVELS - 1, int(math.log(value) / math.log(most) * (LEVELS - 1) + 1e-9))
 
 
-class Strip:
+class Strip(NamedTuple):
     """One row of a time line: a name, an area, and optionally a line above it and a limit."""
 
-    __slots__ = ("area", "limit", "line", "name", "said")
-
-    def __init__(
-        self, name: str, area: Sequence[float], said: str, line: Sequence[float] = (), limit: float | None = None
-    ) -> None:
-        self.name, self.area, self.line, self.limit = name, area, line, limit
-        #: Label below the name: the greatest value.
-        self.said = said
+    name: str
+    area: Sequence[float]
+    #: Label below the name: the greatest value.
+    said: str
+    line: Sequence[float] = ()
+    limit: float | None = None
 
 
 def strips(heat: Heat, rows: Sequence[Strip], about: str, zone: tzinfo | None = None) -> str:

@@ -57,10 +57,7 @@ class Rows:
 
     def __init__(self, schema: StructType) -> None:
         """Raises `BadSchema` for an unknown column or a wrong type."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        check(schema, {name: column.type for name, column in COLUMNS.items()})
-        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = checked(schema, {name: column.type for name, column in COLUMNS.items()})
         #: Record fields that the schema needs.
         self.fields: Sequence[str] = tuple(
             dict.fromkeys(field for name in schema.fieldNames() for field in COLUMNS[name].fields)
@@ -105,10 +102,13 @@ class Rows:
         return made.slice(0, len(actions))
 
 
-def check(schema: StructType, known: dict[str, str]) -> None:
-    """Check that all columns of a schema are known and have the right types. Raises `BadSchema`."""
+def checked(schema: StructType, known: dict[str, str]) -> pa.Schema:
+    """The schema in Arrow, if all its columns are known and have the right types. Raises `BadSchema`."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     for field in schema.fields:
         if field.name not in known:
             raise BadSchema(f"there is no column {field.name!r}: there are {', '.join(known)}")
         if field.dataType.simpleString() != known[field.name]:
             raise BadSchema(f"column {field.name} is {known[field.name]}, not {field.dataType.simpleString()}")
+    return to_arrow_schema(schema, timezone="UTC")

@@ -22,7 +22,7 @@ from ..records.messages import MessageFile, RecordedMessage
 from ..records.pieces import NothingRecorded
 from ..records.segment_file import Gone
 from .lines import lines_of, topic_folders
-from .rows import check
+from .rows import checked
 from .selection import Selection
 
 if TYPE_CHECKING:
@@ -109,10 +109,7 @@ class TopicRows:
 
     def __init__(self, schema: StructType) -> None:
         """Raises `BadSchema` for an unknown column or a wrong type."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        check(schema, COLUMNS)
-        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = checked(schema, COLUMNS)
 
     def of(self, part: TopicPart, selection: Selection, lost: Callable[[str], None] | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range. `lost` is called for a file that was removed; None: that is expected, and only logged."""
@@ -151,10 +148,8 @@ def _values(name: str, header: SegmentHeader, several: Sequence[RecordedMessage]
     match name:
         case "index":
             return [message.number for message in several]
-        case "time_ns":
-            return [message.time_ns for message in several]
-        case "body":
-            return [message.body for message in several]
+        case "time_ns" | "body":
+            return [getattr(message, name) for message in several]
         case "json":
             return [as_json(message.body) for message in several]
         case "segment":

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 #: Environment variable of the mark. Several words: one of each supervisor above, where systems were started within others.
 VARIABLE = "APPBACKPLANE_MARK"
 #: Killing one may reveal its children. A process that forks faster than this is not stopped by signals at all.
-_ROUNDS_MAX = 32
+ROUNDS_MAX = 32
 #: How long all of them together may take to die of SIGKILL, which takes a millisecond unless they are stuck in the kernel.
 _DEATH_NS = 2_000_000_000
 
@@ -70,7 +70,7 @@ def end(marks: Collection[str], patience_ns: int, on_held: Callable[[], None] = 
         held.look()
         on_held()
         held.wait(time.monotonic_ns() + patience_ns)
-        for _ in range(_ROUNDS_MAX):
+        for _ in range(ROUNDS_MAX):
             held.look()
             alive = held.alive()
             if not alive:

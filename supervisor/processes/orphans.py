@@ -16,11 +16,11 @@ from contextlib import suppress
 
 import psutil
 
+from .leftovers import ROUNDS_MAX
+
 _PR_SET_CHILD_SUBREAPER = 36
 #: How long all of them together may take to die; SIGKILL takes a millisecond unless they are stuck in the kernel.
 _PATIENCE_MS = 1_000
-#: Killing one may reveal its children. A process that forks faster than this is not stopped by signals at all.
-_ROUNDS_MAX = 32
 
 
 def adopt() -> None:
@@ -42,7 +42,7 @@ def bury(known: Collection[int]) -> None:
 def kill_all(known: Collection[int]) -> list[int]:
     """Kill adopted processes and their children. Returns the pids that would not die."""
     stuck: set[int] = set()
-    for _ in range(_ROUNDS_MAX):
+    for _ in range(ROUNDS_MAX):
         children = {child.pid for child in psutil.Process().children()} - set(known) - stuck
         if not children:
             break

@@ -290,7 +290,7 @@ def test_a_reload_says_what_it_cut_off(booked: Callable[..., Booked]) -> None:
     """What takes a restart ends what runs, whatever the order was called."""
     one = booked('drain_limit = "100ms"\nstop_limit = "400ms"', "threads = 2")
     toml = one.folder / "demo.toml"
-    toml.write_text(toml.read_text().replace("threads = 2", "threads = 2\npriorities = 6"))
+    toml.write_text(toml.read_text().replace("threads = 2", "threads = 2\npriorities = 7"))
     with one.connect() as client:
         hanging = client.submit("index.hang", timeout=LIMIT_S, retry=False)
         client.call("backplane.index.statistics")
