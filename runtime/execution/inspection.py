@@ -295,10 +295,10 @@ class Inspection:
                 if (call := self._calls.get(each.id)) is not None:
                     found.append((each.id, *call))
         else:
-            for call in islice(self._calls, LOOK_MAX):
-                action = call[3].action
+            for id, peer, deadline_ns, request in islice(self._calls, LOOK_MAX):
+                action = request.action
                 if action is not None and action.is_awaiting and action.object is object:
-                    found.append(call)
+                    found.append((id, peer, deadline_ns, request))
         return tuple(self._one_awaited(*call, now_ns) for call in found)
 
     def _one_awaited(

@@ -59,7 +59,7 @@ class MethodAction(Action):
         self.thrown: BaseException | None = None
         #: The last error of a call made by this action: if it is raised unhandled, it is not the caller's fault.
         self.received: BaseException | None = None
-        #: The instruction that its coroutine has awaited last, until that has ended; and whether it is in the wait queue for it.
+        #: The instruction that its coroutine awaits, until that has ended; and whether it is in the wait queue for it.
         self.request: CallRequest | Pause | Gather | None = None
         self.is_awaiting = False
         #: Its deadline's id while a state machine has deferred it (deferring.py); 0: it has none.

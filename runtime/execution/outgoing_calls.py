@@ -57,8 +57,9 @@ class OutgoingCalls:
     """Calls of this backplane's objects, and its actions' waits. Used under the lead."""
 
     def __init__(
-        self, *, calls: OutstandingCalls[CallRequest | Pause], routing: Routing, scheduler: Scheduler, sender: Sender, intake: Intake,
-        inheritance: Inheritance, priority_publisher: PriorityPublisher, recorders: Recorders, poll_leader: PollLeader,
+        self, *, calls: OutstandingCalls[CallRequest | Pause], routing: Routing, scheduler: Scheduler, sender: Sender,
+        intake: Intake, inheritance: Inheritance, priority_publisher: PriorityPublisher, recorders: Recorders,
+        poll_leader: PollLeader,
     ) -> None:  # fmt: skip
         self.calls = calls
         self._routing = routing
