@@ -57,12 +57,14 @@ class EngineHost:
         self, caller: AppObject, calls: Sequence[Any], *, return_exceptions: bool, timeout: float | None
     ) -> Gather:
         """Several requests for the running coroutine to await together. Raises TypeError for what is no call."""
+        seen: set[int] = set()
         for each in calls:
-            if type(each) is not CallRequest or each.gather is not None or each.attempts_count:
+            if type(each) is not CallRequest or each.gather is not None or each.attempts_count or id(each) in seen:
                 what = "a call that is awaited already" if isinstance(each, CallRequest) else f"{each!r}"
                 raise TypeError(
                     f"{caller.name}: gather() takes calls, as in gather(self.call(...), self.call(...)): got {what}"
                 )
+            seen.add(id(each))
         timeout_ns = None if timeout is None else duration_ns(timeout)
         return Gather(calls, returns_errors=return_exceptions, timeout_ns=timeout_ns)
 

@@ -175,13 +175,14 @@ class OutgoingCalls:
         for id, peer, request in self.calls.expire(now_ns):
             assert request.action is not None
             if isinstance(request, Pause):
-                self._go_on(request.action, now_ns)
+                if _is_awaited(request):  # not if its action was cancelled by an earlier one of these
+                    self._go_on(request.action, now_ns)
                 continue
             request.id = 0
             if peer == WAITING:
                 self.retries.waited(id)
                 self.retries.extra_ids_count += 1
-                if request.gather is None or not request.gather.has_ended:
+                if _is_awaited(request):
                     self._begin(request, now_ns)
                 continue
             if peer is not LOCAL:
@@ -301,16 +302,14 @@ class OutgoingCalls:
             request.buffer.end(None)
             if request.is_awaited:
                 self._go_on(action, now_ns)
-        elif gather is None:
-            self._go_on(action, now_ns, result=result)
-        elif not gather.has_ended and gather.put(request, result):
-            self._go_on(action, now_ns)
+        elif _is_awaited(request) and (gather is None or gather.put(request, result)):
+            self._go_on(action, now_ns, result=result if gather is None else None)
 
     def _failed(self, request: CallRequest, error: BackplaneError, now_ns: int, *, is_sent: bool = True) -> None:
         """A call has failed: retry it, or resume its action with the error."""
         action, gather = request.action, request.gather
         assert action is not None
-        if gather is not None and gather.has_ended:
+        if not (_is_awaited(request) or isinstance(request, StreamRequest)):
             return
         has_begun = isinstance(request, StreamRequest) and (request.buffer.has_begun or not request.is_awaited)
         if action.thrown is None and not has_begun:
@@ -360,6 +359,14 @@ class OutgoingCalls:
             action.inbox, action.thrown = result, error
             action.received = error
         self._scheduler.resume(action, now_ns)
+
+
+def _is_awaited(request: CallRequest | Pause) -> bool:
+    """Whether its action still waits for it, alone or together with others."""
+    action = request.action
+    if action is None or not action.is_awaiting:
+        return False
+    return action.request is request or (isinstance(request, CallRequest) and action.request is request.gather)
 
 
 def _posted_ns(request: CallRequest | Pause) -> int:
