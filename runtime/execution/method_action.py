@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..scheduling.timers import Timer
 
 AWAITABLE: Final = (
-    "an operation may await self.call(...), pause(...) and checkpoint(); libraries of asyncio belong in a client or a thread "
-    "of their own"
+    "an operation may await self.call(...), self.gather(...) (not asyncio.gather), pause(...) and checkpoint(); libraries of "
+    "asyncio belong in a client or a thread of their own"
 )
 #: The messages of asyncio's two functions that fail without a running event loop.
 _LOOPLESS: Final = ("no running event loop", "There is no current event loop")

@@ -190,7 +190,7 @@ MUTATIONS = (
     ),
     law(
         10, "the chain ends after one link", "runtime/execution/inheritance.py",
-        "self._sender.say(peer, boost(id, priority), now_ns)", "pass",
+        "self._sender.say(peer, boost(call.id, priority), now_ns)", "pass",
     ),
     law(
         10, "who runs is not boosted by what queues behind", PRIORITY_PUBLISHER,

@@ -206,7 +206,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (
             "the work stays urgent when the urgent one of its callers has gone",
             "                self._inheritance.settle([action], now_ns)\n",
-            "",
+            "                pass\n",
         ),
     ),
     *mutations(

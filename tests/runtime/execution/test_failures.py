@@ -74,6 +74,10 @@ class Good(Component):
     async def sleeps(self) -> None:
         await asyncio.sleep(1)
 
+    @operation()
+    async def gathers(self) -> None:
+        await asyncio.gather(self.call("good.hello"), self.call("good.hello"))
+
     @operation(digest="where")
     def digested(self) -> str:
         return "here"
@@ -109,6 +113,11 @@ def said_of(caplog: pytest.LogCaptureFixture, route: str) -> tuple[BaseException
         ("says_so", "out of order", 'raise InternalError("out of order")'),
         ("raises", "hat", 'raise KeyError("hat")'),
         ("sleeps", "there is no asyncio here; for asyncio.sleep(1) await pause(1)", "await asyncio.sleep(1)"),
+        (
+            "gathers",
+            "an operation may await self.call(...), self.gather(...) (not asyncio.gather)",
+            "await asyncio.gather(",
+        ),
         ("strange", "create_action must return an Action", ""),
         ("digested", "expected a key (a string), got int", ""),
     ],
