@@ -371,12 +371,17 @@ class AsyncClient:
         return id
 
     async def _begin_stream(self, of: AsyncArrivedItems, spec: CallSpec) -> None:
-        of.id = await self._begin_patiently(spec, of)
+        try:
+            of.id = await self._begin_patiently(spec, of)
+        except BaseException:
+            of.buffer.abandon()
+            raise
+        if of.buffer.has_ended:  # closed by another task meanwhile
+            self._take_back(of.id)
 
-    def _give_credit(self, id: int, credit: int) -> None:
-        if not self._is_closed:
-            self._session.give_credit(id, credit)
-            self._soon()
+    def _give_credit(self, id: int, credit: int) -> bool:
+        self._soon()
+        return not self._is_closed and self._session.give_credit(id, credit)
 
     def _drop_stream(self, of: AsyncArrivedItems) -> None:
         if not of.buffer.has_ended:
@@ -427,7 +432,10 @@ class AsyncClient:
                 if isinstance(event, Ended):
                     self._let_in()
                     if isinstance(event.token, AsyncArrivedItems):
-                        event.token.buffer.end(event.error)
+                        if event.error is None:
+                            event.token.buffer.end(event.result)
+                        else:
+                            event.token.buffer.end_in(event.error)
                         event.token.arrived.set()
                         continue
                     future: asyncio.Future[Any] = event.token
@@ -438,7 +446,8 @@ class AsyncClient:
                     else:
                         future.set_exception(event.error)
                 elif isinstance(event, Streamed):
-                    event.token.buffer.put(event.items, event.is_blocked)
+                    if not event.token.buffer.put(event.items, event.number, event.is_blocked):
+                        self._take_back(event.token.id)
                     event.token.arrived.set()
                 else:
                     event.subscriber._inbox.put(event.message, event.size)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class AsyncArrivedItems:
     """What the client keeps of a stream until it has ended. The user's iterator is another object: dropping it is noticed."""
 
-    def __init__(self, window: int) -> None:
-        self.buffer = ItemBuffer(window)
+    def __init__(self, route: str, window: int) -> None:
+        self.buffer = ItemBuffer(route, window)
         self.arrived = asyncio.Event()
         #: The id of the call; 0 until it has begun.
         self.id = 0
@@ -35,10 +35,10 @@ class AsyncItemStream:
         self._client = client
         self._spec = spec
         self._route: str = spec.route
-        self._of = AsyncArrivedItems(spec.window)
+        self._of = AsyncArrivedItems(spec.route, spec.window)
         self._items: list[Any] = []
         self._at = 0
-        self._is_iterated = False
+        self._is_iterated = self._is_being_read = False
 
     def __aiter__(self) -> AsyncIterator[Any]:
         if self._is_iterated:
@@ -50,7 +50,13 @@ class AsyncItemStream:
 
     async def __anext__(self) -> Any:
         if self._at == len(self._items):
-            self._items, self._at = await self._next_items(), 0
+            if self._is_being_read:
+                raise FailedPrecondition(f"{self._route}: another task waits for the next item of this stream")
+            self._is_being_read = True
+            try:
+                self._items, self._at = await self._next_items(), 0
+            finally:
+                self._is_being_read = False
         item, self._items[self._at] = self._items[self._at], None
         self._at += 1
         return item
@@ -83,8 +89,8 @@ class AsyncItemStream:
             await self._client._begin_stream(of, self._spec)
         while True:
             self._client._expect_not_forked()
-            if credit := buffer.credit_due():
-                self._client._give_credit(of.id, credit)
+            if (credit := buffer.credit_due()) and self._client._give_credit(of.id, credit):
+                buffer.gave(credit)
             if (items := buffer.take()) is not None:
                 return items
             buffer.check_end()

@@ -182,13 +182,21 @@ class CallerCore:
             self.calls.replace(id, (token, spec, size, None))
         return token.token if isinstance(token, RetriedCall) else token
 
-    def give_credit(self, id: int, items: int) -> None:
-        """Let the callee of a stream, by the id that its caller knows, have sent this many items in all."""
+    def give_credit(self, id: int, items: int) -> bool:
+        """Let the callee of a stream, by the id that its caller knows, have sent this many items in all.
+
+        False: there is no room even in the reserve, or it has ended.
+        """
         id = self._current(id)
         peer = self.calls.peer_of(id)
-        # If there is no room, a later credit makes up for it, or the stream ends by its deadline.
-        if peer is not None and peer != WAITING and self._outbox.add(peer, self._encoder.encode(credit(id, items))):
-            self.gathered_count += 1
+        if (
+            peer is None
+            or peer == WAITING
+            or not self._outbox.add_instead(peer, self._encoder.encode(credit(id, items)))
+        ):
+            return False
+        self.gathered_count += 1
+        return True
 
     # -- fail, wait, retry, expire ------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ touches the link polls it before it releases the lock. Waiting releases it: the 
 import os
 import random
 import time
+from collections import deque
 from typing import Any, Final
 
 from . import call_checks
@@ -77,6 +78,8 @@ class Calling:
         self._submitted_ns = 0
         self._burst_count = 0
         self._is_closed = False
+        #: Streams whose iterators were dropped.
+        self._dropped: deque[ArrivedItems] = deque()
 
     def start(self, limit_ns: int) -> None:
         """Connect, unless connected, within `limit_ns`."""
@@ -143,18 +146,34 @@ class Calling:
         """Wait for the next items of a stream; None: it has ended. Raises the error in which it ended, once."""
         buffer = arrived._buffer
         with self._lock:
-            while True:
-                credit = buffer.credit_due()
-                if credit and not self._is_closed:
-                    self.session.give_credit(arrived._id, credit)
-                if not arrived.is_ready:
-                    if not self._waiting.wait(arrived, arrived._ends_ns):
-                        self._end_lost(arrived)
-                elif credit:
-                    self._look(_monotonic_ns())
-                items = arrived.take()
-                if items is not None or buffer.has_ended:
-                    return items
+            if arrived._is_being_read:
+                raise FailedPrecondition(f"{arrived.route}: another thread waits for the next item of this stream")
+            arrived._is_being_read = True
+            try:
+                while True:
+                    credit = buffer.credit_due()
+                    if credit and not self._is_closed and self.session.give_credit(arrived._id, credit):
+                        buffer.gave(credit)
+                    if not arrived.is_ready:
+                        if not self._waiting.wait(arrived, arrived._ends_ns):
+                            self._end_lost(arrived)
+                    elif credit:
+                        self._look(_monotonic_ns())
+                    items = arrived.take()
+                    if items is not None or buffer.has_ended:
+                        return items
+            finally:
+                arrived._is_being_read = False
+
+    def drop_later(self, arrived: ArrivedItems) -> None:
+        """End a stream that was dropped: now, or at the next look where the garbage collector calls this inside the client."""
+        self._dropped.append(arrived)
+        waiting = self._waiting
+        if self._pid == _getpid() and not waiting.is_inside and waiting.lock.acquire(False):
+            try:
+                self._look(_monotonic_ns())
+            finally:
+                waiting.lock.release()
 
     def drop(self, arrived: ArrivedItems) -> None:
         """End a stream: nobody reads it any more. Items that were not read are lost."""
@@ -400,7 +419,7 @@ class Calling:
         """
         error = DeadlineExceeded(f"{pending.route}: no answer before the deadline")
         if isinstance(pending, ArrivedItems):
-            pending._buffer.end(error)
+            pending._buffer.end_in(error)
         else:
             pending._error = error
         self._waiting.ready(pending)
@@ -410,6 +429,8 @@ class Calling:
         if self._is_closed:
             return None
         self._looked_ns = now_ns
+        while self._dropped:
+            self.session.cancel(self._dropped.popleft()._id)
         session, waiting = self.session, self._waiting
         if waiting.is_readable:
             waiting.is_readable = False
@@ -436,7 +457,10 @@ class Calling:
                 if isinstance(event, Ended):
                     pending: CallOutcome = event.token
                     if isinstance(pending, ArrivedItems):
-                        pending._buffer.end(event.error)
+                        if event.error is None:
+                            pending._buffer.end(event.result)
+                        else:
+                            pending._buffer.end_in(event.error)
                     elif not pending.is_ready:  # after a signal's exception, a call may end a second time
                         pending._result, pending._error = event.result, event.error
                     self._waiting.ready(pending)
@@ -444,7 +468,8 @@ class Calling:
                         self._waiting.ready(self._room)
                 elif isinstance(event, Streamed):
                     arrived: ArrivedItems = event.token
-                    arrived._buffer.put(event.items, event.is_blocked)
+                    if not arrived._buffer.put(event.items, event.number, event.is_blocked):
+                        self.session.cancel(arrived._id)
                     self._waiting.ready(arrived)
                 else:
                     stream: Stream = event.subscriber

@@ -42,7 +42,10 @@ _FIELD_COUNTS: Final = (_FIELDS, _FIELDS_KEYED, _FIELDS_SOURCED, _FIELDS_STREAME
 ITEM_BYTES_MAX: Final = ENVELOPE_BYTES_MAX - 32
 #: What stands before and behind the items of an envelope of items.
 _ITEMS_HEAD: Final = bytes((0x90 | _FIELDS, ITEMS))
-_BLOCKED_FIELDS: Final = b"\xc0" + msgpack.packb(BLOCKED) + b"\xc0" * 3
+_NILS_OF_ITEMS: Final = b"\xc0" * 4
+_BLOCKED_FIELDS: Final = msgpack.packb(BLOCKED) + b"\xc0" * 3
+#: Shorter items cannot be nested too deep to be read again.
+_DEEP_BYTES_MIN: Final = 900
 #: Two array headers and two integers take at most this many bytes.
 _HEAD_BYTES = 3 + 1 + 9 + 9
 #: First bytes of an envelope, by kind; an id that fits into 32 bits; the constant bytes of a reply around its result.
@@ -147,13 +150,20 @@ class Encoder:
         packed = self.pack(value)
         if len(packed) > ITEM_BYTES_MAX:
             _refuse_size(len(packed))
+        if len(packed) > _DEEP_BYTES_MIN and not _can_unpack(b"\x91\x91\x91" + packed):
+            raise InvalidArgument("it is nested too deep")
         return packed
 
-    def items(self, id: int, packed: list[bytes], *, is_blocked: bool) -> bytes:  # hot: scripts/bench streams
+    def items(
+        self, id: int, packed: list[bytes], number: int, *, is_blocked: bool
+    ) -> bytes:  # hot: scripts/bench streams
         """`encode(Envelope(ITEMS, id, body=items, …))` of items packed by `item`, each when it was yielded."""
         packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
-        before = _BLOCKED_FIELDS if is_blocked else _NILS
-        return b"".join((_ITEMS_HEAD, packed_id, before, b"\xdd", len(packed).to_bytes(4, "big"), *packed, _NIL))
+        packed_number: bytes = _pack_id(_UINT32, number) if number <= _ID_MAX else msgpack.packb(number)
+        before = _BLOCKED_FIELDS if is_blocked else _NILS_OF_ITEMS
+        return b"".join(
+            (_ITEMS_HEAD, packed_id, packed_number, before, b"\xdd", len(packed).to_bytes(4, "big"), *packed, _NIL)
+        )
 
     def rest(self, envelope: Envelope) -> bytes:  # hot: scripts/bench pubsub
         """An envelope without kind and id, for `with_id`: a message to many peers is packed once. Raises as `encode`."""
@@ -396,9 +406,9 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             raise MalformedFrame("the chain of a boost is not one, or of no time")
         return Envelope(BOOST, id, fields[2], None, None, None, None, since, chain)
     elif kind == ITEMS:
-        if type(fields[7]) is not list:
-            raise MalformedFrame("items are a list")
-        return Envelope(ITEMS, id, body=fields[7], is_blocked=fields[3] == BLOCKED)
+        if type(fields[7]) is not list or type(fields[2]) is not int or fields[2] < 0:
+            raise MalformedFrame("items are a list, and have the number of the first")
+        return Envelope(ITEMS, id, body=fields[7], is_blocked=fields[3] == BLOCKED, number=fields[2])
     elif kind == CREDIT:
         if type(fields[7]) is not int:
             raise MalformedFrame("credit is a number of items")

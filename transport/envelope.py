@@ -14,7 +14,7 @@ are there only if a backplane calls or casts for somebody else; the thirteenth, 
 | STATUS | of the call | nil, or "refused" | nil | [status, message, retry_after seconds or nil, remote traceback or nil] |
 | CANCEL | of the call | nil | nil | nil |
 | BOOST | of the call | nil | nil | nil, or when the first of `chain` was queued; `priority` is the new one of the call |
-| ITEMS | of the call | nil, or "blocked" | nil | list of the next items of its stream; a REPLY of nil or a STATUS ends it |
+| ITEMS | of the call | nil, or "blocked" | nil | list of items; a REPLY of their number, or a STATUS, ends the stream |
 | CREDIT | of the call | nil | nil | how many items of its stream the callee may have sent in all |
 | PUBLISH | sequence number, from 1, of this publisher to this subscriber and topic | topic | node that published | map |
 """
@@ -58,13 +58,14 @@ class Envelope:
     `idempotency_key`: the work of all calls with the same key is done once (runtime/execution/idempotency_cache.py).
     `source`, `principal`: of a CALL or CAST that a backplane makes for somebody else: who calls, and on whose behalf.
     `window`: of a CALL that asks for a stream: how many items the callee may run ahead of the reader. None: for a result.
-    `is_blocked`: of ITEMS, whether the callee waits for credit (as STREAM_DATA_BLOCKED of QUIC).
+    `number`: of ITEMS, that of the first item, from 0; on the wire it is the third field. `is_blocked`: of ITEMS, whether the
+    callee waits for credit (as STREAM_DATA_BLOCKED of QUIC).
     `is_refused`: of a STATUS, whether the work has certainly not begun. `node`: of a PUBLISH, the other node that published it.
     """
 
     __slots__ = (
-        "body", "chain", "deadline", "id", "idempotency_key", "is_blocked", "is_refused", "key", "kind", "node", "principal",
-        "priority", "route", "source", "trace", "window",
+        "body", "chain", "deadline", "id", "idempotency_key", "is_blocked", "is_refused", "key", "kind", "node", "number",
+        "principal", "priority", "route", "source", "trace", "window",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +86,7 @@ class Envelope:
         node: str | None = None,
         window: int | None = None,
         is_blocked: bool = False,
+        number: int = 0,
     ) -> None:
         self.kind = kind
         self.id = id
@@ -102,6 +104,7 @@ class Envelope:
         self.node = node
         self.window = window
         self.is_blocked = is_blocked
+        self.number = number
 
     def row(self) -> tuple[Any, ...]:
         """Its fields in the order of the wire."""
@@ -111,7 +114,7 @@ class Envelope:
         elif kind == PUBLISH:
             key = self.node
         elif kind == ITEMS:
-            route = BLOCKED if self.is_blocked else None
+            return (kind, self.id, self.number, BLOCKED if self.is_blocked else None, None, None, None, self.body, None)
         row = (kind, self.id, self.priority, route, key, self.deadline, self.trace, self.body, self.chain)
         if self.window is not None:
             return (*row, self.idempotency_key, self.source, self.principal, self.window)
@@ -172,9 +175,9 @@ def answered_as(answer: Envelope, id: int) -> Envelope:
     return Envelope(answer.kind, id, body=answer.body, is_refused=answer.is_refused)
 
 
-def items(id: int, body: list[Any], *, is_blocked: bool) -> Envelope:
-    """The next items of stream `id`. `is_blocked`: its callee waits for credit."""
-    return Envelope(ITEMS, id, body=body, is_blocked=is_blocked)
+def items(id: int, body: list[Any], number: int, *, is_blocked: bool) -> Envelope:
+    """The next items of stream `id`, of which the first has this number. `is_blocked`: its callee waits for credit."""
+    return Envelope(ITEMS, id, body=body, is_blocked=is_blocked, number=number)
 
 
 def cancel(id: int) -> Envelope:

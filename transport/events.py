@@ -45,13 +45,17 @@ class Heard:
 
 @final
 class Streamed:
-    """Items of a stream have come; `token` is the owner's. Never after its `Ended`. `is_blocked`: more only after credit."""
+    """Items of a stream have come, the first with this `number`; `token` is the owner's. Never after its `Ended`.
 
-    __slots__ = ("is_blocked", "items", "token")
+    `is_blocked`: more come only after credit.
+    """
 
-    def __init__(self, token: Any, items: list[Any], is_blocked: bool) -> None:
+    __slots__ = ("is_blocked", "items", "number", "token")
+
+    def __init__(self, token: Any, items: list[Any], number: int, is_blocked: bool) -> None:
         self.token = token
         self.items = items
+        self.number = number
         self.is_blocked = is_blocked
 
     def __repr__(self) -> str:

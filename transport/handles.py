@@ -4,11 +4,10 @@ They hold received results (waitables.py); their client, which alone has the loc
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from .errors import BackplaneError, FailedPrecondition, Unavailable
+from .errors import BackplaneError, Unavailable
 from .inbox import Message
 from .waitables import CallOutcome, ItemIterator, Stream
 
@@ -70,9 +69,7 @@ class ItemStream(ItemIterator):
 
     def __del__(self) -> None:
         if not self._arrived._buffer.has_ended:
-            # In a fork, or while this very thread is in the client: the stream ends by its deadline.
-            with suppress(FailedPrecondition):
-                self.close()
+            self._client.drop_later(self._arrived)
 
     def __repr__(self) -> str:
         state = "ended" if self._arrived._buffer.has_ended else "open"

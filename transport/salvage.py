@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from . import codec
 from .batching import BATCH_BYTES_MAX
 from .codec import ENVELOPES_MAX, Frame, head
-from .envelope import CALL, REPLY, STATUS, Envelope, status
+from .envelope import CALL, ITEMS, REPLY, STATUS, Envelope, status
 from .errors import InvalidArgument, MalformedFrame
 
 #: Larger frames hold one envelope (batching.py): only its kind and id are read.
@@ -57,7 +57,7 @@ def _tell(part: Frame, error: MalformedFrame, salvaged: Salvaged) -> None:
     if kind == CALL:
         refusal = InvalidArgument(f"the call cannot be read: {error.message}")
         salvaged.refusals.append(status(id, refusal, is_refused=True))
-    elif kind == REPLY or kind == STATUS:
+    elif kind == REPLY or kind == STATUS or kind == ITEMS:
         salvaged.heard.append(status(id, InvalidArgument(f"the answer cannot be read: {error.message}")))
 
 

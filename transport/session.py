@@ -141,9 +141,9 @@ class ClientSession:
         """Change a call's priority: a more urgent one waits for it, or no longer does. An ended call is left alone."""
         self.core.boost(id, priority)
 
-    def give_credit(self, id: int, items: int) -> None:
-        """Let the callee of a stream have sent this many items in all. A stream that has ended is left alone."""
-        self.core.give_credit(id, items)
+    def give_credit(self, id: int, items: int) -> bool:
+        """Let the callee of a stream have sent this many items in all. False: there is no room, or it has ended."""
+        return self.core.give_credit(id, items)
 
     def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:
         """Subscribe. True: `waiter` comes back in an `Ended` once all backplanes have confirmed. False: they have already."""
@@ -288,7 +288,7 @@ class ClientSession:
         elif kind == ITEMS:
             token = self.core.stream(envelope.id, peer)
             if token is not None:
-                events.append(Streamed(token, envelope.body, envelope.is_blocked))
+                events.append(Streamed(token, envelope.body, envelope.number, envelope.is_blocked))
         elif kind == PUBLISH and envelope.route is not None:
             lost = self.gaps.gap_before(peer, envelope.route, envelope.id)
             if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(self.core.home):

@@ -50,6 +50,7 @@ class WaitableOwner(Protocol):
     def unconfirmed(self, topic: str) -> tuple[str, ...]: ...
     def next_items(self, arrived: "ArrivedItems") -> list[Any] | None: ...
     def drop(self, arrived: "ArrivedItems") -> None: ...
+    def drop_later(self, arrived: "ArrivedItems") -> None: ...
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -90,11 +91,13 @@ class ArrivedItems(CallOutcome):
     The client keeps it until the stream has ended; the user's iterator is another object, so that dropping it is noticed.
     """
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_buffer", "_is_being_read")
 
     def __init__(self, client: WaitableOwner, route: Any, window: int) -> None:
         super().__init__(client, route)
-        self._buffer = ItemBuffer(window)
+        self._buffer = ItemBuffer(route, window)
+        #: Whether a thread reads now.
+        self._is_being_read = False
 
     def take(self) -> list[Any] | None:
         """The oldest unread items; None: none are there now, or the stream has ended. Raises the error of that, once."""

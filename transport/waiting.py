@@ -60,8 +60,13 @@ class Waiting:
 
     def expect_outside(self) -> None:  # hot: scripts/bench call_rtt
         """Raises `FailedPrecondition` if this thread holds the lock or waits: a signal handler or a finalizer calls."""
-        if self._has_lock() or (self._sleepers and _get_ident() in self._sleepers):
+        if self.is_inside:
             raise FailedPrecondition(_INTERRUPTED)
+
+    @property
+    def is_inside(self) -> bool:  # hot: scripts/bench call_rtt
+        """Whether this thread holds the lock, or waits."""
+        return self._has_lock() or (len(self._sleepers) > 0 and _get_ident() in self._sleepers)
 
     @property
     def is_led(self) -> bool:

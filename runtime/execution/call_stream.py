@@ -52,12 +52,15 @@ class CallStream:
     async def _next_items(self) -> list[Any]:
         buffer = self._request.buffer
         while True:
+            has_ended = (
+                buffer.has_ended
+            )  # before `take`: another worker may bring the last items and the end between the two
             if (items := buffer.take()) is not None:
                 return items
-            if buffer.error is not None and self._request.action is not None:
-                self._request.action.received = buffer.error
-            buffer.check_end()
-            if buffer.has_ended:
+            if has_ended:
+                if buffer.error is not None and self._request.action is not None:
+                    self._request.action.received = buffer.error
+                buffer.check_end()
                 raise StopAsyncIteration
             try:
                 await self._request

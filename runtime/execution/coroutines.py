@@ -44,14 +44,16 @@ class CallRequest:
 class StreamRequest(CallRequest):
     """The call behind `self.stream(...)`. Awaiting it begins the call, or waits for its next items (call_stream.py)."""
 
-    __slots__ = ("buffer", "is_awaited")
+    __slots__ = ("buffer", "is_awaited", "told_priority")
 
     def __init__(self, spec: CallSpec) -> None:
         super().__init__(spec)
         assert spec.window is not None
-        self.buffer = ItemBuffer(spec.window)
+        self.buffer = ItemBuffer(spec.route, spec.window)
         #: Whether its action is in the wait queue for it. Written under the lead.
         self.is_awaited = False
+        #: The priority of its action that its callee was told last.
+        self.told_priority = -1
 
 
 class Gather:

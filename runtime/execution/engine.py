@@ -317,6 +317,8 @@ class Engine:
             if not self.scheduler.ready.count and self.outbox:
                 self.flush(now_ns)  # no action is ready: the reply leaves before the action is booked
             self.completion.book(action, now_ns)
+            if self.outgoing.streams and isinstance(action, MethodAction):
+                self.outgoing.reader_ended(action, now_ns)
         self.scheduler.budget.charge(cpu_ns)
         account: OperationStatistics = action.account or self.statistics.of(action.name)
         account.typical_ns += (run_ns - account.typical_ns) >> 3 if account.typical_ns else run_ns

@@ -199,6 +199,11 @@ class Inheritance:
             return [*action.waits_for(), *self.awaiting(action.object)]
         return None
 
+    def hand_on(self, action: MethodAction, call: CallRequest, now_ns: int) -> None:
+        """Pass the priority of `action` on to the callee of a call, and down the chain of calls behind it."""
+        for each in self._hand_on(action, call, now_ns):
+            self.changed(each, now_ns)
+
     def _hand_on(self, action: MethodAction, call: CallRequest, now_ns: int) -> list[Action]:
         """Pass the priority on to the callee of a call: a remote one gets a BOOST envelope, a local one is returned."""
         peer = callee_of(self._calls, call.id)

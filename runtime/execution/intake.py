@@ -155,6 +155,8 @@ class Intake:
                 return
         spec: OperationSpec | None = None
         if route.endpoint is not None:
+            if envelope.window is not None:
+                raise InvalidArgument(f"{name} has one result, and no stream of items: call it")
             asked = Request(name, key, body, priority, deadline_ns, chain or (), None, source, principal)
             made = action_of(route, asked, self._scheduler.priorities)
             assert made is not None, "it is of no topic"

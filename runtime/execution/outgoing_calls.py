@@ -19,6 +19,7 @@ from appbackplane.transport.envelope import STATUS, Envelope, call, cancel, cast
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
+    Cancelled,
     DeadlineExceeded,
     InternalError,
     PeerDown,
@@ -72,7 +73,8 @@ class OutgoingCalls:
         self._poll_leader = poll_leader
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
-        #: Streams that their readers have left, from any thread.
+        #: Streams that are being read, by their identity; and those that their readers have left, from any thread.
+        self.streams: dict[int, StreamRequest] = {}
         self._left: deque[StreamRequest] = deque()
         #: All objects of a backplane share one budget.
         self.retries = Retries(calls, RetryAccount(RetryBudget(), 0), random.random)
@@ -84,7 +86,7 @@ class OutgoingCalls:
         if action.thrown is not None or (isinstance(request, OneShotEvent) and request.is_set):
             self._go_on(action, now_ns)  # cancelled while it ran; or nothing to wait for
             return
-        if isinstance(request, StreamRequest) and request.id and self._reads_on(action, request, now_ns):
+        if isinstance(request, StreamRequest) and self._reads_on(action, request, now_ns):
             return
         self._inheritance.awaits(action)
         if isinstance(request, Pause):
@@ -102,7 +104,11 @@ class OutgoingCalls:
         elif isinstance(request, StreamRequest):
             request.action, request.is_awaited = action, True
             if not request.id:
+                self.streams[id(request)] = request
                 self._begin(request, now_ns)
+            elif request.told_priority != action.priority:  # more urgent work has queued behind this object meanwhile
+                request.told_priority = action.priority
+                self._inheritance.hand_on(action, request, now_ns)
         else:
             assert request is not None
             request.action = action
@@ -153,7 +159,8 @@ class OutgoingCalls:
             self.calls.late_count += 1
             return
         stream = found[2]
-        stream.buffer.put(envelope.body, envelope.is_blocked)
+        if not stream.buffer.put(envelope.body, envelope.number, envelope.is_blocked):
+            self._leave(stream, now_ns)
         if stream.is_awaited:
             assert stream.action is not None
             if stream.buffer.is_ready:
@@ -229,8 +236,19 @@ class OutgoingCalls:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
+    def reader_ended(self, action: MethodAction, now_ns: int) -> None:
+        """An operation has ended: so do the streams that it has not read to their end, whoever holds them."""
+        for stream in [each for each in self.streams.values() if each.action is action]:
+            stream.buffer.end_in(Cancelled(f"{stream.spec.route}: the operation that began to read it has ended"))
+            self._leave(stream, now_ns)
+
     def _reads_on(self, action: MethodAction, stream: StreamRequest, now_ns: int) -> bool:
-        """The reader of a stream that has begun awaits more. False: it has to wait."""
+        """The reader of a stream awaits more. False: it has to wait. The stream may have ended since the reader looked."""
+        if stream.buffer.has_ended:
+            self._go_on(action, now_ns)
+            return True
+        if not stream.id:
+            return False
         peer = self.calls.peer_of(stream.id)
         if peer is not None:
             self._give_credit(stream, peer, now_ns)
@@ -240,14 +258,14 @@ class OutgoingCalls:
         return True
 
     def _give_credit(self, stream: StreamRequest, peer: bytes, now_ns: int) -> None:
-        if items := stream.buffer.credit_due():
-            # If there is no room, a later credit makes up for it, or the stream ends by its deadline.
-            self._sender.say(peer, credit(stream.id, items), now_ns)
+        if (items := stream.buffer.credit_due()) and self._sender.say_surely(peer, credit(stream.id, items), now_ns):
+            stream.buffer.gave(items)
 
     def _leave(self, stream: StreamRequest, now_ns: int) -> None:
-        peer, id = self._forget(stream)
+        self.streams.pop(id(stream), None)
+        peer, call_id = self._forget(stream)
         if peer is not None and peer != WAITING:
-            self._sender.say(peer, cancel(id), now_ns)
+            self._sender.say_surely(peer, cancel(call_id), now_ns)
 
     def _forget(self, request: CallRequest) -> tuple[bytes | None, int]:
         """Take a call out of the call table. Returns the peer that held it, and its id there; None, 0: it has ended."""
@@ -286,6 +304,8 @@ class OutgoingCalls:
             spec.principal = action.principal
         envelope = call(id, spec, -spec.ends_ns, chain)
         envelope.priority = priority = self._inheritance.call_priority(action, spec.priority)
+        if isinstance(request, StreamRequest):
+            request.told_priority = action.priority
         if peer is LOCAL:
             self._intake.admit(LOCAL, self._sender.as_received(envelope), now_ns, action.object)
         elif not self._sender.say(peer, envelope, now_ns):
@@ -299,7 +319,8 @@ class OutgoingCalls:
         action, gather = request.action, request.gather
         assert action is not None
         if isinstance(request, StreamRequest):
-            request.buffer.end(None)
+            self.streams.pop(id(request), None)
+            request.buffer.end(result)
             if request.is_awaited:
                 self._go_on(action, now_ns)
         elif _is_awaited(request) and (gather is None or gather.put(request, result)):
@@ -324,7 +345,8 @@ class OutgoingCalls:
                 return
             error = after_attempts(error, count, waiting.because)
         if isinstance(request, StreamRequest):
-            request.buffer.end(error)
+            self.streams.pop(id(request), None)
+            request.buffer.end_in(error)
             if request.is_awaited:
                 self._go_on(action, now_ns, error=None if has_begun else error)
         elif gather is None:
@@ -335,9 +357,9 @@ class OutgoingCalls:
         else:
             gather.has_ended = True
             for each in gather.calls:
-                peer, id = self._forget(each)
+                peer, call_id = self._forget(each)
                 if peer is not None and peer != WAITING:
-                    self._sender.say(peer, cancel(id), now_ns)
+                    self._sender.say(peer, cancel(call_id), now_ns)
             self._go_on(action, now_ns, error=error)
 
     def look_again(self, now_ns: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from appbackplane.transport import codec
 from appbackplane.transport.batching import BATCH_BYTES_MAX
-from appbackplane.transport.errors import BackplaneError, Cancelled, InternalError, InvalidArgument
+from appbackplane.transport.errors import BackplaneError, InternalError, InvalidArgument
 
 from ..objects.action import DONE, WAITING, YIELDED, Outcome
 from ..objects.app_object import AppObject
@@ -41,7 +41,7 @@ class _Encoders(threading.local):
     """An encoder a thread: workers pack items without the lead."""
 
     def __init__(self) -> None:
-        self.encoder = codec.Encoder()
+        self.encoder = codec.Encoder(has_signals=False)
 
 
 _encoders: Final = _Encoders()
@@ -59,7 +59,10 @@ class AwaitedCredit(OneShotEvent):
 class StreamAction(MethodAction):
     """One run of a generator operation, from the call to its last item."""
 
-    __slots__ = ("_ahead", "_ahead_bytes", "_closing", "_count", "_credit", "_generator", "_packed", "_step", "_window")
+    __slots__ = (
+        "_ahead", "_ahead_bytes", "_closing", "_count", "_credit", "_ending", "_generator", "_is_given_up", "_packed", "_step",
+        "_window", "sent_count",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -76,7 +79,8 @@ class StreamAction(MethodAction):
         self._window = window
         #: How many items it may have yielded in all, and has.
         self._credit = window
-        self._count = 0
+        self._count = self.sent_count = 0
+        self._is_given_up = False
         #: Packed items that were not sent yet. The worker appends; the holder of the lead takes (both are atomic).
         self._packed: deque[bytes] = deque()
         #: Of each envelope that its reader has not read: how many items were sent up to its end, and its bytes.
@@ -86,6 +90,7 @@ class StreamAction(MethodAction):
         self._generator: Any = None
         self._step: Any = None
         self._closing: BaseException | None = None
+        self._ending: BaseException | None = None
 
     @property
     def is_async(self) -> bool:
@@ -125,14 +130,21 @@ class StreamAction(MethodAction):
         taken: list[bytes] = []
         size = 0
         packed = self._packed
-        while packed and size < BATCH_BYTES_MAX:
+        while packed and (not taken or size + len(packed[0]) + ITEM_OVERHEAD_BYTES <= BATCH_BYTES_MAX):
             item = packed.popleft()
             taken.append(item)
             size += len(item) + ITEM_OVERHEAD_BYTES
         if taken:
-            self._ahead.append((self._count - len(packed), size))
+            self.sent_count += len(taken)
+            self._ahead.append((self.sent_count, size))
             self._ahead_bytes += size
         return taken
+
+    def give_up(self, error: BackplaneError) -> None:
+        """Its items cannot be sent: it ends in `error`, and sends no further ones. Needs the lead."""
+        self._packed.clear()
+        self._is_given_up = True
+        self.thrown = self.error = error
 
     def receive_credit(self, credit: int) -> None:
         """Let it have yielded this many items in all. Nobody can have read more than was yielded. Needs the lead."""
@@ -160,18 +172,17 @@ class StreamAction(MethodAction):
         now_ns = worker.host.now_ns
         until_ns = worker.started_ns + SLICE_NS
         thrown, self.thrown = self.thrown, None
-        if isinstance(thrown, Cancelled):
+        if thrown is not None:  # nobody reads on: it is cancelled, too late, or cannot be sent
             generator.close()
             raise thrown
         size = 0
         try:
-            if thrown is not None:
-                size += self._put(generator.throw(thrown))
             while self._count < self._credit and self._ahead_bytes + size < BYTES_AHEAD_MAX:
                 size += self._put(next(generator))
                 if self.thrown is not None or now_ns() >= until_ns:
                     return YIELDED
         except StopIteration:
+            self.result = self._count
             return DONE
         except _Unsendable as unsendable:
             generator.close()
@@ -188,26 +199,29 @@ class StreamAction(MethodAction):
         while True:
             step = self._step
             if step is None:
-                if isinstance(thrown, Cancelled):
-                    self._closing, step = thrown, generator.aclose()
-                    thrown = None
-                elif thrown is not None:
-                    step, thrown = generator.athrow(thrown), None
+                if thrown is not None:  # as in `_run_plain`
+                    self._closing, step, thrown = thrown, generator.aclose(), None
                 elif self._count < self._credit and self._ahead_bytes + size < BYTES_AHEAD_MAX:
                     step = generator.__anext__()
                 else:
                     return self._wait()
                 self._step, value = step, None
+            if thrown is not None and not isinstance(thrown, TypeError):
+                self._ending = thrown  # it may be swallowed, and then comes again at the next `yield`
             try:
                 instruction = step.send(value) if thrown is None else step.throw(thrown)
             except StopAsyncIteration:
-                if self._closing is not None:
-                    raise self._closing from None
+                if (reason := self._closing or self._ending) is not None:
+                    raise reason from None
+                self.result = self._count
                 return DONE
             except StopIteration as stop:
                 self._step = None
                 if self._closing is not None:
                     raise self._closing from None
+                if self._ending is not None:
+                    thrown, self._ending = self._ending, None
+                    continue
                 try:
                     size += self._put(stop.value)
                 except _Unsendable as unsendable:

@@ -43,13 +43,13 @@ class Streaming:
                 if is_blocked:
                     break
                 continue
-            packed = self._encoder.items(action.call_id, items, is_blocked=is_blocked)
+            packed = self._encoder.items(action.call_id, items, action.sent_count - len(items), is_blocked=is_blocked)
             if peer is LOCAL:
                 self._receive(LOCAL, codec.decode(codec.batch([packed]))[0], now_ns)
             elif not self._outbox.add(peer, packed):
-                # Whatever follows, the reader must not take what it has for the whole stream.
-                lost = Busy(f"{action.name}: its reader does not read its messages: no room for more", retry_after=0.1)
-                action.thrown = action.error = lost
+                action.give_up(
+                    Busy(f"{action.name}: its reader does not read its messages: no room for more", retry_after=0.1)
+                )
             if is_blocked:
                 break
         if isinstance(request, AwaitedCredit) and action.has_room:  # credit came while the slice ended

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import REPLY, STATUS, Envelope, instead, status
+from appbackplane.transport.envelope import ITEMS, REPLY, STATUS, Envelope, instead, status
 from appbackplane.transport.errors import BackplaneError, text_of
 from appbackplane.transport.remote.visitors import is_client
 
@@ -60,27 +60,28 @@ class Answers:
         """Reply to a process of this system, at the end of the iteration."""
         self._gathered.append((peer, envelope.id, self._packed(envelope)))
 
-    def to_node(self, name: str, envelope: Envelope, is_bulk: bool) -> None:
-        """Reply to a node or a client, by its name; to a node as bulk or not."""
+    def to_node(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
+        """Reply to a node or a client, by its name; to a node as bulk or not. False: a short error was sent, or nothing."""
         if is_client(name):
-            self.to_client(name, envelope)
-            return
+            return self.to_client(name, envelope)
         address = self._address_of(name)
         if address is None:
-            return  # its calls have ended there with its connection, which was closed
+            return False  # its calls have ended there with its connection, which was closed
         lines = self._lines
         if lines.say(address, self._packed(envelope), is_bulk=is_bulk):
-            return
+            return True
         self.unsaid_count += 1
         if not lines.stands(address):
             self._breaks.owe(address)
         elif not lines.say_instead(address, self._encoder.encode(_short(envelope)), is_bulk=is_bulk):
             lines.give_up(address, "it does not read its answers")
+        return False
 
-    def to_client(self, name: str, envelope: Envelope) -> None:
+    def to_client(self, name: str, envelope: Envelope) -> bool:
         """Reply to a client of another host, by its connection's name. A client that does not read is disconnected."""
-        if not self._say_to_client(name, self._packed(envelope)):
-            self.unsaid_count += 1
+        is_said = self._say_to_client(name, self._packed(envelope))
+        self.unsaid_count += not is_said
+        return is_said
 
     def deliver(self) -> None:
         """Send the replies gathered for processes of this system."""
@@ -96,7 +97,7 @@ class Answers:
         try:
             return self._encoder.encode(envelope)
         except BackplaneError as error:
-            if envelope.kind != REPLY and envelope.kind != STATUS:
+            if envelope.kind not in (REPLY, STATUS, ITEMS):
                 raise
             return self._encoder.encode(status(envelope.id, error, is_refused=envelope.is_refused))
 

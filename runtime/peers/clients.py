@@ -74,7 +74,7 @@ class Clients:
     """Connected clients, by the name of their connection (transport/remote/visitors.py)."""
 
     def __init__(
-        self, session: ClientSession, inward: Inward, topics: Topics, say: Callable[[str, Envelope], None]
+        self, session: ClientSession, inward: Inward, topics: Topics, say: Callable[[str, Envelope], bool]
     ) -> None:
         """`say`: sends to a client, by the name of its connection."""
         self._session, self._inward, self._topics, self._say = session, inward, topics, say

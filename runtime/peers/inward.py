@@ -84,15 +84,15 @@ class System(Protocol):
     def cancel(self, id: int) -> None: ...
     def boost(self, id: int, priority: int) -> None: ...
 
-    def give_credit(self, id: int, items: int) -> None:
+    def give_credit(self, id: int, items: int) -> bool:
         """Let the callee of a stream have sent this many items in all."""
 
 
 class Inward:
     """Calls of other nodes outstanding here."""
 
-    def __init__(self, session: System, say: Callable[[str, Envelope, bool], None]) -> None:
-        """`say`: sends an answer to a node, by its name, as bulk or not (answers.py)."""
+    def __init__(self, session: System, say: Callable[[str, Envelope, bool], bool]) -> None:
+        """`say`: sends an answer to a node, by its name, as bulk or not; False: it was replaced, or lost (answers.py)."""
         self._session = session
         self._say = say
         self._likeness = Likeness()
@@ -176,7 +176,9 @@ class Inward:
         asked: AskedHere = streamed.token
         held = self._held.get(asked)
         if held is not None:
-            self._say(asked.name, items(asked.id, streamed.items, is_blocked=streamed.is_blocked), held.is_bulk)
+            said = items(asked.id, streamed.items, streamed.number, is_blocked=streamed.is_blocked)
+            if not self._say(asked.name, said, held.is_bulk):
+                self._session.cancel(held.id)  # a status was sent in their place, or nothing can be
 
     def leave(self) -> None:
         """This node leaves: cancel all calls. The nodes that know of it have ended these calls themselves."""

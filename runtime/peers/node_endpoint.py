@@ -335,6 +335,8 @@ class NodeEndpoint:
     def _stands(self, address: str) -> None:
         """A connection is established. If the one before broke, replies may be lost: have the peer end its calls, too."""
         if self._breaks.stands(address):
+            if (peer := self.node.view.at(address)) is not None:
+                self._inward.down(peer.name)  # nobody waits for these any more
             self._lines.say(address, self._encoder.encode(cast(CallSpec(BROKEN, {}, priority=0))))
 
     def _broke(self, address: str, because: str) -> None:

@@ -125,7 +125,7 @@ class Outward:
         if call is None or call[0] != name.encode():
             self._say(name, cancel(envelope.id), False)
             return
-        self._answer(call[2].peer, items(call[2].id, envelope.body, is_blocked=envelope.is_blocked))
+        self._answer(call[2].peer, items(call[2].id, envelope.body, envelope.number, is_blocked=envelope.is_blocked))
 
     def down(self, name: str, because: str) -> None:
         """A node is gone: the calls that it held end in PEER_DOWN, because their outcome is unknown."""

@@ -142,12 +142,17 @@ class VirtualClient:
         """Run the backplane until there are items, and take them. None: the stream has ended."""
         self._backplane.collect()
         while credit := arrived._buffer.credit_due():
-            self._session.give_credit(arrived._id, credit)
+            if self._session.give_credit(arrived._id, credit):
+                arrived._buffer.gave(credit)
             self._turn(self._now_ns())
             self._wait(arrived, 0)
         if not self._wait(arrived, 0):
             raise AssertionError("no item has come: its object awaits something, or time has to pass (advance)")
         return arrived.take()
+
+    def drop_later(self, arrived: ArrivedItems) -> None:
+        """End a stream that was dropped."""
+        self.drop(arrived)
 
     def drop(self, arrived: ArrivedItems) -> None:
         """End a stream that nobody reads any more."""
@@ -233,7 +238,8 @@ class VirtualClient:
                 if isinstance(event, Ended):
                     _end(event.token, event.result, event.error)
                 elif isinstance(event, Streamed):
-                    event.token._buffer.put(event.items, event.is_blocked)
+                    if not event.token._buffer.put(event.items, event.number, event.is_blocked):
+                        self._session.cancel(event.token._id)
                     event.token.is_ready = event.token._buffer.is_ready
                 else:
                     event.subscriber._inbox.put(event.message, event.size)
@@ -265,7 +271,10 @@ class VirtualClient:
 
 def _end(call: CallOutcome, result: Any, error: BackplaneError | None) -> None:
     if isinstance(call, ArrivedItems):
-        call._buffer.end(error)
+        if error is None:
+            call._buffer.end(result)
+        else:
+            call._buffer.end_in(error)
         call.is_ready = True
     else:
         call._result, call._error, call.is_ready = result, error, True
