@@ -105,7 +105,7 @@ def test_an_asyncio_program_reads_streams(system: System) -> None:
     asyncio.run(program())
     with system.connect() as client:
         ended = ask_until(client, "rows.ended_by", lambda ended: len(ended) == 7)
-    assert sorted(ended) == ["GeneratorExit"] * 3 + ["end"] * 4 or ended.count("DeadlineExceeded") == 1
+    assert sorted(ended) == ["GeneratorExit"] * 3 + ["end"] * 4
 
 
 @pytest.mark.parametrize(("route", "broken"), [("rows.count", PeerDown), ("relay.tens", Unavailable)])
@@ -121,7 +121,7 @@ def test_a_callee_that_is_killed_between_any_two_items_ends_the_stream_in_a_stat
             wait_alive(client)
             found, error = read(client, route, upto=3000, die_after=die_after, window=64)
             assert found == [expected(n) for n in range(len(found))]
-            assert len(found) <= die_after
+            assert die_after - 2 * 64 <= len(found) <= die_after
             assert isinstance(error, broken), error
         wait_alive(client)
         assert read(client, route, upto=100) == ([expected(n) for n in range(100)], None)
