@@ -181,21 +181,26 @@ def _show_traceback(error: BaseException) -> None:
     is_told_again = isinstance(error, BackplaneError) and isinstance(
         error.__cause__ or error.__context__, BackplaneError
     )
-    click.echo("".join(traceback.format_exception(error, chain=not is_told_again)), err=True, nl=False)
-    if isinstance(error, BackplaneError) and error.trace:
-        click.echo(f"remote traceback:\n{error.trace}", err=True)
-    elif isinstance(error, InternalError):
+    lines = "".join(traceback.format_exception(error, chain=not is_told_again))
+    remote = error.trace if isinstance(error, BackplaneError) else None
+    if remote:
+        lines += f"remote traceback:\n{remote}\n"
+    click.echo("\n".join(map(_escaped, lines.split("\n"))), err=True, nl=False)
+    if isinstance(error, InternalError) and not remote:
         _say("no remote traceback: see the log (appbackplane logs); systems started with up --debug send tracebacks")
 
 
 def _say(line: str) -> None:
-    """Print an error line. Names and files come from anywhere, so control characters are escaped; a text that would fill the
-    screen keeps its begin and its end.
-    """
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    """Print an error line; a text that would fill the screen keeps its begin and its end."""
+    shown = _escaped(line)
     if len(shown) > LINE_LENGTH_MAX:
         shown = f"{shown[: LINE_LENGTH_MAX // 2]} ... {shown[-LINE_LENGTH_MAX // 2 :]}"
     click.echo(f"appbackplane: {shown}", err=True)
+
+
+def _escaped(line: str) -> str:
+    """With control characters escaped: names, files and remote tracebacks come from anywhere, and would steer the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def _in_one_line(error: click.UsageError) -> str:

@@ -267,6 +267,8 @@ def test_debug_says_where_a_remote_traceback_is(folder: Path, monkeypatch: pytes
     error.trace = "raise ValueError"
     said = run("status", "--debug").stderr
     assert "remote traceback:\nraise ValueError\n" in said and "no remote traceback" not in said
+    error.trace = "raise ValueError(\x1b[2J)"
+    assert "raise ValueError(\\x1b[2J)" in run("status", "--debug").stderr, "it would steer the terminal"
 
 
 def test_status_tells_people_and_programs_the_same(up: RunningSystem) -> None:
