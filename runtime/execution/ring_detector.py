@@ -75,8 +75,12 @@ class RingDetector:
     def _follow(self, action: Action, path: Path, since: int) -> None:
         """Search along the actions that `action` waits for, directly or not. `path`: the actions that wait for `action`."""
         pending = [(action, path)]
+        seen: set[int] = set()  # actions that wait for several calls make many paths, and one to each action is enough
         while pending:
             each, before = pending.pop()
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
             way = [*before, [each.object.name, each.name]]
             if len(way) > STEPS_MAX:
                 continue

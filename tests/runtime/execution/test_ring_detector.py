@@ -27,6 +27,12 @@ class Side(AppObject):
         return await self.call(then, key=key)
 
     @operation(priority=6)
+    async def both(self, then: list[str]) -> Any:
+        """Once others have gone as far, several at once."""
+        await self.call("gate.open")
+        return await self.gather(self.call("there.leaf"), *(self.call("sides.leaf", key=key) for key in then))
+
+    @operation(priority=6)
     async def ask(self, route: str = "there.leaf") -> Any:
         return await self.call(route)
 
@@ -110,6 +116,25 @@ def test_whoever_closes_a_ring_is_refused_and_all_others_go_on(sides: VirtualBac
     assert "declare sides.leaf reentrant=True" in error.message
     assert [call.result() for call in others] == ["leaf"] * len(others)
     assert sides.backplane.statistics()["operations"]["sides.leaf"]["refused"] == 1
+
+
+def test_a_ring_through_calls_that_are_awaited_together_is_refused(sides: VirtualBackplane) -> None:
+    """Whichever of them is a part of it; the others of them are cancelled, as after any error."""
+    calls = [
+        sides.hear_call(Envelope(CALL, next(IDS), None, "sides.both", key, None, None, {"then": [*then]}))
+        for key, then in (("a", "cb"), ("b", "ca"), ("c", ""))
+    ]
+    sides.run_until_idle()
+    for gate in sides.outside_calls("gate.open"):
+        gate.reply()
+    sides.run_until_idle()
+    for leaf in sides.outside_calls("there.leaf"):
+        leaf.reply("far")
+    sides.run_until_idle()
+    ends = [call.exception() for call in calls]
+    assert [end is not None and "call ring" in end.message for end in ends].count(True) == 1
+    assert ends.count(None) == 2
+    assert not sides.backplane.engine.calls
 
 
 def test_chains_that_meet_reentrant_operations_may_cross(sides: VirtualBackplane) -> None:
