@@ -1,4 +1,4 @@
-"""One backplane, one process: `python -m appbackplane.runtime.process`, its `ProcessConfig` as JSON on standard input.
+"""One backplane, one process: `python -m appbackplane.runtime.process`, its `ProcessConfig` as msgpack on standard input.
 
 Started by the supervisor, never by hand. The main thread is the sentinel; workers run user code. Exit code 0: it was told to
 stop. Exit code 2: its configuration or a component is at fault (one line on standard error explains it). When the supervisor

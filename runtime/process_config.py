@@ -1,6 +1,6 @@
 """Process configuration of one backplane: its share of the TOML, the descriptors it inherits, its generation.
 
-The supervisor writes it as JSON to the child's standard input; both sides check it with msgspec. Times are in
+The supervisor writes it as msgpack to the child's standard input; both sides check it with msgspec. Times are in
 nanoseconds here: `supervisor/configuration/config.py` has parsed the TOML's "5ms".
 """
 
