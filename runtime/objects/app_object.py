@@ -6,12 +6,14 @@ Users subclass it and mark methods with `@operation`, `@subscribe` and `@every`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from appbackplane.transport.call_checks import WINDOW_DEFAULT
 from appbackplane.transport.call_spec import CallSpec
 
+from .call_group import CallGroup
 from .operation_spec import OperationSpec, specs_of
 from .own import check_operations, owned
 from .platform import NodeServices, Platform, TimerHandle
@@ -177,6 +179,13 @@ class AppObject(Schedulable):
         While it waits, the object is in the wait queue, once. The calls begin when this is awaited.
         """
         return self._host.gather(self, calls, return_exceptions=return_exceptions, timeout=timeout)
+
+    def group(self, *, timeout: float | None = None) -> CallGroup:
+        """`gather` as a block: `async with self.group() as group: a = group.call("x.a"); b = group.call("y.b")`.
+
+        After the block, `a.result` and `b.result` are there. The calls begin at its end; the first that fails ends the others.
+        """
+        return CallGroup(self.call, functools.partial(self.gather, timeout=timeout))
 
     def stream(
         self,

@@ -34,6 +34,18 @@ class Asker(AppObject):
         return [each.message if isinstance(each, InvalidArgument) else str(each) for each in found]
 
     @operation()
+    async def grouped(self, numbers: list[int], fails: bool = False) -> list[int]:
+        async with self.group(timeout=5) as group:
+            calls = [group.call("bench.double", number=number) for number in numbers]
+            if fails:
+                raise InvalidArgument("not these")
+            try:
+                calls[0].result  # noqa: B018 - that it raises
+            except RuntimeError as error:
+                self.ended_by.append(str(error))
+        return [call.result for call in calls]
+
+    @operation()
     async def outside(self) -> list[Any]:
         return await self.gather(self.call("far.one"), self.call("far.two"), self.call("bench.double", number=4))
 
@@ -147,6 +159,17 @@ def test_the_first_error_ends_the_others(backplane: VirtualBackplane, asker: Ask
     one.reply("too late")
     backplane.run_until_idle()
     assert not outstanding(backplane)
+
+
+def test_a_group_is_awaited_at_the_end_of_its_block(
+    backplane: VirtualBackplane, asker: Asker, doublers: list[Doubler]
+) -> None:
+    """A block that fails makes none of its calls."""
+    assert backplane.call("bench.grouped", numbers=[3, 4]).result() == [6, 8]
+    assert asker.ended_by == ["bench.double: its result is there after the block of its group has ended"]
+    served = sum(len(each.served) for each in doublers)
+    assert backplane.call("bench.grouped", numbers=[5], fails=True).error().message == "not these"
+    assert sum(len(each.served) for each in doublers) == served
 
 
 def test_errors_may_be_returned_like_results(backplane: VirtualBackplane) -> None:
