@@ -1,13 +1,12 @@
 """Async stream: an async client's stream of items; the twin of `handles.ItemStream`."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from .async_items import AsyncItems
 from .call_spec import CallSpec
-from .errors import FailedPrecondition
 from .item_buffer import ItemBuffer
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class AsyncArrivedItems:
         self.id = 0
 
 
-class AsyncItemStream:
+class AsyncItemStream(AsyncItems):
     """The items of a stream: `async for row in client.stream("query.rows")`. It begins with the first item asked for.
 
     It can be read once. Dropping it, or leaving the loop, ends the call as `aclose` does.
@@ -32,39 +31,10 @@ class AsyncItemStream:
 
     def __init__(self, client: "AsyncClient", spec: CallSpec) -> None:
         assert spec.window is not None
+        super().__init__(spec.route)
         self._client = client
         self._spec = spec
-        self._route: str = spec.route
         self._of = AsyncArrivedItems(spec.route, spec.window)
-        self._items: list[Any] = []
-        self._at = 0
-        self._is_iterated = self._is_being_read = False
-
-    def __aiter__(self) -> AsyncIterator[Any]:
-        if self._is_iterated:
-            raise FailedPrecondition(
-                f"{self._route}: a stream can be read once, and this one is being read; ask for a new one"
-            )
-        self._is_iterated = True
-        return self
-
-    async def __anext__(self) -> Any:
-        if self._at == len(self._items):
-            if self._is_being_read:
-                raise FailedPrecondition(f"{self._route}: another task waits for the next item of this stream")
-            self._is_being_read = True
-            try:
-                self._items, self._at = await self._next_items(), 0
-            finally:
-                self._is_being_read = False
-        item, self._items[self._at] = self._items[self._at], None
-        self._at += 1
-        return item
-
-    async def aclose(self) -> None:
-        """End the stream: the callee's generator is closed at its next step. Closing twice is harmless."""
-        self._items, self._at = [], 0
-        self._drop()
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,7 +69,7 @@ class AsyncItemStream:
             of.arrived.clear()
             await of.arrived.wait()
 
-    def _drop(self) -> None:
+    def _end(self) -> None:
         if self._of.id:
             self._client._drop_stream(self._of)
         else:
