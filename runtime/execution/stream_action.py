@@ -60,7 +60,7 @@ class StreamAction(MethodAction):
     """One run of a generator operation, from the call to its last item."""
 
     __slots__ = (
-        "_ahead", "_ahead_bytes", "_closing", "_count", "_credit", "_ending", "_generator", "_is_given_up", "_packed", "_step",
+        "_ahead", "_ahead_bytes", "_closing", "_count", "_credit", "_ending", "_is_given_up", "_packed", "_step",
         "_window", "sent_count",
     )  # fmt: skip
 
@@ -80,14 +80,14 @@ class StreamAction(MethodAction):
         #: How many items it may have yielded in all, and has.
         self._credit = window
         self._count = self.sent_count = 0
+        #: Whether items could not be sent: what is yielded from then on is not sent either.
         self._is_given_up = False
         #: Packed items that were not sent yet. The worker appends; the holder of the lead takes (both are atomic).
         self._packed: deque[bytes] = deque()
         #: Of each envelope that its reader has not read: how many items were sent up to its end, and its bytes.
         self._ahead: deque[tuple[int, int]] = deque()
         self._ahead_bytes = 0
-        #: The generator, once it has begun; of an async one also its step under way, and the reason for which it is closed.
-        self._generator: Any = None
+        #: Of an async generator: its step under way, and the reasons for which it is being closed, and will be.
         self._step: Any = None
         self._closing: BaseException | None = None
         self._ending: BaseException | None = None
@@ -95,20 +95,20 @@ class StreamAction(MethodAction):
     @property
     def is_async(self) -> bool:
         """Whether the generator may await."""
-        return type(self._generator) is AsyncGeneratorType
+        generator: Any = self.coroutine
+        return type(generator) is AsyncGeneratorType
 
     def run(self) -> Outcome:  # hot: scripts/bench streams
         """Run for a slice: until time is up, the window is full, an await, or the end."""
         try:
-            if self._generator is None:
+            generator: Any = self.coroutine
+            if generator is None:
                 if self.thrown is not None:  # cancelled while it was deferred by a state machine
                     raise self.thrown
                 if self.spec is not None and self.spec.mark.accepted_in is not None and not self._is_accepted():
                     return DONE
-                self._generator = self.coroutine = self.function(self.object, *self.arguments)
-            if type(self._generator) is AsyncGeneratorType:
-                return self._run_async(self._generator)
-            return self._run_plain(self._generator)
+                self.coroutine = generator = self.function(self.object, *self.arguments)
+            return self._run_async(generator) if type(generator) is AsyncGeneratorType else self._run_plain(generator)
         except Exception as error:
             self.error = explained(error) if type(error) is RuntimeError else error
             return DONE
@@ -116,7 +116,7 @@ class StreamAction(MethodAction):
     def refuse(self, error: BackplaneError) -> None:
         """End with `error` without running (further); closes the generator."""
         self.error = error
-        generator = self._generator
+        generator: Any = self.coroutine
         if type(generator) is AsyncGeneratorType:
             if self._step is not None:
                 self._step.close()
@@ -130,6 +130,8 @@ class StreamAction(MethodAction):
         taken: list[bytes] = []
         size = 0
         packed = self._packed
+        if self._is_given_up:
+            packed.clear()
         while packed and (not taken or size + len(packed[0]) + ITEM_OVERHEAD_BYTES <= BATCH_BYTES_MAX):
             item = packed.popleft()
             taken.append(item)
@@ -142,7 +144,6 @@ class StreamAction(MethodAction):
 
     def give_up(self, error: BackplaneError) -> None:
         """Its items cannot be sent: it ends in `error`, and sends no further ones. Needs the lead."""
-        self._packed.clear()
         self._is_given_up = True
         self.thrown = self.error = error
 
@@ -195,6 +196,10 @@ class StreamAction(MethodAction):
         until_ns = worker.started_ns + SLICE_NS
         thrown, self.thrown = self.thrown, None
         value, self.inbox = self.inbox, None
+        if self._step is not None and thrown is not None and thrown is not self.received:
+            self._ending = (
+                thrown  # not the error of an awaited call; if it is swallowed, it comes again at the next `yield`
+            )
         size = 0
         while True:
             step = self._step
@@ -206,8 +211,6 @@ class StreamAction(MethodAction):
                 else:
                     return self._wait()
                 self._step, value = step, None
-            if thrown is not None and not isinstance(thrown, TypeError):
-                self._ending = thrown  # it may be swallowed, and then comes again at the next `yield`
             try:
                 instruction = step.send(value) if thrown is None else step.throw(thrown)
             except StopAsyncIteration:

@@ -46,6 +46,14 @@ class Reader(AppObject):
         return 1
 
     @operation()
+    async def patient(self) -> AsyncIterator[Any]:
+        for number in range(3):
+            try:
+                yield await self.call("far.rows", number=number, retry=False)
+            except InvalidArgument:
+                yield "none"
+
+    @operation()
     async def deep(self) -> int:
         return len([row async for row in self.stream("bench.nests")])
 
@@ -262,6 +270,19 @@ def test_a_generator_that_swallows_its_cancellation_ends_at_its_next_item(backpl
     stream.close()
     backplane.advance(0.05)
     assert backplane.call("bench.nests", retry=False).error().status.name == "INVALID_ARGUMENT", "its object is free"
+
+
+def test_a_generator_may_handle_the_error_of_a_call(backplane: VirtualBackplane) -> None:
+    """That is not the end of its stream: only its own cancellation and deadline are."""
+    stream = backplane.stream("bench.patient")
+    for number, answer in enumerate(("a", None, "c")):
+        backplane.run_until_idle()
+        call = backplane.outside_calls("far.rows")[number]
+        if answer is None:
+            call.fail(InvalidArgument("no such row"))
+        else:
+            call.reply(answer)
+    assert list(stream) == ["a", "none", "c"]
 
 
 def test_more_items_than_allowed_end_the_stream(backplane: VirtualBackplane) -> None:
