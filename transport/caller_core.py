@@ -258,6 +258,15 @@ class CallerCore:
         self._outbox.forget(peer)
         return peer, self.fail_peer(peer)
 
+    def retire(self, name: str, now_ns: int) -> bool:
+        """Wait for the last answers of an instance that has finished its work. False: it has not, or no call is there."""
+        peer = self.connections.peer(name)
+        if not any(callee == peer for _, callee, _, _ in self.calls) or not self.connections.retire(name, now_ns):
+            return False
+        assert peer is not None
+        self._outbox.forget(peer)
+        return True
+
     def fail_peer(self, peer: bytes) -> list[tuple[int, OpenCall]]:
         """End the calls that a peer holds (WAITING: those that wait for a retry), without notifying it: (id, call) pairs."""
         failed = self.calls.fail_peer(peer)
@@ -293,7 +302,8 @@ class CallerCore:
             self.connections.expect_answers(len(self.calls))
         unreachable = self._outbox.flush(self._link.send)
         self.gathered_count = 0
-        return [self.connections.name(peer) for peer in unreachable]
+        names = {peer: self.connections.name(peer) for peer in unreachable}
+        return [name for peer, name in names.items() if self.connections.peer(name) == peer]  # not one that has ended
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,10 @@ ANSWERS_AHEAD: Final = 32
 #: Calls whose answers a link reads ahead at most. Each frame may be 1 MiB, and any peer may send as many as are read ahead.
 #: Without a bound, 5,000 calls of a backplane's objects gave each of its clients room for 20,000 frames, for ever.
 ANSWERS_AHEAD_MAX: Final = 4096
+#: How long the last answers of a backplane that has finished its work are waited for. They were sent before the routing table
+#: that tells of its end, but by another connection: ZeroMQ's thread may read the table first, and these up to a turn of the
+#: CPU later (of 64 answers of 1.5 kB, 10 to 54 had been read then, with both cores busy).
+LAST_ANSWERS_NS: Final = 1_000_000_000
 
 
 class LinkPort(Protocol):
@@ -44,6 +48,8 @@ class Connections:
         self.answers_ahead = ANSWERS_AHEAD
         #: The last generation of each backplane that was drained completely.
         self._finished: dict[str, int] = {}
+        #: Connections to instances that have finished, kept for their last answers: until when, and the error if none comes.
+        self._retired: dict[bytes, tuple[int, PeerDown]] = {}
 
     def peer(self, name: str) -> bytes | None:
         """The peer of a backplane; None: not connected."""
@@ -81,6 +87,33 @@ class Connections:
             self._link.disconnect(peer)
             self.has_more = True
         return peer
+
+    def retire(self, name: str, now_ns: int) -> bytes | None:
+        """Keep the connection to an instance that has finished its work, for `LAST_ANSWERS_NS`, and call there no more.
+
+        Returns its peer. None: it has not finished, so that no answer is sure to come.
+        """
+        error = self.finished(name)
+        if error is None:
+            return None
+        del self._generations[name]
+        peer = self._peers.pop(name)
+        self._retired[peer] = (now_ns + LAST_ANSWERS_NS, error)
+        return peer
+
+    @property
+    def retired_due_ns(self) -> int | None:
+        """When `overdue` has the next retired connection; None: there is none."""
+        return next(iter(self._retired.values()))[0] if self._retired else None
+
+    def overdue(self, now_ns: int | None = None) -> list[tuple[bytes, PeerDown]]:
+        """Drop the connections that were retired long enough ago (None: all); each peer, and the error for its calls."""
+        overdue = [(peer, error) for peer, (at_ns, error) in self._retired.items() if now_ns is None or at_ns <= now_ns]
+        for peer, _ in overdue:
+            del self._retired[peer], self._names[peer]
+            self._link.disconnect(peer)
+            self.has_more = True
+        return overdue
 
     def expect_answers(self, calls_count: int) -> None:
         """Have the link read the answers of this many calls ahead: each may be a frame, and its callee may end first.

@@ -220,6 +220,7 @@ class ClientSession:
             self.core.resolver = None  # so that nothing is retried
         for name in self._connections.names():
             self._lose(name, self._connections.finished(name) or error, self._events)
+        self._end_retired(None, self._events)
         self.directory = self._newest = self.core.resolver = None
         _, waiters = self.hearing.update({})
         self._events += [Ended(waiter, None, error) for waiter in waiters]
@@ -247,6 +248,9 @@ class ClientSession:
             wake = self._ask_again[0][0]
         if core.is_stalled and (wake is None or now_ns + STALLED_RETRY_NS < wake):
             wake = now_ns + STALLED_RETRY_NS
+        due_ns = self._connections.retired_due_ns
+        if due_ns is not None and (wake is None or due_ns < wake):
+            wake = due_ns
         return wake
 
     @property
@@ -346,6 +350,8 @@ class ClientSession:
             if not is_ours and self.directory is not None and self._now_ns >= self._refresh_ns:
                 self._refresh_ns = self._now_ns + REFRESH_NS
                 self.start(None, self._now_ns, REFRESH_LIMIT_NS)
+        if self._connections.retired_due_ns is not None:
+            self._end_retired(self._now_ns, events)
         while self._ask_again and self._ask_again[0][0] <= self._now_ns:
             self._ask(heapq.heappop(self._ask_again)[1], self._now_ns)
 
@@ -367,8 +373,8 @@ class ClientSession:
         self.directory = directory
         self._fan_out.update(directory)
         for name in ended:
-            died = PeerDown(f"backplane {name!r} died; whether the work ran is not known")
-            self._lose(name, self._connections.finished(name) or died, events)
+            if not self.core.retire(name, self._now_ns):
+                self._lose(name, PeerDown(f"backplane {name!r} died; whether the work ran is not known"), events)
         places = {name: place.generation for name, place in directory.backplanes.items() if place.is_up}
         asks, waiters = self.hearing.update(places)
         events += [Ended(waiter, None, None) for waiter in waiters]
@@ -384,11 +390,20 @@ class ClientSession:
     def _lose(self, name: str, error: BackplaneError, events: Events) -> None:
         peer, calls = self.core.lose(name)
         if peer is not None:
-            self.gaps.forget(peer)
-            self._unproven.discard(peer)
-            self._fan_out.forget(peer)
+            self._forget(peer)
         for id, call in calls:
             self._failed(id, call, error, events)
+
+    def _end_retired(self, now_ns: int | None, events: Events) -> None:
+        for peer, error in self._connections.overdue(now_ns):
+            self._forget(peer)
+            for id, call in self.core.fail_peer(peer):
+                self._failed(id, call, error, events)
+
+    def _forget(self, peer: bytes) -> None:
+        self.gaps.forget(peer)
+        self._unproven.discard(peer)
+        self._fan_out.forget(peer)
 
     def _ask(self, ask: Ask, now_ns: int) -> None:
         """Ask one backplane to subscribe this client; only `Hearing` waits for the answer."""

@@ -393,7 +393,7 @@ class Engine:
         """When the next timer, tick, deadline, probe or retry of a stalled peer is due; None: none is."""
         times = (
             self.scheduler.next_wake_ns(), self.calls.next_deadline_ns(), self.deferring.next_deadline_ns(),
-            self._retry_ns, self.callers.next_wake_ns(),
+            self._retry_ns, self.callers.next_wake_ns(), self.routing.connections.retired_due_ns,
         )  # fmt: skip
         return min((ns for ns in times if ns is not None), default=None)
 
@@ -529,11 +529,9 @@ class Engine:
         routing.adopt(directory)
         self.sources.refresh()
         for name in routing.connections.outdated(directory, keep=""):
-            finished, peer = routing.connections.finished(name), routing.connections.drop(name)
-            assert peer is not None
+            peer = self.outgoing.retire(name, now_ns)
             self.outbox.forget(peer)
             self.publishing.forget(peer)
-            self.outgoing.fail_peer(peer, now_ns, finished)
         self.publishing.update(directory)
         for name in directory.newly_draining(old):
             self._say_farewell(name, now_ns)

@@ -179,6 +179,8 @@ class OutgoingCalls:
         """End overdue calls, resume pauses, and make the retries that are due."""
         while self._left:
             self._leave(self._left.popleft(), now_ns)
+        for peer, error in self._routing.connections.overdue(now_ns):
+            self.fail_peer(peer, now_ns, error)
         for id, peer, request in self.calls.expire(now_ns):
             assert request.action is not None
             if isinstance(request, Pause):
@@ -223,6 +225,17 @@ class OutgoingCalls:
             self.calls.end(signal.id)
             self._go_on(action, now_ns)
             self._poll_leader.notify()
+
+    def retire(self, backplane: str, now_ns: int) -> bytes:
+        """An instance has ended. If it had finished its work, its last answers are waited for. Returns its former peer."""
+        connections = self._routing.connections
+        peer = connections.peer(backplane)
+        assert peer is not None
+        is_called = any(callee == peer for _, callee, _, _ in self.calls)
+        if not is_called or connections.retire(backplane, now_ns) is None:
+            connections.drop(backplane)
+            self.fail_peer(peer, now_ns)
+        return peer
 
     def fail_peer(self, peer: bytes, now_ns: int, error: PeerDown | None = None) -> None:
         """A peer is dead: the calls it held end in PEER_DOWN."""

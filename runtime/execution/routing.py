@@ -57,9 +57,9 @@ class Routing:
         return place is not None and place.is_draining
 
     def place_of(self, peer: bytes) -> Place | None:
-        """The instance behind a connected peer; None: it is no backplane, or unknown."""
+        """The instance behind a connected peer; None: it is no backplane, unknown, or has ended."""
         name = self.backplane_of(peer)
-        return None if name is None else self.directory.backplanes.get(name)
+        return self.directory.backplanes.get(name) if name and self.connections.peer(name) == peer else None
 
     def backplane_of(self, peer: bytes) -> str | None:
         """The name of a peer's backplane; None for the clock, and for a peer that is no backplane."""

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from appbackplane.transport.batching import PEER_BYTES_MAX, SendResult
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.codec import FRAME_BYTES_MAX, Encoder, batch, decode
-from appbackplane.transport.connections import ANSWERS_AHEAD, ANSWERS_AHEAD_MAX
+from appbackplane.transport.connections import ANSWERS_AHEAD, ANSWERS_AHEAD_MAX, LAST_ANSWERS_NS
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
 from appbackplane.transport.errors import (
@@ -506,16 +506,61 @@ def test_the_link_reads_as_far_ahead_as_answers_are_outstanding(world: World) ->
     assert world.link.ahead_frames == 2 * ANSWERS_AHEAD_MAX, "any peer may fill them"
 
 
-def test_a_lost_answer_of_work_that_was_done_is_told_as_that(world: World) -> None:
-    """Nobody should do it again because of it. The version that says so may be followed by another before we look."""
+def finished(version: int) -> Directory:
+    """`query` has ended, with all its work done."""
+    ended = directory(version, query=None)
+    place = msgspec.structs.replace(ended.backplanes["query"], has_finished=True)
+    return msgspec.structs.replace(ended, backplanes={**ended.backplanes, "query": place})
+
+
+def test_answers_may_come_behind_the_table_that_tells_of_the_end_of_their_backplane(world: World) -> None:
+    """ZeroMQ's thread had read the supervisor's connection first: calls of a rolling restart ended in PEER_DOWN."""
+    ids = [world.call(token) for token in ("first", "second")]
+    world.turn()
+    (old,) = [peer for peer, name in world.link.peers.items() if name == "query-1"]
+    assert world.push(finished(2)) == [] == world.push(directory(3, query=2))
+    world.call("next", timeout_ns=2 * LAST_ANSWERS_NS)
+    world.turn()
+    assert len(world.link.take("query-2")) == 1, "the next generation is called meanwhile"
+    world.link.feed("query-1", *(reply(id, id) for id in ids))
+    assert world.turn() == [Ended("first", ids[0], None), Ended("second", ids[1], None)]
+    assert world.session.next_wake_ns(world.now_ns) == world.now_ns + LAST_ANSWERS_NS
+    assert world.turn(LAST_ANSWERS_NS) == [] and world.session.outstanding_count == 1
+    assert old not in world.link.peers
+
+
+def test_nothing_is_waited_for_where_no_call_is(world: World) -> None:
+    """A connection to a path that nobody listens on any more is tried again and again."""
     world.call("mine")
     world.turn()
-    ended = directory(2, query=None)
-    place = msgspec.structs.replace(ended.backplanes["query"], has_finished=True)
-    ended = msgspec.structs.replace(ended, backplanes={**ended.backplanes, "query": place})
-    for new in (ended, directory(3, query=2)):
+    world.link.feed("query-1", reply(1, None), reply(2, None), reply(3, None))
+    world.turn()
+    assert world.push(finished(2)) == []
+    assert "query-1" not in world.link.peers.values()
+
+
+def test_cancelling_a_call_of_one_that_has_finished_does_not_end_those_of_the_next(world: World) -> None:
+    """They have the same name, and the one that has ended cannot be reached."""
+    late = world.call("late")
+    world.turn()
+    world.push(finished(2))
+    world.push(directory(3, query=2))
+    world.call("next")
+    world.link.answers["query-1"] = SendResult.UNREACHABLE
+    world.session.cancel(late)
+    assert [type(event.error) for event in world.turn() if isinstance(event, Ended)] == [Cancelled]
+    assert world.session.outstanding_count == 1
+
+
+def test_a_lost_answer_of_work_that_was_done_is_told_as_that(world: World) -> None:
+    """Nobody should do it again because of it. The version that says so may be followed by another before we look."""
+    world.call("mine", timeout_ns=2 * LAST_ANSWERS_NS)
+    world.turn()
+    for new in (finished(2), directory(3, query=2)):
         world.link.feed("supervisor", Envelope(PUBLISH, new.version, None, DIRECTORY_TOPIC, body=new.to_body()))
-    error = only_error(world.turn())
+    assert world.turn(LAST_ANSWERS_NS - 1) == []
+    assert world.turn(LAST_ANSWERS_NS - 1) == []
+    error = only_error(world.turn(1))
     assert type(error) is PeerDown
     assert error.message == (
         "backplane 'query' has ended, and its answer was lost on the way: the work was done, unless it was refused"
@@ -529,11 +574,9 @@ def test_what_the_system_before_has_finished_says_nothing_of_this_one(world: Wor
     """Work of a killed process was told as done, because a generation of the same number had been drained before `up`."""
     world.call("mine")
     world.turn()
-    ended = directory(2, query=None)
-    place = msgspec.structs.replace(ended.backplanes["query"], has_finished=True)
-    error = only_error(world.push(msgspec.structs.replace(ended, backplanes={**ended.backplanes, "query": place})))
-    assert "the work was done" in error.message
+    assert world.push(finished(2)) == []
     world.session.system_gone(PeerDown("the supervisor is gone"))
+    assert "the work was done" in only_error(world.turn()).message
     world.session.start("again", world.now_ns, 10**9)
     world.turn()
     ask = world.link.take("supervisor")[-1]

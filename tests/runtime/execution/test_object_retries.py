@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, PeerDown, Unavailable, operation
-from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.connections import LAST_ANSWERS_NS
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, Envelope
 from appbackplane.transport.retrying import BACKOFF_MAX_NS
@@ -77,17 +78,19 @@ def test_what_may_have_begun_is_tried_again_only_where_it_does_no_harm(temple: V
     assert asked.result() == ["PeerDown", 1]
 
 
-def test_work_that_was_done_is_not_told_to_have_died() -> None:
-    """Its backplane had finished all that it had, and only the answer was lost: nobody should do it again because of it."""
+class Teller(AppObject):
+    """Tells the answer, or why there is none."""
 
-    class Teller(AppObject):
-        @operation()
-        async def tell(self) -> str:
-            try:
-                return str(await self.call("oracle.answer", retry=False))
-            except PeerDown as error:
-                return error.message
+    @operation()
+    async def tell(self) -> str:
+        try:
+            return str(await self.call("oracle.answer", retry=False))
+        except PeerDown as error:
+            return error.message
 
+
+def told_by_a_finished_oracle() -> tuple[VirtualBackplane, VirtualCall]:
+    """The oracle has ended, with all its work done, and its answer is not here; the call that waits for it."""
     backplane = VirtualBackplane(outside=("oracle.answer",))
     backplane.add(Teller())
     told = backplane.call("bench.tell")
@@ -99,10 +102,26 @@ def test_work_that_was_done_is_not_told_to_have_died() -> None:
     new = msgspec.structs.replace(directory, version=directory.version + 1, backplanes=places)
     engine.update(new, backplane.clock.now_ns())
     backplane.run_until_idle()
+    return backplane, told
+
+
+def test_work_that_was_done_is_not_told_to_have_died() -> None:
+    """Its backplane had finished all that it had, and only the answer was lost: nobody should do it again because of it."""
+    finished, told = told_by_a_finished_oracle()
+    finished.advance(LAST_ANSWERS_NS / 1e9)
     assert told.result() == (
         "oracle.answer: backplane 'outside' has ended, and its answer was lost on the way: the work was done, unless it "
         "was refused"
     )
+
+
+def test_an_answer_may_come_behind_the_table_that_tells_of_the_end_of_its_backplane() -> None:
+    """They come by different sockets, and this one's thread had not read it yet."""
+    finished, told = told_by_a_finished_oracle()
+    come_back(finished)
+    finished.advance(LAST_ANSWERS_NS / 2e9)
+    finished.outside_calls()[0].reply("because")
+    assert told.result() == "because"
 
 
 @pytest.mark.parametrize("is_keyed", [True, False])
