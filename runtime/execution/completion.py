@@ -82,7 +82,7 @@ class Completion:
             is_told = peer is not None or action.on_end is not None or self._shutdown_gate.is_closed
             is_bug = is_unsendable or (peer is not None and is_own_bug(action, error, told))
             if is_bug or not (is_told and isinstance(error, BackplaneError)):
-                self._reports.failed(action, error, now_ns)
+                self._reports.failed(action, error, now_ns, is_bug=is_bug or isinstance(told, InternalError))
             if peer is not None:
                 is_refused = action.account is None  # a worker has never chosen it
                 if not sender.say(peer, status(action.call_id, told, is_refused=is_refused), now_ns):

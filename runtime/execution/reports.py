@@ -29,8 +29,8 @@ class Reports:
         #: Slow actions that have been reported and still run; by identity, for a user's action may be unhashable.
         self.noticed: set[int] = set()
 
-    def failed(self, action: Action, error: BaseException, now_ns: int) -> None:
-        """An operation raised an error that its caller is not to handle: log it with its traceback."""
+    def failed(self, action: Action, error: BaseException, now_ns: int, *, is_bug: bool = True) -> None:
+        """An operation raised an error that its caller is not to handle: log it; if it is a bug, with its traceback."""
         left_out = self._limit.admit(f"failure {action.name}", now_ns)
         if left_out is not None:
             more = f" ({left_out} more since the last report)" if left_out else ""
@@ -39,7 +39,7 @@ class Reports:
             # A request's traceback, or the one that a callee sends in debug.
             behind = f"; behind it:\n{trace}" if trace else ""
             words = (action.name, action.object.name, problem, more, behind)
-            log.error("%s on %s failed: %s%s%s", *words, exc_info=error, extra=of_action(action))
+            log.error("%s on %s failed: %s%s%s", *words, exc_info=error if is_bug else None, extra=of_action(action))
 
     def runs_slowly(self, action: Action, run_ns: int, now_ns: int, frame: FrameType | None) -> None:
         """A running action has exceeded `slow_action`; `frame`: its current stack."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -94,14 +95,21 @@ class Other(Component):
         raise KeyError("cap")
 
 
-def said_of(caplog: pytest.LogCaptureFixture, route: str) -> tuple[BaseException, list[str], str]:
-    """What the caller of a route is told, what the log says meanwhile, and the tracebacks with it."""
+def ran(begin: Callable[[VirtualBackplane], object]) -> Any:
+    """Begin a call, and have it end; returns its handle."""
     backplane = VirtualBackplane(Good(), Other(), outside=("elsewhere.do",))
-    call = backplane.call(route)
+    call = begin(backplane)
     backplane.run_until_idle()
     if backplane.outside_calls():
         backplane.kill_outside()
-    return call.error(), [record.getMessage() for record in caplog.records], caplog.text
+        backplane.run_until_idle()
+    return call
+
+
+def said_of(caplog: pytest.LogCaptureFixture, route: str) -> tuple[BaseException, list[str], str]:
+    """What the caller of a route is told, what the log says meanwhile, and the tracebacks with it."""
+    error = ran(lambda backplane: backplane.call(route)).error()
+    return error, [record.getMessage() for record in caplog.records], caplog.text
 
 
 @pytest.mark.parametrize(
@@ -146,6 +154,23 @@ def test_what_is_no_bug_is_not_in_the_log(caplog: pytest.LogCaptureFixture, name
     error, said, _ = said_of(caplog, f"good.{name}")
     assert isinstance(error, kind)
     assert said == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("busy", "come back"),
+        ("not_found", "no such hat"),
+        ("unavailable", "elsewhere.do: the process that held the call died"),
+    ],
+)
+def test_a_refusal_that_nobody_waits_for_is_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture, name: str, words: str
+) -> None:
+    """As `down` showed a traceback of each cast whose callee went first."""
+    ran(lambda backplane: backplane.cast(f"good.{name}"))
+    (line,) = caplog.text.splitlines()
+    assert line.endswith(f"good.{name} on virtual/good failed: {words}")
 
 
 def test_who_awaits_asyncio_is_told_what_to_await(caplog: pytest.LogCaptureFixture) -> None:
