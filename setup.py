@@ -34,14 +34,14 @@ ROOT = Path(__file__).parent.resolve()
 #: what runs once a second, a connection or a failure.
 COMPILED = """
     transport: batching call_checks call_spec caller_core calling calls codec connections envelope events fan_out frame_reader
-        inbox item_buffer link resolver session topics waitables waiting
+        inbox item_buffer link pulling resolver session topics waitables waiting
     transport/peers: line lines node parts route_table view window
     transport/security: roll
     runtime/objects: action binding operation_spec registry schedulable
     runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle timers
     runtime/observation: histogram recorder statistics
     runtime/execution: admission board call_changes completion coroutines deferring digest digesting engine
-        engine_platform host idempotency_cache inheritance intake method_action node_services os_priority outgoing_calls
+        engine_platform grants host idempotency_cache inheritance intake method_action node_services os_priority outgoing_calls
         parked_actions poll_leader priority_publisher publishing recorders remote_routes ring_detector routing
         sender sources stream_action streaming user_actions withdrawal worker worker_loop
     runtime/dispatcher: delivery locking registration served

@@ -172,7 +172,11 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> NoReturn:
         backplane.recording.start()  # after the helpers were listed: no urgent work waits for it
     board_slot = -1 if slot is None else config.board_slot
     entries = backplane.entries()
-    sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), entries, board_slot))
+    sentinel.register(
+        Registration(
+            config.backplane, config.generation, os.getpid(), str(path), entries, board_slot, config.balance == "pull"
+        )
+    )
     if not config.dies_with_parent:
         outlive_parent()  # from now on the sentinel sees the supervisor's death, and running actions may finish
     reason = sentinel.run()

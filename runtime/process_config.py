@@ -79,6 +79,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     quotas: tuple[int, ...] = ()
     #: Order of ready objects within one priority: first come first served, or earliest deadline first.
     order: Literal["fifo", "deadline"] = "fifo"
+    #: Whether callers take turns among its replicas, or keep their calls until one has room (execution/grants.py).
+    balance: Literal["turns", "pull"] = "turns"
     tick_ns: int = 1_000_000_000
     #: Percent of one core; None: no limit.
     cpu_limit: int | None = None

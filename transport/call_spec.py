@@ -6,7 +6,12 @@ without naming its fields. A new field of a call is added here, in `Envelope`, a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+from .addressing import BACKPLANE
+
+#: Prefix of the operations that each backplane serves itself.
+OWN: Final = f"{BACKPLANE}."
 
 
 class CallSpec:
@@ -58,3 +63,7 @@ class CallSpec:
         """The key that selects one of several replicas: that of the object, else the idempotency key."""
         key: str | None = self.idempotency_key if self.key is None else self.key
         return key
+
+    def is_shared(self) -> bool:
+        """Whether a backplane that grants credit (pulling.py) counts this call: it has no place of its own."""
+        return self.key is None and self.idempotency_key is None and not self.route.startswith(OWN)

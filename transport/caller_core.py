@@ -18,6 +18,7 @@ from .connections import ANSWERS_AHEAD_MAX, Connections, LinkPort
 from .directory import Directory, Place
 from .envelope import Envelope, boost, cancel, cast, credit
 from .errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument, Unavailable
+from .pulling import UNSENT, Pulling
 from .resolver import Resolver
 from .retrying import WAITING, Retries, RetryAccount, StopRetrying, after_attempts
 
@@ -83,6 +84,8 @@ class CallerCore:
         self.retries = Retries(self.calls, account, random)
         self.home = home
         self._home_place = home_place
+        #: None: no backplane grants credit.
+        self._pulling: Pulling | None = None
         self._link = link
         self._outbox = Outbox()
         self._encoder = Encoder()
@@ -112,6 +115,18 @@ class CallerCore:
         name = resolver.resolve(route, key)
         return self.connections.peer(name) or self.connected(name, resolver.directory.backplanes[name])
 
+    def _target(self, spec: CallSpec) -> bytes:  # hot: scripts/bench call_rtt
+        """The peer to send a call to; UNSENT: it has to wait for room. Raises as `peer_for` does."""
+        if self._pulling is not None and self.resolver is not None:
+            peer = self._pulling.find(spec, spec.priority)
+            if peer is not None:
+                return peer
+        return self.peer_for(spec.route, spec.routing_key())
+
+    def _connect(self, name: str) -> bytes:
+        assert self.resolver is not None
+        return self.connected(name, self.resolver.directory.backplanes[name])
+
     def connected(self, name: str, place: Place) -> bytes:
         """The peer of an instance, connected if necessary."""
         return self.connections.peer(name) or self.connections.connect(name, place)
@@ -121,6 +136,10 @@ class CallerCore:
         return self.connected(self.home, self._home_place)
 
     # -- open, end ----------------------------------------------------------------------------------------------------
+
+    def call(self, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
+        """Begin a call to whoever serves its route. Raises as `peer_for` and `open` do."""
+        return self.open(self._target(spec), token, spec)
 
     def open(self, peer: bytes, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
         """Begin a call; returns its id. Raises `InvalidArgument` or `Busy`; then nothing has begun."""
@@ -152,7 +171,7 @@ class CallerCore:
             return None
         if peer == WAITING:
             self.retries.waited(id)
-        else:
+        elif peer != UNSENT:
             self._say_cancel(peer, id)
         return call[0]
 
@@ -160,8 +179,10 @@ class CallerCore:
         """Change the priority of an outstanding call, by the id that its caller knows."""
         id = self._current(id)
         peer = self.calls.peer_of(id)
+        if peer == UNSENT and self._pulling is not None:
+            self._pulling.boost(id, priority)
         # If there is no room, the call keeps the priority that it has; so does one that waits for its retry.
-        if peer is not None and peer != WAITING and self._outbox.add(peer, self._encoder.encode(boost(id, priority))):
+        elif peer is not None and peer != WAITING and self._outbox.add(peer, self._encoder.encode(boost(id, priority))):
             self.gathered_count += 1
 
     # -- streams ------------------------------------------------------------------------------------------------------
@@ -191,7 +212,7 @@ class CallerCore:
         peer = self.calls.peer_of(id)
         if (
             peer is None
-            or peer == WAITING
+            or peer in (WAITING, UNSENT)
             or not self._outbox.add_instead(peer, self._encoder.encode(credit(id, items)))
         ):
             return False
@@ -200,13 +221,15 @@ class CallerCore:
 
     # -- fail, wait, retry, expire ------------------------------------------------------------------------------------
 
-    def failed(self, id: int, call: OpenCall, error: BackplaneError, now_ns: int) -> BackplaneError | None:
+    def failed(
+        self, id: int, call: OpenCall, error: BackplaneError, now_ns: int, *, is_sent: bool = True
+    ) -> BackplaneError | None:
         """An attempt has ended in `error`. Returns the error for `call`'s token; None: the call is retried."""
         token, spec, size, packed = call
         if packed is None or self.resolver is None:
             return error
         retried = token if isinstance(token, RetriedCall) else RetriedCall(token, id)
-        if self._wait(retried, (retried, spec, size, packed), error, now_ns, is_sent=True):
+        if self._wait(retried, (retried, spec, size, packed), error, now_ns, is_sent=is_sent):
             return None
         # An owner that gets a `RetriedCall` as the token asks it for the final error.
         return error if retried is token else retried.final(error)
@@ -224,6 +247,10 @@ class CallerCore:
                 self.retries.waited(id)
                 if (final := self._retry(call, now_ns)) is not None:
                     ended.append((call[0], final))
+                continue
+            if peer == UNSENT:
+                error = DeadlineExceeded(f"{call[1].route}: no replica had room for it before the deadline")
+                ended.append((call[0], error))
                 continue
             because = f"{call[1].route}: no answer from {self.connections.name(peer)} before the deadline"
             ended.append((call[0], DeadlineExceeded(because)))
@@ -244,6 +271,10 @@ class CallerCore:
                 with suppress(Busy):  # it does not read, and will wait for the farewell for a while
                     self.put(peer, cast(CallSpec(backplane_route(name, FAREWELL), {})))
         self.resolver = Resolver(directory)
+        if self._pulling is None and any(place.is_pulled for place in directory.backplanes.values()):
+            self._pulling = self.calls.pulling = Pulling(self._connect)
+        if self._pulling is not None:
+            self._pulling.adopt(self.resolver)
         for id, call in self.retries.hurry(now_ns, _first_id):
             retried = call[0]
             assert isinstance(retried, RetriedCall)
@@ -255,8 +286,13 @@ class CallerCore:
         peer = self.connections.drop(name)
         if peer is None:
             return None, []
-        self._outbox.forget(peer)
+        self._ended(peer)
         return peer, self.fail_peer(peer)
+
+    def _ended(self, peer: bytes) -> None:
+        self._outbox.forget(peer)
+        if self._pulling is not None:
+            self._pulling.lost(peer)
 
     def retire(self, name: str, now_ns: int) -> bool:
         """Wait for the last answers of an instance that has finished its work. False: it has not, or no call is there."""
@@ -264,7 +300,7 @@ class CallerCore:
         if not any(callee == peer for _, callee, _, _ in self.calls) or not self.connections.retire(name, now_ns):
             return False
         assert peer is not None
-        self._outbox.forget(peer)
+        self._ended(peer)
         return True
 
     def fail_peer(self, peer: bytes) -> list[tuple[int, OpenCall]]:
@@ -272,6 +308,31 @@ class CallerCore:
         failed = self.calls.fail_peer(peer)
         for _, call in failed:
             self._outstanding_bytes -= call[2]
+        return failed
+
+    # -- room at replicas ---------------------------------------------------------------------------------------------
+
+    def grant(self, peer: bytes, may_send: int) -> None:
+        """A replica says how many calls it may have been sent in all; `send_waiting` next."""
+        if self._pulling is not None:
+            self._pulling.credit(peer, may_send)
+
+    def send_waiting(self) -> list[tuple[int, OpenCall, BackplaneError]]:
+        """Send the waiting calls for which there is room. Returns those that no replica takes: (id, call, error)."""
+        failed: list[tuple[int, OpenCall, BackplaneError]] = []
+        pulling = self._pulling
+        for group in pulling.groups() if pulling is not None else ():
+            assert pulling is not None
+            try:
+                for id, peer, packed in pulling.ready(group):
+                    self.calls.assign(id, peer)
+                    if self._outbox.add(peer, packed):
+                        self.gathered_count += 1
+                    elif (call := self.end(id)) is not None:
+                        failed.append((id, call, self._busy(peer)))
+            except Unavailable as error:
+                ended = [(id, self.end(id)) for id in pulling.waiting(group)]
+                failed += [(id, call, error) for id, call in ended if call is not None]
         return failed
 
     # -- send ---------------------------------------------------------------------------------------------------------
@@ -318,6 +379,10 @@ class CallerCore:
     def _open(self, peer: bytes, call: OpenCall, packed: bytes) -> int:  # hot: scripts/bench call_rtt
         id = self.calls.open(peer, call[1].ends_ns, call)
         self._outstanding_bytes += call[2]
+        if self._pulling is not None:
+            self._pulling.opened(peer, id, call[1], call[1].priority, packed)
+            if peer == UNSENT:
+                return id
         if not self._outbox.add(peer, packed):
             self.end(id)
             raise self._busy(peer)
@@ -346,7 +411,7 @@ class CallerCore:
         assert packed is not None
         retried.attempts_count += 1
         try:
-            peer = self.peer_for(spec.route, spec.routing_key())
+            peer = self._target(spec)
             self.retries.extra_ids_count += 1
             packed = renumbered(packed, self.calls.next_id)
             retried.id = self._open(peer, (retried, spec, len(packed), packed), packed)

@@ -10,6 +10,8 @@ import heapq
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from .pulling import Pulling
+
 Token = TypeVar("Token")
 
 #: Below this many entries, sweeping is not worth its cost.
@@ -30,6 +32,8 @@ class OutstandingCalls(Generic[Token]):
         #: Lower bound of all deadlines; the nearest may be later.
         self._nearest_ns = 0
         self._last_id = last_id
+        #: Is told of each end; None: no replica grants credit.
+        self.pulling: Pulling | None = None
         #: Answers that came for calls which had already ended.
         self.late_count = 0
 
@@ -69,6 +73,8 @@ class OutstandingCalls(Generic[Token]):
             self.late_count += 1
             return None
         del self._calls[id]
+        if self.pulling is not None:
+            self.pulling.ended(call[0], id)
         return call[2]
 
     def peer_of(self, id: int) -> bytes | None:
@@ -89,6 +95,11 @@ class OutstandingCalls(Generic[Token]):
         peer, deadline_ns, _ = self._calls[id]
         self._calls[id] = (peer, deadline_ns, token)
 
+    def assign(self, id: int, peer: bytes) -> None:
+        """An outstanding call leaves for another callee."""
+        _, deadline_ns, token = self._calls[id]
+        self._calls[id] = (peer, deadline_ns, token)
+
     def expire(self, now_ns: int) -> list[tuple[int, bytes, Token]]:
         """End all calls whose deadline has passed: (id, peer, token) each, nearest deadline first."""
         ended: list[tuple[int, bytes, Token]] = []
@@ -102,6 +113,8 @@ class OutstandingCalls(Generic[Token]):
                 self._nearest_ns = call[1]
                 break
             del calls[id]
+            if self.pulling is not None:
+                self.pulling.ended(call[0], id)
             ended.append((id, call[0], call[2]))
         return ended
 
@@ -110,6 +123,8 @@ class OutstandingCalls(Generic[Token]):
         ended = [(id, call[2]) for id, call in self._calls.items() if call[0] == peer]
         for id, _ in ended:
             del self._calls[id]
+            if self.pulling is not None:
+                self.pulling.ended(peer, id)
         return ended
 
     def next_deadline_ns(self) -> int | None:  # hot: scripts/bench call_pipelined

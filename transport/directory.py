@@ -62,6 +62,8 @@ class Registration(msgspec.Struct, frozen=True):
     components: tuple[ComponentEntry, ...]
     #: Its slot on the shared-memory board; -1: none.
     slot: int = -1
+    #: Whether callers keep calls until it has room for them (`balance = "pull"`).
+    is_pulled: bool = False
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -82,6 +84,8 @@ class Place(msgspec.Struct, frozen=True):
     is_ready: bool = True
     #: It ended after a complete drain: all calls that it had accepted were done or refused, and answered.
     has_finished: bool = False
+    #: Callers keep calls until it has room for them (pulling.py).
+    is_pulled: bool = False
 
 
 class Directory(msgspec.Struct, frozen=True):
@@ -100,6 +104,8 @@ class Directory(msgspec.Struct, frozen=True):
     exported: tuple[str, ...] = ()
     #: Exported routes whose work may wait (`BULK_FROM`), as all backplanes that serve them declare.
     bulk: tuple[str, ...] = ()
+    #: Of routes whose backplanes grant credit: the priority of a call that names none, the most urgent that one declares.
+    priorities: dict[str, int] = {}
     #: Topics that cross nodes; messages on them go to `node`, too.
     exported_topics: tuple[str, ...] = ()
     #: The backplane that carries calls to other nodes; "": this system knows no others.
@@ -174,6 +180,7 @@ def build(
     once_only: set[str] = set()
     kept: set[str] = set()
     urgent: set[str] = set()
+    priorities: dict[str, int] = {}
     exported_topics: dict[str, None] = {}
     for registration in registrations:
         name = registration.backplane
@@ -186,6 +193,9 @@ def build(
                     kept.add(operation.route)
                 if operation.priority < BULK_FROM:
                     urgent.add(operation.route)
+                if registration.is_pulled:
+                    known = priorities.get(operation.route, operation.priority)
+                    priorities[operation.route] = min(known, operation.priority)
             exported_topics |= dict.fromkeys(component.exported_topics)
             for topic in component.topics:
                 if name not in topics.setdefault(topic, []):
@@ -208,6 +218,7 @@ def build(
                 is_draining=r.backplane in draining,
                 is_ready=r.backplane not in unready,
                 has_finished=r.backplane in finished,
+                is_pulled=r.is_pulled,
             )
             for r in registrations
         },
@@ -216,6 +227,7 @@ def build(
         idempotent=tuple(route for route in routes if route not in once_only),
         exported=tuple(route for route in routes if route not in kept),
         bulk=tuple(route for route in routes if route not in kept and route not in urgent),
+        priorities=priorities,
         exported_topics=tuple(exported_topics),
         node=node,
         missing=tuple(missing),

@@ -33,6 +33,8 @@ class Resolver:
         self.directory = directory
         self._up: dict[str, tuple[str, ...]] = {}
         self._turns: dict[str, int] = {}
+        #: By route: the backplanes that share its calls; empty: they take turns.
+        self._shared: dict[str, tuple[str, ...]] = {}
         self._idempotent = frozenset(directory.idempotent)
         self._kept_max = len(directory.routes) + _OTHERS_MAX
 
@@ -40,7 +42,7 @@ class Resolver:
         """The name of the backplane to call. Raises `UnknownRoute`; or `Unavailable`, also if it may yet be registered."""
         up = self._up.get(route)
         if up is None:
-            up = self._that_are_up(route)
+            up = self.taking(self._serving(route), route)
             if len(self._up) >= self._kept_max:
                 self._up.clear()
             self._up[route] = up
@@ -62,8 +64,18 @@ class Resolver:
             names = (_place_of(names, key),)
         return next((name for name in names if self._is_up(name) and self.directory.backplanes[name].is_draining), None)
 
-    def _that_are_up(self, route: str) -> tuple[str, ...]:
-        names = self._serving(route)
+    def shared(self, route: str) -> tuple[str, ...]:  # hot: scripts/bench uneven
+        """The replicas that share the calls of a route (`balance = "pull"`), up or not; empty: they take turns."""
+        shared = self._shared.get(route)
+        if shared is None:
+            names = self.directory.routes.get(route, ())
+            shared = names if all(self.directory.backplanes[name].is_pulled for name in names) else ()
+            if names:  # callers may ask for any name
+                self._shared[route] = shared
+        return shared
+
+    def taking(self, names: tuple[str, ...], route: str) -> tuple[str, ...]:
+        """Those of `names` that take new calls of a route; ready ones if there are any. Raises `Unavailable` for none."""
         up = tuple(name for name in names if self._takes(name, route))
         if not up:
             raise self._unavailable(repr(route), names)

@@ -18,13 +18,14 @@ from .call_spec import CallSpec
 from .caller_core import CallerCore, OpenCall, Own, RetriedCall, half
 from .connections import LinkPort
 from .directory import Directory, Place
-from .envelope import ITEMS, PUBLISH, REPLY, STATUS, Envelope, cast
+from .envelope import CREDIT, ITEMS, PUBLISH, REPLY, STATUS, Envelope, cast
 from .errors import BackplaneError, Busy, CallerError, Cancelled, DeadlineExceeded, PeerDown, Unavailable, error_from
 from .events import Ended, Events, Heard, Streamed
 from .fan_out import FanOut
 from .frame_reader import FrameReader, ahead_frames_max
 from .hearing import Ask, Hearing
 from .inbox import Message
+from .pulling import UNSENT
 from .retrying import WAITING, RetryAccount, RetryBudget
 from .topics import GapCounter, check_pattern
 
@@ -103,8 +104,7 @@ class ClientSession:
 
     def call(self, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
         """Begin a call with `ends_ns` set. `token` comes back in an `Ended`. Returns the id. Raises errors known at once."""
-        core = self.core
-        return core.open(core.peer_for(spec.route, spec.routing_key()), token, spec)
+        return self.core.call(token, spec)
 
     def call_later(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
         """Begin a call for which `call` raised `error` as soon as possible. Raises `error` if it may not wait, or in vain."""
@@ -221,6 +221,8 @@ class ClientSession:
         for name in self._connections.names():
             self._lose(name, self._connections.finished(name) or error, self._events)
         self._end_retired(None, self._events)
+        for id, call in self.core.fail_peer(UNSENT):
+            self._failed(id, call, error, self._events)
         self.directory = self._newest = self.core.resolver = None
         _, waiters = self.hearing.update({})
         self._events += [Ended(waiter, None, error) for waiter in waiters]
@@ -234,7 +236,7 @@ class ClientSession:
         events = self._events
         for name in self.core.flush():
             self._cannot_reach(name, events)
-        for peer in (*self._connections.peers(), WAITING):
+        for peer in (*self._connections.peers(), WAITING, UNSENT):
             self._end_calls_of(peer, error, events)
         return events
 
@@ -293,6 +295,9 @@ class ClientSession:
             token = self.core.stream(envelope.id, peer)
             if token is not None:
                 events.append(Streamed(token, envelope.body, envelope.number, envelope.is_blocked))
+        elif kind == CREDIT and type(envelope.body) is int:
+            self.core.grant(peer, envelope.body)
+            self._send_waiting(events)
         elif kind == PUBLISH and envelope.route is not None:
             lost = self.gaps.gap_before(peer, envelope.route, envelope.id)
             if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(self.core.home):
@@ -375,11 +380,17 @@ class ClientSession:
         for name in ended:
             if not self.core.retire(name, self._now_ns):
                 self._lose(name, PeerDown(f"backplane {name!r} died; whether the work ran is not known"), events)
+        self._send_waiting(events)
         places = {name: place.generation for name, place in directory.backplanes.items() if place.is_up}
         asks, waiters = self.hearing.update(places)
         events += [Ended(waiter, None, None) for waiter in waiters]
         for ask in asks:
             self._ask(ask, self._now_ns)
+
+    def _send_waiting(self, events: Events) -> None:
+        for id, call, error in self.core.send_waiting():
+            if (final := self.core.failed(id, call, error, self._now_ns, is_sent=False)) is not None:
+                self._finish(call[0], None, final, events)
 
     def _cannot_reach(self, name: str, events: Events) -> None:
         if name == self.core.home:

@@ -16,6 +16,7 @@ from appbackplane.transport.directory import Directory
 from ..objects.action import AcceptedCalls
 from .call_changes import CallChanges
 from .clock import Clock
+from .grants import Grants
 from .remote_routes import RemoteRoutes
 from .routing import Routing
 from .sender import Sender
@@ -38,7 +39,8 @@ class CallerLiveness:
 
     def __init__(
         self, *, clock: Clock, accepted: AcceptedCalls, changes: CallChanges, routing: Routing, remote: RemoteRoutes,
-        sender: Sender, sources: Sources, is_reachable: Callable[[bytes, bytes], bool],
+        sender: Sender, sources: Sources, grants: Grants | None,
+        is_reachable: Callable[[bytes, bytes], bool],
     ) -> None:  # fmt: skip
         """`is_reachable`: sends a frame to a peer past the outbox; False: the peer is dead."""
         self._clock = clock
@@ -48,6 +50,7 @@ class CallerLiveness:
         self._remote = remote
         self._sender = sender
         self._sources = sources
+        self._grants = grants
         self._is_reachable = is_reachable
         #: When `look` is due.
         self.due_ns = 0
@@ -74,6 +77,8 @@ class CallerLiveness:
             if len(self.heard_ns) > HEARD_MAX:
                 self.heard_ns = {peer: at_ns for peer, at_ns in self.heard_ns.items() if now_ns - at_ns < PROBE_NS}
                 self._sources.keep(self.heard_ns)
+                if self._grants is not None:
+                    self._grants.keep(self.heard_ns)
                 self.farewells.intersection_update(self.heard_ns)
         asked, self._to_ask = self._to_ask[:PROBED_MAX], self._to_ask[PROBED_MAX:]
         for peer in asked:
@@ -98,6 +103,8 @@ class CallerLiveness:
         self.heard_ns.pop(peer, None)
         self.farewells.discard(peer)
         self._sources.forget(peer)
+        if self._grants is not None:
+            self._grants.forget(peer)
         if self._remote.lose is not None:
             self._remote.lose(peer)
         if peer in self._abandoned:

@@ -19,6 +19,7 @@ from ..observation.statistics import OperationStatistics, Statistics
 from ..scheduling.scheduler import Scheduler
 from ..scheduling.timers import Timer
 from .failures import as_error, is_own_bug
+from .grants import Grants
 from .idempotency_cache import IdempotencyCache
 from .inheritance import Inheritance
 from .method_action import MethodAction
@@ -37,7 +38,7 @@ class Completion:
     def __init__(
         self, *, lead: threading.RLock, scheduler: Scheduler, statistics: Statistics, reports: Reports, sender: Sender,
         accepted: AcceptedCalls, shutdown_gate: ShutdownGate, inheritance: Inheritance, replays: IdempotencyCache,
-        recorders: Recorders, is_debug: bool,
+        recorders: Recorders, grants: Grants | None, is_debug: bool,
     ) -> None:  # fmt: skip
         self._lead = lead
         self._scheduler = scheduler
@@ -49,6 +50,7 @@ class Completion:
         self._inheritance = inheritance
         self._replays = replays
         self._recorders = recorders
+        self._grants = grants
         self._is_debug = is_debug
         #: Repeating timers whose last run raised: no caller learns of it. Cancelled ones are removed at the next query.
         self._failing: set[Timer] = set()
@@ -69,6 +71,8 @@ class Completion:
         peer, error, is_unsendable = action.peer, action.error, False
         if peer is not None:
             self._accepted.pop((peer, action.call_id), None)
+            if action.takes_room and self._grants is not None:
+                self._grants.rests(action, now_ns)
             if error is None:
                 try:
                     if not sender.reply(peer, action.call_id, action.result, now_ns):

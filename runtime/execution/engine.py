@@ -41,6 +41,7 @@ from .component_limits import ComponentLimits
 from .coroutines import CallRequest, Pause
 from .deferring import Deferring
 from .digest import Digesters
+from .grants import Grants
 from .idempotency_cache import IdempotencyCache
 from .inheritance import Inheritance
 from .intake import Intake
@@ -148,6 +149,7 @@ class Engine:
             slot=slot, os_priority=os_priority,
         )  # fmt: skip
         self.sources = sources = Sources(backplane, routing, config.sources)
+        self.grants = grants = Grants(sender, config.threads) if config.balance == "pull" else None
         self.shutdown_gate = shutdown_gate = ShutdownGate(
             backplane, registry=registry, accepted=accepted, sender=sender, poll_leader=poll_leader
         )
@@ -160,7 +162,8 @@ class Engine:
         )  # fmt: skip
         self.completion = completion = Completion(
             lead=lead, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender, accepted=accepted,
-            shutdown_gate=shutdown_gate, inheritance=inheritance, replays=replays, recorders=recorders, is_debug=config.debug,
+            shutdown_gate=shutdown_gate, inheritance=inheritance, replays=replays, recorders=recorders, grants=grants,
+            is_debug=config.debug,
         )  # fmt: skip
         self.deferring = deferring = Deferring(scheduler=scheduler, statistics=statistics, completion=completion)
         self.parking = parking = ParkedActions(
@@ -186,10 +189,11 @@ class Engine:
             clock=clock, registry=registry, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender,
             accepted=accepted, shutdown_gate=shutdown_gate, admission=admission, digesters=digesters, replays=replays,
             rings=rings, completion=completion, inheritance=inheritance, routing=routing, remote=remote, sources=sources,
+            grants=grants,
         )  # fmt: skip
         self.outgoing = outgoing = OutgoingCalls(
             calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,
-            priority_publisher=priority_publisher, recorders=recorders, poll_leader=poll_leader,
+            priority_publisher=priority_publisher, recorders=recorders, poll_leader=poll_leader, grants=grants,
         )  # fmt: skip
         self.streaming = Streaming(
             accepted=accepted,
@@ -205,7 +209,7 @@ class Engine:
         )  # fmt: skip
         self.callers = callers = CallerLiveness(
             clock=clock, accepted=accepted, changes=changes, routing=routing, remote=remote, sender=sender, sources=sources,
-            is_reachable=self.is_reachable,
+            grants=grants, is_reachable=self.is_reachable,
         )  # fmt: skip
         self.publishing = Publishing(
             backplane, registry=registry, sender=sender, routing=routing, intake=intake, remote=remote, callers=callers
@@ -303,6 +307,8 @@ class Engine:
             self.scheduler.finished(action, outcome, now_ns)
             if outcome is WAITING:
                 if isinstance(action, ParkableAction):
+                    if action.takes_room and self.grants is not None:
+                        self.grants.rests(action, now_ns)
                     self.parking.park(action, now_ns)
                 else:
                     assert isinstance(action, MethodAction), "only a method can await"
@@ -394,6 +400,7 @@ class Engine:
         times = (
             self.scheduler.next_wake_ns(), self.calls.next_deadline_ns(), self.deferring.next_deadline_ns(),
             self._retry_ns, self.callers.next_wake_ns(), self.routing.connections.retired_due_ns,
+            None if self.grants is None else self.grants.due_ns,
         )  # fmt: skip
         return min((ns for ns in times if ns is not None), default=None)
 
@@ -444,6 +451,8 @@ class Engine:
             self._fire(timer, now_ns)
         self.outgoing.expire(now_ns)
         self.deferring.expire(now_ns)
+        if self.grants is not None:
+            self.grants.take_back(now_ns)
         if now_ns >= self.callers.due_ns:
             self._is_unsure = True  # it sends past the outbox
             self.callers.look(now_ns)
@@ -498,6 +507,8 @@ class Engine:
             self.changes.cancel(peer, envelope.id, now_ns)
         elif kind == BOOST:
             self.changes.change_priority(peer, envelope, now_ns)
+        elif kind == CREDIT and not envelope.id:
+            self.outgoing.grant(peer, envelope.body, now_ns)
         elif kind == CREDIT:
             self.streaming.credit(peer, envelope, now_ns)
         elif kind == ITEMS:

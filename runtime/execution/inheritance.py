@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.envelope import boost
+from appbackplane.transport.pulling import UNSENT
 from appbackplane.transport.retrying import WAITING
 
 from ..objects.action import LOCAL, AcceptedCalls, Action, ParkableAction, lent
@@ -207,9 +208,11 @@ class Inheritance:
     def _hand_on(self, action: MethodAction, call: CallRequest, now_ns: int) -> list[Action]:
         """Pass the priority on to the callee of a call: a remote one gets a BOOST envelope, a local one is returned."""
         peer = callee_of(self._calls, call.id)
-        if peer is None:
-            return []  # it waits for a retry, which will carry the new one
         priority = self.call_priority(action, call.spec.priority)
+        if peer is None:  # it is not sent yet, and will carry the new one
+            if self._routing.pulling is not None:
+                self._routing.pulling.boost(call.id, priority)
+            return []
         if peer is LOCAL:
             awaited = self.reprioritise(LOCAL, call.id, priority)
             return [] if awaited is None else [awaited]
@@ -221,6 +224,6 @@ class Inheritance:
 
 
 def callee_of(calls: OutstandingCalls[CallRequest | Pause], id: int) -> bytes | None:
-    """The peer that holds call `id`; None: it has ended, or is not sent yet, because it waits for a retry."""
+    """The peer that holds call `id`; None: it has ended, or is not sent yet, because it waits for a retry or for room."""
     peer = calls.peer_of(id)
-    return None if peer == WAITING else peer
+    return None if peer in (WAITING, UNSENT) else peer

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, cast
 
 from appbackplane.transport import retrying
+from appbackplane.transport.pulling import UNSENT
 
 from ..objects.action import LOCAL, Action, ParkableAction
 from ..objects.app_object import AppObject
@@ -306,6 +307,8 @@ class Inspection:
     ) -> Awaited:
         left_ns, action = deadline_ns - now_ns, request.action
         assert action is not None
+        if peer == UNSENT and isinstance(request, CallRequest):
+            return Awaited(action.name, left_ns, what=f"room for {request.spec.route} at a replica")
         if isinstance(request, Pause) or peer == retrying.WAITING:
             return Awaited(action.name, left_ns, what=request.what if isinstance(request, OneShotEvent) else "")
         callee = self._routing.backplane_of(peer) or "?"

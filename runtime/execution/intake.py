@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX
+from appbackplane.transport.call_spec import OWN
 from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
@@ -43,6 +44,7 @@ from .clock import Clock
 from .completion import Completion
 from .digest import Digesters
 from .digesting import Digesting
+from .grants import Grants
 from .idempotency_cache import IdempotencyCache, KeyedAction, digest_of
 from .inheritance import Inheritance
 from .method_action import MethodAction
@@ -70,7 +72,7 @@ class Intake:
         self, *, clock: Clock, registry: Registry, scheduler: Scheduler, statistics: Statistics, reports: Reports,
         sender: Sender, accepted: AcceptedCalls, shutdown_gate: ShutdownGate, admission: Admission, digesters: Digesters,
         replays: IdempotencyCache, rings: RingDetector, completion: Completion, inheritance: Inheritance,
-        routing: Routing, remote: RemoteRoutes, sources: Sources,
+        routing: Routing, remote: RemoteRoutes, sources: Sources, grants: Grants | None,
     ) -> None:  # fmt: skip
         self._registry = registry
         self._scheduler = scheduler
@@ -87,6 +89,7 @@ class Intake:
         self._routing = routing
         self._remote = remote
         self._sources = sources
+        self._grants = grants
         self._digesting = Digesting(
             clock=clock, scheduler=scheduler, statistics=statistics, reports=reports, accepted=accepted, admission=admission,
             digesters=digesters, accept=self.accept, turn_away=self.turn_away,
@@ -98,6 +101,7 @@ class Intake:
 
     def accept(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
         """Admit a call or a cast, or tell its caller why it was refused."""
+        is_shared = self._grants is not None and self._is_shared(peer, envelope)
         try:
             self.admit(peer, envelope, now_ns)
         except BackplaneError as error:
@@ -106,6 +110,8 @@ class Intake:
             log.exception("%s could not be accepted", envelope.route)
             problem = InternalError(f"{envelope.route}: {type(error).__name__}: {text_of(error)}")
             self.turn_away(peer, envelope, problem, now_ns)
+        if is_shared and self._grants is not None:
+            self._grants.received(peer, self._accepted.get((peer, envelope.id)), now_ns)
 
     def admit(
         self, peer: bytes, envelope: Envelope, now_ns: int, caller: AppObject | None = None
@@ -250,6 +256,16 @@ class Intake:
         self._reports.refused(f"cast {envelope.route}", f"a cast was refused: {text_of(error)}", now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _is_shared(self, peer: bytes, envelope: Envelope) -> bool:
+        """Whether the caller reckons that this call takes room (`CallSpec.is_shared`)."""
+        return (
+            envelope.kind == CALL
+            and envelope.key is None
+            and envelope.idempotency_key is None
+            and peer is not LOCAL
+            and not (envelope.route or "").startswith(OWN)
+        )
 
     def _priority(self, name: str, asked: int | None, declared: int) -> int:
         if asked is None:

@@ -23,9 +23,11 @@ from appbackplane.transport.errors import (
     DeadlineExceeded,
     InternalError,
     PeerDown,
+    Unavailable,
     error_from,
     text_of,
 )
+from appbackplane.transport.pulling import UNSENT
 from appbackplane.transport.retrying import (
     WAITING,
     Retries,
@@ -39,6 +41,7 @@ from ..objects.action import LOCAL
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
 from .coroutines import CallRequest, Gather, OneShotEvent, Pause, StreamRequest
+from .grants import Grants
 from .inheritance import Inheritance
 from .intake import Intake
 from .method_action import MethodAction
@@ -52,6 +55,8 @@ log = logging.getLogger("appbackplane.runtime")
 
 #: The callee of a pause. The table of outstanding calls holds pauses and retries, too, since all of them end at a time.
 CLOCK: Final = b"\x00clock"
+#: Callees of calls that have not left yet.
+_HERE: Final = (WAITING, UNSENT)
 
 
 class OutgoingCalls:
@@ -60,7 +65,7 @@ class OutgoingCalls:
     def __init__(
         self, *, calls: OutstandingCalls[CallRequest | Pause], routing: Routing, scheduler: Scheduler, sender: Sender,
         intake: Intake, inheritance: Inheritance, priority_publisher: PriorityPublisher, recorders: Recorders,
-        poll_leader: PollLeader,
+        poll_leader: PollLeader, grants: Grants | None,
     ) -> None:  # fmt: skip
         self.calls = calls
         self._routing = routing
@@ -71,6 +76,7 @@ class OutgoingCalls:
         self._priority_publisher = priority_publisher
         self._recorders = recorders
         self._poll_leader = poll_leader
+        self._grants = grants
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
         #: Streams that are being read, by their identity; and those that their readers have left, from any thread.
@@ -83,6 +89,8 @@ class OutgoingCalls:
         """Begin the wait of an action; its object is in the wait queue already."""
         request = action.request
         action.is_awaiting = True
+        if action.takes_room and self._grants is not None:
+            self._grants.rests(action, now_ns)
         if action.thrown is not None or (isinstance(request, OneShotEvent) and request.is_set):
             self._go_on(action, now_ns)  # cancelled while it ran; or nothing to wait for
             return
@@ -118,15 +126,18 @@ class OutgoingCalls:
         try:
             self._call(request, now_ns)
         except BaseException as error:  # the edge: a strange call may make a library raise anything
-            if not isinstance(error, BackplaneError):
-                log.exception("%s could not be called", request.spec.route)
-                error = InternalError(f"{request.spec.route}: {type(error).__name__}: {text_of(error)}")
-            is_placed, peer = request.id != 0, self.calls.peer_of(request.id)
-            # `Busy` of a peer that does not read is not refused: a refused call is retried, and would pile up more there.
-            error.is_refused = not is_placed or peer is LOCAL
-            if is_placed:
-                self._forget(request)
-            self._failed(request, error, now_ns, is_sent=is_placed)
+            self._not_sent(request, error, now_ns)
+
+    def _not_sent(self, request: CallRequest, error: BaseException, now_ns: int) -> None:
+        if not isinstance(error, BackplaneError):
+            log.exception("%s could not be called", request.spec.route)
+            error = InternalError(f"{request.spec.route}: {type(error).__name__}: {text_of(error)}")
+        is_placed, peer = request.id != 0, self.calls.peer_of(request.id)
+        # `Busy` of a peer that does not read is not refused: a refused call is retried, and would pile up more there.
+        error.is_refused = not is_placed or peer is LOCAL
+        if is_placed:
+            self._forget(request)
+        self._failed(request, error, now_ns, is_sent=is_placed)
 
     def cast(self, caller: AppObject, spec: CallSpec, now_ns: int) -> None:
         """Send a request without a reply. Raises the `BackplaneError` that is known at once."""
@@ -175,6 +186,13 @@ class OutgoingCalls:
         """
         self._left.append(stream)
 
+    def grant(self, peer: bytes, may_send: object, now_ns: int) -> None:
+        """A replica says how many calls it may have been sent in all (pulling.py)."""
+        pulling = self._routing.pulling
+        if pulling is not None and type(may_send) is int:
+            pulling.credit(peer, may_send)
+            self._send_waiting(now_ns)
+
     def expire(self, now_ns: int) -> None:
         """End overdue calls, resume pauses, and make the retries that are due."""
         while self._left:
@@ -194,6 +212,10 @@ class OutgoingCalls:
                 if _is_awaited(request):
                     self._begin(request, now_ns)
                 continue
+            if peer == UNSENT:
+                late = DeadlineExceeded(f"{request.spec.route}: no replica had room for it before the deadline")
+                self._failed(request, late, now_ns)
+                continue
             if peer is not LOCAL:
                 self._remote_count -= 1
             self._sender.say(peer, cancel(id), now_ns)
@@ -212,7 +234,7 @@ class OutgoingCalls:
             peer, id = self._forget(each)
             if peer is LOCAL:
                 here.append(id)
-            elif peer is not None and peer != WAITING:
+            elif peer is not None and peer not in _HERE:
                 self._sender.say(peer, cancel(id), now_ns)
         self._go_on(action, now_ns)
         return here
@@ -235,6 +257,8 @@ class OutgoingCalls:
         if not is_called or connections.retire(backplane, now_ns) is None:
             connections.drop(backplane)
             self.fail_peer(peer, now_ns)
+        if self._routing.pulling is not None:
+            self._routing.pulling.lost(peer)
         return peer
 
     def fail_peer(self, peer: bytes, now_ns: int, error: PeerDown | None = None) -> None:
@@ -277,7 +301,7 @@ class OutgoingCalls:
     def _leave(self, stream: StreamRequest, now_ns: int) -> None:
         self.streams.pop(id(stream), None)
         peer, call_id = self._forget(stream)
-        if peer is not None and peer != WAITING:
+        if peer is not None and peer not in _HERE:
             self._sender.say_surely(peer, cancel(call_id), now_ns)
 
     def _forget(self, request: CallRequest) -> tuple[bytes | None, int]:
@@ -289,7 +313,7 @@ class OutgoingCalls:
         self.calls.end(id)
         if peer == WAITING:
             self.retries.waited(id)
-        elif peer is not LOCAL:
+        elif peer is not LOCAL and peer != UNSENT:
             self._remote_count -= 1
         return peer, id
 
@@ -306,7 +330,20 @@ class OutgoingCalls:
         request.attempts_count += 1
         place = self._routing.resolve(spec, action.chain)
         peer = LOCAL if place is None else self._routing.peer_up(place)
+        pulling = self._routing.pulling
+        priority = self._inheritance.call_priority(action, spec.priority)
+        if pulling is not None and place is not None and not self._routing.is_draining(place):
+            peer = pulling.find(spec, priority) or peer
         request.id = id = self.calls.open(peer, spec.ends_ns, request)
+        if pulling is not None:
+            pulling.opened(peer, id, spec, priority, request)
+        if peer != UNSENT:
+            self._send(request, peer, now_ns)
+
+    def _send(self, request: CallRequest, peer: bytes, now_ns: int) -> None:
+        """Send a call that has an id to the peer that is to serve it. Raises `Busy` if there is no room in its queue."""
+        spec, action, id = request.spec, request.action, request.id
+        assert action is not None
         if peer is not LOCAL:
             self._remote_count += 1
             if self._remote_count > self._routing.connections.answers_ahead:
@@ -322,10 +359,10 @@ class OutgoingCalls:
         if peer is LOCAL:
             self._intake.admit(LOCAL, self._sender.as_received(envelope), now_ns, action.object)
         elif not self._sender.say(peer, envelope, now_ns):
+            place = self._routing.backplane_of(peer)
             raise Busy(f"{spec.route}: {place} does not keep up with the messages sent to it", retry_after=0.05)
-        else:
-            assert place is not None
-            self._priority_publisher.lend(self._routing.directory.backplanes[place], priority, now_ns)
+        elif (callee := self._routing.place_of(peer)) is not None:
+            self._priority_publisher.lend(callee, priority, now_ns)
 
     def _succeeded(self, request: CallRequest, result: Any, now_ns: int) -> None:
         """A call has ended in its reply."""
@@ -371,15 +408,36 @@ class OutgoingCalls:
             gather.has_ended = True
             for each in gather.calls:
                 peer, call_id = self._forget(each)
-                if peer is not None and peer != WAITING:
+                if peer is not None and peer not in _HERE:
                     self._sender.say(peer, cancel(call_id), now_ns)
             self._go_on(action, now_ns, error=error)
 
     def look_again(self, now_ns: int) -> None:
         """A new routing table: calls that found no instance try again soon, in their order."""
+        self.calls.pulling = self._routing.pulling
+        self._send_waiting(now_ns)
         for id, request in self.retries.hurry(now_ns, _posted_ns):
             assert isinstance(request, CallRequest)
             request.id = id
+
+    def _send_waiting(self, now_ns: int) -> None:
+        """Send the calls that waited for room at a replica, and have it now."""
+        pulling = self._routing.pulling
+        for group in pulling.groups() if pulling is not None else ():
+            assert pulling is not None
+            try:
+                for id, peer, request in pulling.ready(group):
+                    self.calls.assign(id, peer)
+                    try:
+                        self._send(request, peer, now_ns)
+                    except BaseException as error:  # the edge: as in `_begin`
+                        self._not_sent(request, error, now_ns)
+            except Unavailable as error:
+                for id in pulling.waiting(group):
+                    waiting = self.calls.end(id)
+                    assert isinstance(waiting, CallRequest)
+                    waiting.id = 0
+                    self._failed(waiting, error, now_ns, is_sent=False)
 
     def _go_on(
         self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None

@@ -12,6 +12,7 @@ from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.connections import Connections, LinkPort
 from appbackplane.transport.directory import Directory, Place, nearest
 from appbackplane.transport.errors import Unavailable, UnknownRoute
+from appbackplane.transport.pulling import Pulling
 from appbackplane.transport.resolver import RETRY_AFTER_S, Resolver
 
 from ..objects.action import LOCAL
@@ -30,12 +31,18 @@ class Routing:
         #: The backplanes of this system that are up, by their processes.
         self.by_pid: dict[int, str] = {}
         self.connections = Connections(link)
+        #: None: no backplane grants credit.
+        self.pulling: Pulling | None = None
 
     def adopt(self, directory: Directory) -> None:
         """Route by this table from now on."""
         self.directory, self._resolver = directory, Resolver(directory)
         self.by_pid = {place.pid: name for name, place in directory.backplanes.items() if place.is_up and place.pid}
         self.connections.note(directory)
+        if self.pulling is None and any(place.is_pulled for place in directory.backplanes.values()):
+            self.pulling = Pulling(self.peer_up)
+        if self.pulling is not None:
+            self.pulling.adopt(self._resolver)
 
     def peer_of(self, backplane: str) -> bytes | None:
         """The peer of a backplane, connected if necessary; None while it is down."""

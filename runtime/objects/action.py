@@ -59,7 +59,7 @@ class Action:
     __slots__ = (
         "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "lane", "name", "next", "object",
         "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked", "priority_own", "result", "run_ns",
-        "source", "span", "started_ns", "throttle", "trace", "wait_ns",
+        "source", "span", "started_ns", "takes_room", "throttle", "trace", "wait_ns",
     )  # fmt: skip
 
     # Any, and checked here: compiled code would check the declared types first, with a less helpful message.
@@ -100,6 +100,8 @@ class Action:
         #: Who asked for it (execution/sources.py); "": nobody, as for a timer. And on whose behalf; None: on no one's.
         self.source = ""
         self.principal: str | None = None
+        #: Whether it is one of the calls that its backplane has room for, where callers keep the rest (execution/grants.py).
+        self.takes_room = False
         #: The account that counts it as outstanding; None: not counted.
         self.throttle: ThrottleAccount | None = None
         #: Called once when it has ended: done, failed or refused.

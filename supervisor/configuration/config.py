@@ -128,6 +128,8 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     components: tuple[str, ...]
     #: Number of identical processes, NAME-1, NAME-2, …; 1: one process with this very name.
     replicas: Annotated[int, msgspec.Meta(ge=1, le=BACKPLANES_MAX)] = 1
+    #: Which of them serves a call without a key: each in turn, or the next that has room for it.
+    balance: Literal["turns", "pull"] = "turns"
     #: "primary": its components go above `start` on the cluster's primary node alone; None: on every node.
     only_on: Literal["primary"] | None = None
     threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1

@@ -154,6 +154,7 @@ def process_config(config: Config, backplane: str) -> ProcessConfig:
         priorities=share.priorities,
         quotas=share.quotas,
         order=share.order,
+        balance=share.balance,
         tick_ns=int(share.tick_ns),
         cpu_limit=share.cpu_limit,
         cpu_exempt=share.cpu_exempt,
