@@ -99,6 +99,7 @@ class VirtualBackplane:
         priorities: int = 8,
         quotas: tuple[int, ...] = (),
         order: Literal["fifo", "deadline"] = "fifo",
+        balance: Literal["turns", "pull"] = "turns",
         tick: float = 1.0,
         cpu_limit: int | None = None,
         slow_action: float = 0.05,
@@ -118,8 +119,8 @@ class VirtualBackplane:
         self.link = MemoryLink(f"{name}-1")
         self._config = ProcessConfig(
             system="test", backplane=name, run_dir="/nowhere", components=(), priorities=priorities, quotas=quotas,
-            order=order, tick_ns=round(tick * 1e9), cpu_limit=cpu_limit, slow_action_ns=round(slow_action * 1e9), preempt=False,
-            sources=dict(sources),
+            order=order, balance=balance, tick_ns=round(tick * 1e9), cpu_limit=cpu_limit,
+            slow_action_ns=round(slow_action * 1e9), preempt=False, sources=dict(sources),
         )  # fmt: skip
         self._components = list(components)
         self._role = role
