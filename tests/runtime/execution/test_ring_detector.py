@@ -319,7 +319,8 @@ def test_a_ring_through_work_and_another_backplane_is_refused_when_its_search_co
     older = Envelope(BOOST, id, 6, body=search.body - 1, chain=[["there/object", "there.leaf"], THERE])
     sides.hear(older)
     sides.run_until_idle()
-    assert not joined.done(), "the search of an older call ends here"
+    sides.collect()
+    assert not joined.done() and len(asked.searches) == 1, "the search of an older call ends here"
     sides.hear(Envelope(BOOST, id, 6, body=search.body, chain=[*search.chain, ["there/object", "there.leaf"], THERE]))
     sides.run_until_idle()
     assert isinstance(joined.error(), FailedPrecondition)
