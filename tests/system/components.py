@@ -151,6 +151,12 @@ class Till(Component):
         """Who serves."""
         return os.getpid()
 
+    @operation()
+    def serve(self, pipe: str) -> int:
+        """A customer who takes as long as nobody opens this pipe for writing."""
+        Path(pipe).read_bytes()
+        return os.getpid()
+
     def on_primary(self) -> None:
         print("the till is open")
 

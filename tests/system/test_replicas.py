@@ -8,6 +8,8 @@ import signal
 from subprocess import Popen
 from typing import Any
 
+import pytest
+
 from tests.figures import IS_LONG
 from tests.waiting import wait_until
 
@@ -20,6 +22,8 @@ components = ["components:Porch"]
 components = ["components:Till"]
 replicas = 3
 """
+#: The replicas share a queue.
+SHARED = SHOP.replace("replicas = 3", 'replicas = 3\nbalance = "pull"')
 WEB = ("web-1", "web-2", "web-3")
 ROUNDS_COUNT = 3 if IS_LONG else 1
 #: Three times as long as intake stays open when nothing comes (GRACE_NS).
@@ -108,9 +112,10 @@ def test_one_that_dies_is_missed_by_nobody_but_by_the_calls_that_it_held(up: Up)
     wait_until(lambda: answered_by(system) == pids_of(system), "it is not called again")
 
 
-def test_a_rolling_restart_under_load_fails_no_call(up: Up) -> None:
+@pytest.mark.parametrize("shop", [SHOP, SHARED], ids=["turns", "pull"])
+def test_a_rolling_restart_under_load_fails_no_call(up: Up, shop: str) -> None:
     """Every one of them is a new process afterwards; there are as many answers as there were calls."""
-    system = up(SHOP)
+    system = up(shop)
     programs = in_load(system)
     for number in range(ROUNDS_COUNT):
         before = pids_of(system)
@@ -118,6 +123,42 @@ def test_a_rolling_restart_under_load_fails_no_call(up: Up) -> None:
         assert before.isdisjoint(pids_of(system))
     assert_none_failed(programs)
     assert system.backplane("front")["generation"] == 1
+
+
+def test_no_call_waits_behind_a_long_one_while_another_replica_is_idle(up: Up) -> None:
+    """Where they take turns, each third call did."""
+    system = up(SHARED)
+    pipe = system.folder / "pipe"
+    os.mkfifo(pipe)
+    with system.connect() as client:
+        long = [client.submit("till.serve", pipe=str(pipe), timeout=LIMIT_S) for _ in range(2)]
+        free = {client.call("till.ring") for _ in range(30)}
+        assert len(free) == 1
+        pipe.open("wb").close()
+        assert {one.result() for one in long} | free == pids_of(system)
+        wait_until(lambda: answered_by(system) == pids_of(system), "the others are called no more")
+
+
+def test_with_a_shared_queue_every_call_ends_once_whoever_is_killed(up: Up) -> None:
+    """Of those that waited nobody has begun any: they are served by the others."""
+    system = up(SHARED)
+    programs = [system.program("pipelined", "till.ring", "64"), system.program("concurrent", "porch.ring", "16")]
+    for program in programs:
+        wait_ready(program)
+    with system.connect() as client:
+        for number, name in enumerate(WEB):
+            os.kill(system.pids()[name], signal.SIGKILL)
+            ask_until(
+                client,
+                "supervisor.status",
+                lambda told, at=number + 1: (
+                    (told["backplanes"][at]["restarts"], told["backplanes"][at]["components"])
+                    == (1, {"till": "primary"})
+                ),
+            )
+    for told in map(answer_of, programs):
+        assert told["replies"] + len(told["errors"]) == told["count"] > 0
+        assert {error.partition("(")[0] for error in told["errors"]} <= {"PeerDown", "Unavailable"}, told["errors"]
 
 
 def test_a_caller_that_hears_late_of_a_drain_is_waited_for(up: Up) -> None:
