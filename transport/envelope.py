@@ -16,6 +16,7 @@ are there only if a backplane calls or casts for somebody else; the thirteenth, 
 | BOOST | of the call | nil | nil | nil, or when the first of `chain` was queued; `priority` is the new one of the call |
 | ITEMS | of the call | nil, or "blocked" | nil | list of items; a REPLY of their number, or a STATUS, ends the stream |
 | CREDIT | of the call | nil | nil | how many items of its stream the callee may have sent in all |
+| CREDIT | 0 | nil | nil | how many calls without a key the receiver may have sent in all (pulling.py) |
 | PUBLISH | sequence number, from 1, of this publisher to this subscriber and topic | topic | node that published | map |
 """
 
@@ -191,7 +192,7 @@ def boost(id: int, priority: int | None) -> Envelope:
 
 
 def credit(id: int, items: int) -> Envelope:
-    """Let the callee of stream `id` have sent this many items in all."""
+    """Let the callee of stream `id` have sent this many items in all, or a caller (`id` 0) this many calls."""
     return Envelope(CREDIT, id, body=items)
 
 
