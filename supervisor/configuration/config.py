@@ -38,7 +38,7 @@ BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX = 256, 107
 TABLES = ("system", "backplane", "record", "topic", "node", "peers", "cluster")
 _SECOND_NS = 1_000_000_000
 #: A generation this high has restarted once a second for eleven days; its socket path must still fit.
-_GENERATION_MAX = 999_999
+GENERATION_MAX = 999_999
 #: Larger values are typing errors: a day of actions between two ticks, ten thousand cores. They also fit the machine words
 #: that carry them.
 _QUOTA_MAX, _CPU_LIMIT_MAX = 1_000_000_000, 1_000_000
@@ -386,7 +386,7 @@ def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[
     if is_root(run_dir):
         reader.say(("system", "run_dir"), f"{NO_ROOT}, got {given!r}")
     sockets = [
-        (declared, backplane_socket(run_dir, each, _GENERATION_MAX))
+        (declared, backplane_socket(run_dir, each, GENERATION_MAX))
         for declared, alike in names.items()
         for each in alike
     ]

@@ -5,12 +5,13 @@ A route whose result comes later (a move, a registration) becomes an event that 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from appbackplane.runtime.objects.module_state import ModuleState
-from appbackplane.transport.errors import BackplaneError, FailedPrecondition, UnknownRoute
+from appbackplane.transport.errors import BackplaneError, FailedPrecondition, InternalError, UnknownRoute, text_of
 
 from ..cluster.tenure import Tenure
 from ..direction import draining, events
@@ -70,6 +71,9 @@ class SupervisorRoutes:
             handler(asked)
         except BackplaneError as error:
             self.control.refuse(asked.caller, error)
+        except Exception as error:  # the edge: a mistake of ours in one answer must not take the whole system down
+            self.say(f"{asked.route} failed: this is a bug of the supervisor\n{traceback.format_exc().rstrip()}")
+            self.control.refuse(asked.caller, InternalError(f"{asked.route}: {type(error).__name__}: {text_of(error)}"))
 
     def _directory(self, asked: SupervisorCall) -> None:
         self.control.subscribe(asked.caller.peer)

@@ -28,7 +28,8 @@ from ..direction.child.process import GONE, Phase
 from ..direction.director import Director
 from ..direction.effects import Caller
 from ..direction.events import Event, Reconfigured
-from ..direction.reconfiguration import Plan, needed, plain, plan, scaled
+from ..direction.reconfiguration import Plan, needed, plain, plan
+from ..direction.scaling import scaled
 from ..logs.collector import Logs
 from ..processes.board_file import BoardFile
 from ..processes.placement import Placement
@@ -104,8 +105,9 @@ class Reconfiguring:
         self._serve(asked, msgspec.structs.replace(new, debug=self.running.debug), text, is_file=True)
 
     def scale(self, asked: SupervisorCall) -> None:
-        """Change one backplane's thread count. Raises `NotFound`, `InvalidArgument`, `FailedPrecondition`, `Busy`."""
-        new = scaled(self.running, str(asked.body.get("backplane")), asked.body.get("threads"))
+        """Change the number of one backplane's threads or replicas. Raises `NotFound`, `InvalidArgument`, and as `reload`."""
+        body = asked.body
+        new = scaled(self.running, str(body.get("backplane")), body.get("threads"), body.get("replicas"))
         self._serve(asked, new, "", is_file=False)
 
     def describe(self) -> dict[str, Any]:

@@ -16,13 +16,11 @@ from typing import Any
 import msgspec
 
 from appbackplane.transport.directory import Registration
-from appbackplane.transport.errors import InvalidArgument, NotFound
 
 from ..configuration.cluster_settings import without_password
-from ..configuration.config import BackplaneConfig, Config, RestartPolicy
+from ..configuration.config import Config, RestartPolicy
 from ..configuration.log_settings import LogSettings, Size, in_words
-from ..configuration.reader import Duration, Reader, duration_in_words, hint
-from .plan import dependants
+from ..configuration.reader import Duration, duration_in_words
 
 
 class Takes(StrEnum):
@@ -144,34 +142,23 @@ def plan(running: Config, new: Config) -> Plan:
 
 
 def needed(plan: Plan, registrations: Iterable[Registration]) -> list[str]:
-    """One line for each backplane that cannot be removed, because unchanged backplanes depend on it; empty: all can."""
-    above = dependants(registrations)
+    """One line for each backplane that cannot be removed, because unchanged backplanes depend on what only it has."""
+    registrations = list(registrations)
+    kept = {part.name for each in registrations if each.backplane not in plan.removed for part in each.components}
+    changing = {*plan.removed, *plan.restarted}
     problems = []
-    for name in plan.removed:
-        staying = sorted(above.get(name, set()) - set(plan.removed) - set(plan.restarted))
+    for removed in registrations:
+        if removed.backplane not in plan.removed:
+            continue
+        lost = {part.name for part in removed.components} - kept
+        staying = [
+            each.backplane for each in registrations
+            if each.backplane not in changing and any(lost & {*part.depends_on} for part in each.components)
+        ]  # fmt: skip
         if staying:
-            problems.append(f"backplane.{name}: cannot be removed: {', '.join(staying)} depends on it")
+            users = ", ".join(sorted(staying))
+            problems.append(f"backplane.{removed.backplane}: cannot be removed: {users} depends on it")
     return problems
-
-
-def scaled(config: Config, backplane: str, threads: Any) -> Config:
-    """The configuration with `threads` for one backplane, or for all replicas of a common name. Raises `NotFound`, or
-    `InvalidArgument` with the message that the TOML would get.
-    """
-    meant = config.replicas.get(backplane, (backplane,))
-    if not set(meant) <= set(config.backplane):
-        raise NotFound(f"no backplane {backplane!r} ({hint(backplane, [*config.backplane, *config.replicas])})")
-    check_threads(backplane, threads)
-    changed = {name: msgspec.structs.replace(config.backplane[name], threads=threads) for name in meant}
-    return msgspec.structs.replace(config, backplane={**config.backplane, **changed})
-
-
-def check_threads(backplane: str, threads: Any) -> None:
-    """Raise `InvalidArgument`, with the message that the TOML would get, for an invalid number of threads."""
-    reader = Reader()
-    reader.table(BackplaneConfig, {"components": ["scale:Only"], "threads": threads}, ("backplane", backplane))
-    if reader.problems:
-        raise InvalidArgument("\n".join(reader.problems))
 
 
 def plain(value: Any) -> Any:

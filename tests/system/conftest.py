@@ -24,8 +24,8 @@ import psutil
 import pytest
 
 from appbackplane.runtime.observation.segments import RECORDS
-from appbackplane.transport import Client, connect
-from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport import Client, PendingCall, connect
+from appbackplane.transport.errors import BackplaneError, DeadlineExceeded
 from tests.waiting import EVERY_S, LIMIT_S, Limit, wait_until
 
 HERE = Path(__file__).parent
@@ -259,6 +259,21 @@ def ask_until(
         except BackplaneError as error:
             answer = error
         limit.check(f"{route} still says {answer!r}", pause_s=EVERY_S)
+
+
+def expired_while_it_ran(begin: Callable[[str, float], PendingCall], has_begun: Callable[[str], bool]) -> str:
+    """Have the deadline of a call pass while it runs: `begin` it by a name, with a time-out. Returns its name.
+
+    On a busy machine it may pass before the call begins; then another one gets more time.
+    """
+    for timeout in (0.5, 5.0, 50.0):
+        name = f"within-{timeout:g}s"
+        call = begin(name, timeout)
+        wait_until(lambda name=name, call=call: has_begun(name) or call.done(), f"{name} neither begins nor ends")
+        assert type(call.exception(LIMIT_S)) is DeadlineExceeded
+        if has_begun(name):
+            return name
+    raise AssertionError("no call begins before its deadline")
 
 
 #: For tests of what is refused: a component that takes its arguments seriously, and one beside it.

@@ -161,6 +161,28 @@ def test_with_a_shared_queue_every_call_ends_once_whoever_is_killed(up: Up) -> N
         assert {error.partition("(")[0] for error in told["errors"]} <= {"PeerDown", "Unavailable"}, told["errors"]
 
 
+@pytest.mark.parametrize("shop", [SHOP, SHARED], ids=["turns", "pull"])
+def test_replicas_come_and_go_under_load(up: Up, shop: str) -> None:
+    """By one command, and no call fails; the file is not touched, and that is said."""
+    system = up(shop)
+    programs = in_load(system)
+    more = system.command("scale", "web", "--replicas", "4")
+    assert more.returncode == 0, more.stderr
+    assert more.stdout.splitlines() == [
+        "web: replicas = 4 (before: 3)",
+        f"{system.toml} still says 3: the next reload goes back to it",
+    ]
+    assert list(system.pids()) == ["front", *WEB, "web-4"]
+    wait_until(lambda: answered_by(system) == set(system.pids().values()) - {system.pids()["front"]}, "web-4 idles")
+    kept = system.pids()["web-1"]
+    fewer = system.command("scale", "web", "--replicas", "1")
+    assert fewer.returncode == 0, fewer.stderr
+    assert fewer.stdout.splitlines()[0] == "web: replicas = 1 (before: 4)"
+    assert system.pids() == {"front": system.pids()["front"], "web-1": kept}
+    assert answered_by(system) == {kept}
+    assert_none_failed(programs)
+
+
 def test_a_caller_that_hears_late_of_a_drain_is_waited_for(up: Up) -> None:
     """It was stopped while the directory came: its calls are on their way to a place that would have closed."""
     system = up(SHOP)

@@ -126,6 +126,6 @@ def test_a_backplane_whose_log_nobody_reads_serves_on(pipe: Pipe, tmp_path: Path
             assert RealClock().now_ns() < end_ns, f"{route} was not answered"
             moment.wait(0.001)
         assert codec.decode(received[1])[0].id == id
-    assert pipe.entered.is_set() and not pipe.lines
+    assert pipe.entered.wait(LIMIT_S) and not pipe.lines
     assert backplane.stop(LIMIT_S)
     caller.close()

@@ -16,18 +16,15 @@ from appbackplane.supervisor.direction.reconfiguration import (
     BACKPLANE_KEYS,
     LOG_KEYS,
     SYSTEM_KEYS,
-    KeyChange,
     Plan,
     Takes,
     needed,
     plain,
     plan,
-    scaled,
     shown,
 )
 from appbackplane.supervisor.processes.spawn import process_config
 from appbackplane.transport.directory import ComponentEntry, Registration
-from appbackplane.transport.errors import InvalidArgument, NotFound
 
 NAMES = ("first", "second", "third")
 durations = st.integers(1, 10**10).map(Duration)
@@ -250,31 +247,21 @@ def test_who_is_needed_is_not_removed() -> None:
     assert needed(plan(running, config(index=one(), query=one())), found) == []
 
 
+def test_a_replica_is_not_needed_while_another_one_stays() -> None:
+    """Fewer of them serve the same; the last one is needed."""
+    running = config(**{"web-1": one(), "web-2": one(), "till": one()})
+    found = [registration("web-1", "a"), registration("web-2", "a"), registration("till", "b", "a")]
+    fewer = msgspec.structs.replace(running, backplane={"web-1": one(), "till": one()})
+    assert needed(plan(running, fewer), found) == []
+    none = msgspec.structs.replace(running, backplane={"till": one()})
+    assert needed(plan(running, none), found) == [
+        "backplane.web-1: cannot be removed: till depends on it",
+        "backplane.web-2: cannot be removed: till depends on it",
+    ]
+
+
 def test_who_starts_again_may_have_let_go() -> None:
     """What its components need now is known when they have been constructed: `reload` does that before."""
     found = [registration("index", "a"), registration("query", "b", "a")]
     steps = plan(config(index=one(), query=one()), config(query=one(components=("demo:Other",))))
     assert needed(steps, found) == []
-
-
-# One key without a file
-
-
-def test_scaled_is_as_in_the_file() -> None:
-    """One way for a value, however it comes."""
-    old = config(index=one(), query=one())
-    new = scaled(old, "index", 4)
-    assert plan(old, new).changes == (KeyChange("index", "threads", 1, 4, Takes.BACKPLANE),)
-
-
-@pytest.mark.parametrize(("threads", "problem"), [(0, ">= 1, got 0"), (257, "<= 256, got 257"), ("2", "got '2'")])
-def test_scaled_refuses_what_the_file_would_be_refused_for(threads: Any, problem: str) -> None:
-    """In its words."""
-    with pytest.raises(InvalidArgument, match=rf"^backplane\.index\.threads: expected .*{problem}$"):
-        scaled(config(index=one()), "index", threads)
-
-
-def test_scaled_knows_whom() -> None:
-    """A mistyped name is the usual mistake."""
-    with pytest.raises(NotFound, match=r"no backplane 'indx' .did you mean 'index'"):
-        scaled(config(index=one()), "indx", 2)
