@@ -79,6 +79,10 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     quotas: tuple[int, ...] = ()
     #: Order of ready objects within one priority: first come first served, or earliest deadline first.
     order: Literal["fifo", "deadline"] = "fifo"
+    #: Whose share a request takes within its priority (execution/fairness.py); None: first come, first served. And by pattern
+    #: of that key: how much more than others it gets.
+    fair_by: str | None = None
+    weights: dict[str, int] = {}
     #: Whether callers take turns among its replicas, or keep their calls until one has room (execution/grants.py).
     balance: Literal["turns", "pull"] = "turns"
     tick_ns: int = 1_000_000_000

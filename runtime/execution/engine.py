@@ -28,8 +28,6 @@ from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
 from ..observation.statistics import OperationStatistics, Statistics
 from ..process_config import ProcessConfig
-from ..scheduling.deadline_order import DeadlineScheduler
-from ..scheduling.scheduler import Policy, Scheduler
 from ..scheduling.timers import Timer
 from .admission import Admission
 from .board import OwnSlot
@@ -41,6 +39,7 @@ from .component_limits import ComponentLimits
 from .coroutines import CallRequest, Pause
 from .deferring import Deferring
 from .digest import Digesters
+from .fairness import FairKeys, scheduler_of
 from .grants import Grants
 from .idempotency_cache import IdempotencyCache
 from .inheritance import Inheritance
@@ -118,15 +117,8 @@ class Engine:
         self.now_ns: Callable[[], int] = clock.now_ns
         self.link = link
         self.registry = registry = Registry(backplane, config.priorities)
-        policy = Policy(
-            priorities=config.priorities,
-            quotas=config.quotas,
-            tick_ns=config.tick_ns,
-            cpu_limit=config.cpu_limit,
-            cpu_exempt=config.cpu_exempt,
-        )
-        kind = DeadlineScheduler if config.order == "deadline" else Scheduler
-        self.scheduler = scheduler = kind(policy, clock.now_ns())
+        fair_keys = FairKeys(config.fair_by, config.weights) if config.fair_by else None
+        self.scheduler = scheduler = scheduler_of(config, fair_keys, clock.now_ns())
         self.lead = lead = threading.RLock()
         self.statistics = statistics = Statistics()
         self.reports = reports = Reports(config.slow_action_ns)
@@ -189,7 +181,7 @@ class Engine:
             clock=clock, registry=registry, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender,
             accepted=accepted, shutdown_gate=shutdown_gate, admission=admission, digesters=digesters, replays=replays,
             rings=rings, completion=completion, inheritance=inheritance, routing=routing, remote=remote, sources=sources,
-            grants=grants,
+            grants=grants, fair_keys=fair_keys,
         )  # fmt: skip
         self.outgoing = outgoing = OutgoingCalls(
             calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,

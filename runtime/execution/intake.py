@@ -44,6 +44,7 @@ from .clock import Clock
 from .completion import Completion
 from .digest import Digesters
 from .digesting import Digesting
+from .fairness import FairKeys
 from .grants import Grants
 from .idempotency_cache import IdempotencyCache, KeyedAction, digest_of
 from .inheritance import Inheritance
@@ -73,6 +74,7 @@ class Intake:
         sender: Sender, accepted: AcceptedCalls, shutdown_gate: ShutdownGate, admission: Admission, digesters: Digesters,
         replays: IdempotencyCache, rings: RingDetector, completion: Completion, inheritance: Inheritance,
         routing: Routing, remote: RemoteRoutes, sources: Sources, grants: Grants | None,
+        fair_keys: FairKeys | None,
     ) -> None:  # fmt: skip
         self._registry = registry
         self._scheduler = scheduler
@@ -90,6 +92,7 @@ class Intake:
         self._remote = remote
         self._sources = sources
         self._grants = grants
+        self._fair_keys = fair_keys
         self._digesting = Digesting(
             clock=clock, scheduler=scheduler, statistics=statistics, reports=reports, accepted=accepted, admission=admission,
             digesters=digesters, accept=self.accept, turn_away=self.turn_away,
@@ -191,6 +194,8 @@ class Intake:
                 action.continues = check_return(action, chain, is_reentrant=is_reentrant)
                 action.chain = chain
             action.trace, action.source, action.principal = envelope.trace, source, principal
+            if self._fair_keys is not None:
+                action.fair_key = self._fair_keys.key_of(source, principal, body)
             if route.is_counted:
                 self._admission.count_in(action, route.component, share_of(peer, source))
         except BackplaneError as error:
@@ -234,6 +239,8 @@ class Intake:
                     arguments = spec.binding.bind(own, name)
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace, action.source = envelope.trace, source
+                if self._fair_keys is not None:
+                    action.fair_key = self._fair_keys.key_of(source, None, own)
                 try:
                     self._admission.count_in(action, component, share_of(peer, source))
                 except BackplaneError as error:

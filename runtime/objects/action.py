@@ -57,9 +57,9 @@ class Action:
     """
 
     __slots__ = (
-        "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "lane", "name", "next", "object",
-        "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked", "priority_own", "result", "run_ns",
-        "source", "span", "started_ns", "takes_room", "throttle", "trace", "wait_ns",
+        "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "fair_key", "lane", "name", "next",
+        "object", "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked", "priority_own", "result",
+        "run_ns", "source", "span", "started_ns", "takes_room", "throttle", "ticket", "trace", "wait_ns",
     )  # fmt: skip
 
     # Any, and checked here: compiled code would check the declared types first, with a less helpful message.
@@ -102,6 +102,9 @@ class Action:
         self.principal: str | None = None
         #: Whether it is one of the calls that its backplane has room for, where callers keep the rest (execution/grants.py).
         self.takes_room = False
+        #: Whose share it is done of, and its place in that order, where there is one (scheduling/fair_order.py).
+        self.fair_key = ""
+        self.ticket: Any = None
         #: The account that counts it as outstanding; None: not counted.
         self.throttle: ThrottleAccount | None = None
         #: Called once when it has ended: done, failed or refused.

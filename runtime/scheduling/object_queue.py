@@ -56,7 +56,17 @@ def insert(object: Schedulable, action: Action, priorities: int) -> None:
     elif here is None:
         append(object, action, priorities)
     else:
-        before.next, action.next = action, here
+        insert_after(object, before, action, priorities)
+
+
+def insert_after(object: Schedulable, before: Action | None, action: Action, priorities: int) -> None:
+    """Put an action behind `before`, one of the queue; None: first."""
+    if before is None:
+        prepend(object, action, priorities)
+    elif before.next is None:
+        append(object, action, priorities)
+    else:
+        before.next, action.next = action, before.next
         _note(object, action.priority, priorities)
 
 

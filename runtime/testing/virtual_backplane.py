@@ -100,6 +100,8 @@ class VirtualBackplane:
         quotas: tuple[int, ...] = (),
         order: Literal["fifo", "deadline"] = "fifo",
         balance: Literal["turns", "pull"] = "turns",
+        fair_by: str | None = None,
+        weights: Mapping[str, int] = MappingProxyType({}),
         tick: float = 1.0,
         cpu_limit: int | None = None,
         slow_action: float = 0.05,
@@ -121,6 +123,7 @@ class VirtualBackplane:
             system="test", backplane=name, run_dir="/nowhere", components=(), priorities=priorities, quotas=quotas,
             order=order, balance=balance, tick_ns=round(tick * 1e9), cpu_limit=cpu_limit,
             slow_action_ns=round(slow_action * 1e9), preempt=False, sources=dict(sources),
+            fair_by=fair_by, weights=dict(weights),
         )  # fmt: skip
         self._components = list(components)
         self._role = role

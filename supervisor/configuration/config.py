@@ -31,6 +31,7 @@ from .record_settings import RecordSettings, TopicSettings
 #: Names become file names, socket names and words of routes: no dots, no slashes, nothing that a shell would expand.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+FAIR_BY = re.compile(r"source|principal|arguments\.[A-Za-z_]\w*")
 #: A backplane takes one board slot and one socket path: board.SLOTS_MAX and link.PATH_BYTES_MAX. A pure module may not
 #: import those; a test keeps the values equal.
 BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX = 256, 107
@@ -138,6 +139,10 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     quotas: tuple[Annotated[int, msgspec.Meta(ge=0, le=_QUOTA_MAX)], ...] = ()
     #: Within one priority: first come, first served, or the nearer deadline first.
     order: Literal["fifo", "deadline"] = "fifo"
+    #: Within one priority each key gets its share: "source", "principal", or "arguments.NAME". None: `order` alone.
+    fair_by: str | None = None
+    #: Pattern of a key to its weight; 1 where none fits.
+    weights: dict[str, Annotated[int, msgspec.Meta(ge=1, le=1000)]] = {}
     tick_ns: Duration = msgspec.field(default=Duration(_SECOND_NS), name="tick")
     #: Percent of one core; None: no limit.
     cpu_limit: Annotated[int, msgspec.Meta(ge=1, le=_CPU_LIMIT_MAX)] | None = None
@@ -325,6 +330,13 @@ def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any]
             "and Python's shortest switch interval is 1us"
         )
         reader.say((*at, "max_latency"), problem)
+    fair_by = backplane.get("fair_by")
+    if fair_by is not None and not FAIR_BY.fullmatch(fair_by):
+        reader.say((*at, "fair_by"), f'expected "source", "principal" or "arguments.NAME", got {shown(fair_by)}')
+    if fair_by is not None and backplane.get("order") == "deadline":
+        reader.say((*at, "fair_by"), 'excludes order = "deadline": either shares or deadlines decide who is next')
+    if fair_by is None and backplane.get("weights"):
+        reader.say((*at, "weights"), "without fair_by nothing is shared: set fair_by, too")
     exempt, priorities = backplane.get("cpu_exempt", 0), backplane.get("priorities", 8)
     for pattern, rule in backplane.get("sources", {}).items():
         if rule != "refuse" and rule >= priorities:

@@ -155,6 +155,8 @@ def process_config(config: Config, backplane: str) -> ProcessConfig:
         quotas=share.quotas,
         order=share.order,
         balance=share.balance,
+        fair_by=share.fair_by,
+        weights=share.weights,
         tick_ns=int(share.tick_ns),
         cpu_limit=share.cpu_limit,
         cpu_exempt=share.cpu_exempt,
