@@ -332,7 +332,7 @@ def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any]
         reader.say((*at, "max_latency"), problem)
     fair_by = backplane.get("fair_by")
     if fair_by is not None and not FAIR_BY.fullmatch(fair_by):
-        reader.say((*at, "fair_by"), f'expected "source", "principal" or "arguments.NAME", got {shown(fair_by)}')
+        reader.say((*at, "fair_by"), f"expected 'source', 'principal' or 'arguments.NAME', got {shown(fair_by)}")
     if fair_by is not None and backplane.get("order") == "deadline":
         reader.say((*at, "fair_by"), 'excludes order = "deadline": either shares or deadlines decide who is next')
     if fair_by is None and backplane.get("weights"):

@@ -282,6 +282,26 @@ TABLE = {
         system(f'log = {{ file_size = "{"9" * 400}MiB" }}'),
         "system.log.file_size: expected 64KiB to 1GiB, got 4294967296GiB",
     ),
+    "a balance that is none": (
+        backplane('balance = "push"'),
+        "backplane.main.balance: expected one of 'turns', 'pull', got 'push'",
+    ),
+    "shares of nothing": (
+        backplane('fair_by = "tenant"'),
+        "backplane.main.fair_by: expected 'source', 'principal' or 'arguments.NAME', got 'tenant'",
+    ),
+    "shares and deadlines": (
+        backplane('fair_by = "source"\norder = "deadline"'),
+        'backplane.main.fair_by: excludes order = "deadline": either shares or deadlines decide who is next',
+    ),
+    "weights of nothing": (
+        backplane('weights = { "a*" = 2 }'),
+        "backplane.main.weights: without fair_by nothing is shared: set fair_by, too",
+    ),
+    "no weight": (
+        backplane('fair_by = "source"\nweights = { "a*" = 0 }'),
+        "backplane.main.weights: expected a whole number >= 1, got {'a*': 0}",
+    ),
     "a number of too many digits": (
         backplane(f"threads = {'9' * 5_000}"),
         "not TOML: a whole number of more than 1,024 bits",
