@@ -38,11 +38,12 @@ COMPILED = """
     transport/peers: line lines node parts route_table view window
     transport/security: roll
     runtime/objects: action binding operation_spec registry schedulable
-    runtime/scheduling: balance cpu_budget deadline_order fair_order nice object_queue quotas ranked_queues ready_queues scheduler throttle timers
+    runtime/scheduling: balance cpu_budget deadline_order fair_order nice object_queue quotas ranked_queues ready_queues
+        scheduler throttle timers
     runtime/observation: histogram recorder statistics
     runtime/execution: admission board call_changes completion coroutines deferring digest digesting engine
-        engine_platform fairness grants host idempotency_cache inheritance intake method_action node_services os_priority outgoing_calls
-        parked_actions poll_leader priority_publisher publishing recorders remote_routes ring_detector routing
+        engine_platform fairness grants host idempotency_cache inheritance intake method_action node_services os_priority
+        outgoing_calls parked_actions poll_leader priority_publisher publishing recorders remote_routes ring_detector routing
         sender sources stream_action streaming user_actions withdrawal worker worker_loop
     runtime/dispatcher: delivery locking registration served
     runtime/peers: answers breaks inward node_endpoint outward
