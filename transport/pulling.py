@@ -24,15 +24,18 @@ Group = tuple[str, ...]
 class _Replica:
     """The calls of this caller at one generation of a replica, and how many it may have sent in all."""
 
-    __slots__ = ("counts", "may_send", "outstanding", "sent")
+    __slots__ = ("may_send", "outstanding", "sent")
 
     def __init__(self) -> None:
         #: Before the replica says more, one: a lone call takes no round trip more than elsewhere.
         self.may_send = 1
         self.sent = 0
-        #: Priority of each outstanding call, by its id; and number of them at each priority.
+        #: Priority of each outstanding call, by its id.
         self.outstanding: dict[int, int] = {}
-        self.counts: dict[int, int] = {}
+
+    def has_only_less_urgent(self, priority: int) -> bool:
+        """Whether each outstanding call is less urgent. Looks at all of them, when there is no room for more."""
+        return not self.outstanding or priority < min(self.outstanding.values())
 
 
 class _Waiting:
@@ -99,8 +102,9 @@ class Pulling:
             group = self._resolver.shared(spec.route)
             waiting = _Waiting(group, self.priority_of(spec.route, priority), spec.route, unsent)
             self._queue(id, waiting)
-        elif peer in self._replicas and spec.is_shared():
-            self._sent(peer, id, self.priority_of(spec.route, priority))
+        elif (replica := self._replicas.get(peer)) is not None and spec.is_shared():
+            replica.sent += 1
+            replica.outstanding[id] = self.priority_of(spec.route, priority)
 
     def boost(self, id: int, priority: int) -> None:
         """Change the priority of a waiting call."""
@@ -112,16 +116,10 @@ class Pulling:
     def ended(self, peer: bytes, id: int) -> None:  # hot: scripts/bench uneven
         """A call has ended, in whichever way; `peer` held it."""
         replica = self._replicas.get(peer)
-        if replica is None:
+        if replica is not None:
+            replica.outstanding.pop(id, None)
+        elif peer == UNSENT:
             self._waiting.pop(id, None)
-            return
-        priority = replica.outstanding.pop(id, None)
-        if priority is not None:
-            left = replica.counts[priority] - 1
-            if left:
-                replica.counts[priority] = left
-            else:
-                del replica.counts[priority]
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -144,7 +142,9 @@ class Pulling:
             if peer is None:
                 return
             del self._waiting[id]
-            self._sent(peer, id, waiting.priority)
+            replica = self._replicas[peer]
+            replica.sent += 1
+            replica.outstanding[id] = waiting.priority
             yield id, peer, waiting.unsent
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -161,9 +161,9 @@ class Pulling:
             if replica.sent < replica.may_send:
                 if not has_room or count < fewest:
                     found, fewest, has_room = peer, count, True
-            elif not (has_room or (found is not None and count >= fewest)) and (
-                not replica.counts or priority < min(replica.counts)
-            ):
+            elif has_room or (found is not None and count >= fewest):
+                continue
+            elif replica.has_only_less_urgent(priority):
                 found, fewest = peer, count
         return found
 
@@ -175,12 +175,6 @@ class Pulling:
                 self._replicas.setdefault(peer, _Replica())
             self._peers[group] = peers
         return peers
-
-    def _sent(self, peer: bytes, id: int, priority: int) -> None:  # hot: scripts/bench uneven
-        replica = self._replicas[peer]
-        replica.sent += 1
-        replica.outstanding[id] = priority
-        replica.counts[priority] = replica.counts.get(priority, 0) + 1
 
     def _queue(self, id: int, waiting: _Waiting) -> None:
         self._waiting[id] = waiting

@@ -24,12 +24,15 @@ AHEAD_NS: Final = 5_000_000
 #: Calls that one caller may have here at most: throughput is flat from 1,000 calls on (transport/caller_core.py), and there are
 #: at least two replicas.
 ROOM_MAX: Final = 1_000
+#: The run time of calls is that of the last ones, which ran for so long together: ten thousand short ones, among which one
+#: that waited for a core does not count for much, or a long one alone.
+MEMORY_NS: Final = 100_000_000
 #: How long a caller may keep room that it does not use.
 IDLE_NS: Final = 100_000_000
 
 
 class _Caller:
-    __slots__ = ("load", "may_send", "received_count", "rested_ns")
+    __slots__ = ("load", "may_send", "received_count", "rested_ns", "step", "untold_count")
 
     def __init__(self) -> None:
         self.may_send = 1  # as its side takes for granted
@@ -38,6 +41,9 @@ class _Caller:
         self.load = 0
         #: When `load` became 0.
         self.rested_ns = 0
+        #: Calls that have left their places since it was last told; and at how many it is to be told more.
+        self.untold_count = 0
+        self.step = 1
 
 
 class Grants:
@@ -50,8 +56,9 @@ class Grants:
         self._callers: dict[bytes, _Caller] = {}
         #: Callers with load.
         self._busy_count = 0
-        #: Run time of the last calls. One that was preempted for a moment does not count for much.
-        self._typical_ns = 0
+        #: Of the last calls: their run time, and their number. None are remembered of the time before all callers were idle.
+        self._run_ns = 0
+        self._run_count = 0.0
         #: When `take_back` is due; None: nobody has room unused.
         self.due_ns: int | None = None
 
@@ -71,15 +78,23 @@ class Grants:
     def rests(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench uneven
         """An action with `takes_room` has ended, or awaits something: it leaves its place."""
         action.takes_room = False
-        self._typical_ns += (action.run_ns - self._typical_ns) >> 3
+        run_ns = action.run_ns
+        self._run_ns += run_ns
+        self._run_count += 1.0
+        while self._run_ns > 2 * MEMORY_NS:
+            self._run_ns >>= 1
+            self._run_count /= 2
         assert action.peer is not None
         caller = self._callers.get(action.peer)
         if caller is None:  # it died meanwhile
             return
         caller.load -= 1
+        caller.untold_count += 1
         if not caller.load:
             self._busy_count -= 1
             caller.rested_ns = now_ns
+        elif caller.untold_count < caller.step and run_ns < AHEAD_NS:
+            return
         self._tell(action.peer, caller, now_ns)
 
     def take_back(self, now_ns: int) -> None:
@@ -87,6 +102,8 @@ class Grants:
         if self.due_ns is None or now_ns < self.due_ns:
             return
         self.due_ns = None
+        if not self._busy_count:
+            self._run_ns, self._run_count = 0, 0.0
         for peer, caller in self._callers.items():
             if caller.load or caller.may_send - caller.received_count <= 1:
                 continue
@@ -108,10 +125,11 @@ class Grants:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _tell(self, peer: bytes, caller: _Caller, now_ns: int) -> None:  # hot: scripts/bench uneven
-        room = min(ROOM_MAX, AHEAD_NS // max(1, self._typical_ns)) // max(1, self._busy_count)
-        room = max(self._threads, room)
+        ahead = min(ROOM_MAX, int(AHEAD_NS * self._run_count) // max(1, self._run_ns))
+        room = max(self._threads, ahead // max(1, self._busy_count))
         may_send = caller.received_count + max(0, room - caller.load)
-        if abs(may_send - caller.may_send) >= max(1, room >> 1):
+        caller.untold_count, caller.step = 0, max(1, room >> 1)
+        if abs(may_send - caller.may_send) >= caller.step:
             self._say(peer, caller, may_send, now_ns)
         if not caller.load and caller.may_send - caller.received_count > 1:
             self._look_at(now_ns + IDLE_NS)
