@@ -1,7 +1,7 @@
 """fairness: two tenants call one object, and one of them floods it: the share of the other in one second, against its weight.
 
-Calls of 200 us: 800 of the flood are outstanding at a time, and 200 of the other tenant, so that neither ever has none. Against
-the same where who came first is first. A surprise would be a share that depends on how much the flood sends.
+Calls of 200 us: 2,400 of the flood are outstanding at a time, and 600 of the other tenant, so that neither ever has none.
+Against the same where who came first is first. A surprise would be a share that depends on how much the flood sends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .harness.systems import running
 
 CALL_S = 0.0002
 #: How many calls of each tenant are outstanding.
-TENANTS = {"flood": 800, "other": 200}
+TENANTS = {"flood": 2_400, "other": 600}
 #: Of the other tenant, where that of the flood is 1; and its share then.
 WEIGHTS = {"equal": 1, "threefold": 3}
 SLICE_S, QUICK_SLICE_S = 1.0, 0.5
