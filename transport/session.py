@@ -222,7 +222,7 @@ class ClientSession:
             self._lose(name, self._connections.finished(name) or error, self._events)
         self._end_retired(None, self._events)
         for id, call in self.core.fail_peer(UNSENT):
-            self._failed(id, call, error, self._events)
+            self._failed(id, call, error, self._events, is_sent=False)
         self.directory = self._newest = self.core.resolver = None
         _, waiters = self.hearing.update({})
         self._events += [Ended(waiter, None, error) for waiter in waiters]
@@ -331,8 +331,8 @@ class ClientSession:
             if token.token is not None and not token.remaining_count:
                 events.append(Ended(token.token, None, None))
 
-    def _failed(self, id: int, call: OpenCall, error: BackplaneError, events: Events) -> None:
-        if (final := self.core.failed(id, call, error, self._now_ns)) is not None:
+    def _failed(self, id: int, call: OpenCall, error: BackplaneError, events: Events, *, is_sent: bool = True) -> None:
+        if (final := self.core.failed(id, call, error, self._now_ns, is_sent=is_sent)) is not None:
             self._finish(call[0], None, final, events)
 
     def _end_calls_of(self, peer: bytes, error: BackplaneError, events: Events) -> None:
@@ -389,8 +389,7 @@ class ClientSession:
 
     def _send_waiting(self, events: Events) -> None:
         for id, call, error in self.core.send_waiting():
-            if (final := self.core.failed(id, call, error, self._now_ns, is_sent=False)) is not None:
-                self._finish(call[0], None, final, events)
+            self._failed(id, call, error, events, is_sent=False)
 
     def _cannot_reach(self, name: str, events: Events) -> None:
         if name == self.core.home:

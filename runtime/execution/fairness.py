@@ -12,9 +12,9 @@ from ..scheduling.scheduler import Policy, Scheduler
 
 #: `fair_by` with this prefix names an argument of the call, such as a tenant.
 ARGUMENTS: Final = "arguments."
-#: Keys whose weight is remembered; and bytes of one, since a caller may send any text.
+#: Keys whose weight is remembered; and characters of one, since a caller may send any text.
 _KEYS_MAX: Final = 4_096
-_KEY_BYTES_MAX: Final = 256
+_KEY_CHARS_MAX: Final = 256
 
 
 class FairKeys:
@@ -31,7 +31,7 @@ class FairKeys:
         """The key of a request. Requests that have none share one, the empty one."""
         if self._argument is not None:
             value = body.get(self._argument) if isinstance(body, dict) else None
-            return str(value)[:_KEY_BYTES_MAX] if isinstance(value, (str, int)) else ""
+            return str(value)[:_KEY_CHARS_MAX] if isinstance(value, (str, int)) else ""
         return source if self._by == "source" else principal or ""
 
     def weight_of(self, key: str) -> int:

@@ -86,7 +86,7 @@ class Grants:
             self._run_count /= 2
         assert action.peer is not None
         caller = self._callers.get(action.peer)
-        if caller is None:  # it died meanwhile
+        if caller is None or not caller.load:  # it was taken for dead meanwhile
             return
         caller.load -= 1
         caller.untold_count += 1

@@ -56,11 +56,11 @@ def _with_replicas(config: Config, common: str, count: int) -> Config:
         remedy = f"scale {group}" if group else f"set replicas = {count} in {config.file}, and reload"
         raise FailedPrecondition(f"{common} is one process, and keeps its name: {remedy}")
     alike = tuple(f"{common}-{number}" for number in range(1, count + 1))
-    one = msgspec.structs.replace(config.backplane[before[0]], replicas=count)
+    like = config.backplane[before[0]]
     kept: dict[str, BackplaneConfig] = {}
     for name, share in config.backplane.items():
         if name == before[0]:
-            kept |= dict.fromkeys(alike, one)
+            kept |= {each: msgspec.structs.replace(config.backplane.get(each, like), replicas=count) for each in alike}
         elif name not in before:
             kept[name] = share
     problem = _problem(config, common, alike, len(kept))

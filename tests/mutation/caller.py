@@ -26,8 +26,69 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("attempts are not counted", "        retried.attempts_count += 1\n", ""),
         (
             "a call that waits for its retry is cancelled at nobody",
-            "            self.retries.waited(id)\n        else:\n            self._say_cancel(peer, id)",
+            "            self.retries.waited(id)\n        elif peer != UNSENT:\n            self._say_cancel(peer, id)",
             "            self._say_cancel(peer, id)",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/pulling.py",
+        (f"{TESTS}/test_pulling.py",),
+        (
+            "a call waits although there is room",
+            "            if replica.sent < replica.may_send:",
+            "            if False:",
+        ),
+        ("urgent calls wait behind less urgent ones", "priority < min(self.outstanding.values())", "False"),
+        ("urgent calls do not wait for urgent ones", "priority < min(self.outstanding.values())", "True"),
+        ("one replica gets all that there is room for", "if not has_room or count < fewest:", "if not has_room:"),
+        ("the most urgent call is not the first", "(waiting.priority, id))", "(0, id))"),
+        ("a boost of a waiting call is lost", "            waiting.priority = priority\n", ""),
+        (
+            "a call that waits is sent after its end",
+            "        elif peer == UNSENT:\n            self._waiting.pop(id, None)\n",
+            "",
+        ),
+        (
+            "a call with a key waits",
+            "        if spec.key is not None or spec.idempotency_key is not None:\n            return None\n",
+            "",
+        ),
+        (
+            "a replica that has ended is called",
+            "        if self._replicas.pop(peer, None) is not None:\n            self._peers.clear()",
+            "        pass",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/connections.py",
+        (f"{TESTS}/test_session.py",),
+        (
+            "the last answers of a drained backplane are lost",
+            "        del self._generations[name]\n        peer = self._peers.pop(name)\n        self._retired",
+            "        return None\n        peer = self._peers.pop(name)\n        self._retired",
+        ),
+        ("answers that do not come are waited for", "if now_ns is None or at_ns <= now_ns]", "if now_ns is None]"),
+    ),
+    *mutations(
+        AREA,
+        "transport/caller_core.py",
+        (f"{TESTS}/test_shared_queue.py",),
+        (
+            "what no replica takes hangs",
+            "                failed += [(id, call, error) for id, call in ended if call is not None]",
+            "                pass",
+        ),
+        (
+            "a call that waits is cancelled at nobody",
+            "        elif peer != UNSENT:\n            self._say_cancel(peer, id)\n        return call[0]",
+            "        else:\n            self._say_cancel(peer, id)\n        return call[0]",
+        ),
+        (
+            "what becomes more urgent while it waits stays behind",
+            "            self._pulling.boost(id, priority)",
+            "            pass",
         ),
     ),
     *mutations(
@@ -59,6 +120,67 @@ MUTATIONS: tuple[Mutation, ...] = (
             "the ids of waits earn retries",
             "        self.extra_ids_count += 1\n",
             "",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/pulling.py",
+        (f"{TESTS}/test_pulling.py",),
+        (
+            "a call waits although there is room",
+            "            if replica.sent < replica.may_send:",
+            "            if False:",
+        ),
+        ("urgent calls wait behind less urgent ones", "priority < min(self.outstanding.values())", "False"),
+        ("urgent calls do not wait for urgent ones", "priority < min(self.outstanding.values())", "True"),
+        ("one replica gets all that there is room for", "if not has_room or count < fewest:", "if not has_room:"),
+        ("the most urgent call is not the first", "(waiting.priority, id))", "(0, id))"),
+        ("a boost of a waiting call is lost", "            waiting.priority = priority\n", ""),
+        (
+            "a call that waits is sent after its end",
+            "        elif peer == UNSENT:\n            self._waiting.pop(id, None)\n",
+            "",
+        ),
+        (
+            "a call with a key waits",
+            "        if spec.key is not None or spec.idempotency_key is not None:\n            return None\n",
+            "",
+        ),
+        (
+            "a replica that has ended is called",
+            "        if self._replicas.pop(peer, None) is not None:\n            self._peers.clear()",
+            "        pass",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/connections.py",
+        (f"{TESTS}/test_session.py",),
+        (
+            "the last answers of a drained backplane are lost",
+            "        del self._generations[name]\n        peer = self._peers.pop(name)\n        self._retired",
+            "        return None\n        peer = self._peers.pop(name)\n        self._retired",
+        ),
+        ("answers that do not come are waited for", "if now_ns is None or at_ns <= now_ns]", "if now_ns is None]"),
+    ),
+    *mutations(
+        AREA,
+        "transport/caller_core.py",
+        (f"{TESTS}/test_shared_queue.py",),
+        (
+            "what no replica takes hangs",
+            "                failed += [(id, call, error) for id, call in ended if call is not None]",
+            "                pass",
+        ),
+        (
+            "a call that waits is cancelled at nobody",
+            "        elif peer != UNSENT:\n            self._say_cancel(peer, id)\n        return call[0]",
+            "        else:\n            self._say_cancel(peer, id)\n        return call[0]",
+        ),
+        (
+            "what becomes more urgent while it waits stays behind",
+            "            self._pulling.boost(id, priority)",
+            "            pass",
         ),
     ),
     *mutations(
@@ -125,7 +247,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "transport/calls.py",
         (f"{TESTS}/test_calls.py",),
         ("anybody may answer", "if call is None or (peer is not None and call[0] != peer):", "if call is None:"),
-        ("a call ends twice", "        del self._calls[id]\n        return call[2]", "        return call[2]"),
+        ("a call ends twice", "        del self._calls[id]\n        if self.pulling", "        if self.pulling"),
         ("late answers are not counted", "            self.late_count += 1\n", ""),
         ("a nearer deadline is overlooked", "if count == 1 or deadline_ns < self._nearest_ns:", "if count == 1:"),
         ("calls outlive those who held them", "if call[0] == peer]", "if call[0] is not peer]"),
@@ -176,7 +298,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_caller_core.py",),
         (
             "the end of a client forgets who waits for another attempt",
-            "        for peer in (*self._connections.peers(), WAITING):",
+            "        for peer in (*self._connections.peers(), WAITING, UNSENT):",
             "        for peer in self._connections.peers():",
         ),
     ),
@@ -202,7 +324,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("no answers are read ahead", "if len(self.calls) > self.connections.answers_ahead:", "if False:"),
         (
             "who is taken back works on",
-            "        else:\n            self._say_cancel(peer, id)",
+            "        elif peer != UNSENT:\n            self._say_cancel(peer, id)",
             "",
         ),
         (
@@ -279,6 +401,67 @@ MUTATIONS: tuple[Mutation, ...] = (
             "objects make again what must not be done twice",
             "is_idempotent = type(route) is str and self._routing.is_idempotent(route)",
             "is_idempotent = True",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/pulling.py",
+        (f"{TESTS}/test_pulling.py",),
+        (
+            "a call waits although there is room",
+            "            if replica.sent < replica.may_send:",
+            "            if False:",
+        ),
+        ("urgent calls wait behind less urgent ones", "priority < min(self.outstanding.values())", "False"),
+        ("urgent calls do not wait for urgent ones", "priority < min(self.outstanding.values())", "True"),
+        ("one replica gets all that there is room for", "if not has_room or count < fewest:", "if not has_room:"),
+        ("the most urgent call is not the first", "(waiting.priority, id))", "(0, id))"),
+        ("a boost of a waiting call is lost", "            waiting.priority = priority\n", ""),
+        (
+            "a call that waits is sent after its end",
+            "        elif peer == UNSENT:\n            self._waiting.pop(id, None)\n",
+            "",
+        ),
+        (
+            "a call with a key waits",
+            "        if spec.key is not None or spec.idempotency_key is not None:\n            return None\n",
+            "",
+        ),
+        (
+            "a replica that has ended is called",
+            "        if self._replicas.pop(peer, None) is not None:\n            self._peers.clear()",
+            "        pass",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/connections.py",
+        (f"{TESTS}/test_session.py",),
+        (
+            "the last answers of a drained backplane are lost",
+            "        del self._generations[name]\n        peer = self._peers.pop(name)\n        self._retired",
+            "        return None\n        peer = self._peers.pop(name)\n        self._retired",
+        ),
+        ("answers that do not come are waited for", "if now_ns is None or at_ns <= now_ns]", "if now_ns is None]"),
+    ),
+    *mutations(
+        AREA,
+        "transport/caller_core.py",
+        (f"{TESTS}/test_shared_queue.py",),
+        (
+            "what no replica takes hangs",
+            "                failed += [(id, call, error) for id, call in ended if call is not None]",
+            "                pass",
+        ),
+        (
+            "a call that waits is cancelled at nobody",
+            "        elif peer != UNSENT:\n            self._say_cancel(peer, id)\n        return call[0]",
+            "        else:\n            self._say_cancel(peer, id)\n        return call[0]",
+        ),
+        (
+            "what becomes more urgent while it waits stays behind",
+            "            self._pulling.boost(id, priority)",
+            "            pass",
         ),
     ),
     *mutations(

@@ -39,7 +39,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{RULES}/test_deadline_order.py", f"{RULES}/test_scheduler_model.py"),
         (
             "a nearer deadline does not move an object that is ready",
-            "if entry is not None and due_ns(action) < entry[_DUE]:",
+            "if entry is not None and due_ns(action) < entry[RANK]:",
             "if False:",
         ),
         (
@@ -48,6 +48,67 @@ MUTATIONS: tuple[Mutation, ...] = (
             "return _NEVER_NS if action.deadline_ns is None",
         ),
         ("deadlines of less urgent work count as well", "if here.priority == priority:", "if True:"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/fair_order.py",
+        (f"{RULES}/test_fair_order.py",),
+        ("who was idle saves up", "tag = max(self._present[level], flow.finish)", "tag = flow.finish"),
+        ("weights do not count", "ratio))) // flow.weight", "ratio)))"),
+        ("long actions count as short ones", "flow.typical_ns / usual_ns if usual_ns", "1.0 if usual_ns"),
+        ("an action passes those of its own key", "        and mine.flow is not others.flow\n", ""),
+        ("an action passes those of other priorities", "        and other.priority == action.priority\n", ""),
+        ("an action passes what has begun", "        and not other.continues\n", ""),
+        ("what is withdrawn is charged", "            ticket.flow.finish -= ticket.charged\n", ""),
+        ("keys are never forgotten", "if len(self._flows) >= self._flows_max:", "if False:"),
+        (
+            "an object whose first action changes keeps its place",
+            "        if object._head is action and object._state == READY:\n            self._queues.changed(object)\n",
+            "",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/grants.py",
+        (f"{DOERS}/test_grants.py",),
+        (
+            "room is never taken back",
+            "                self._say(peer, caller, caller.received_count + 1, now_ns)",
+            "                pass",
+        ),
+        ("callers do not share the room", "ahead // max(1, self._busy_count)", "ahead"),
+        ("long calls are granted by hundreds", "max(1, self._run_ns))", "1)"),
+        ("what waits in the queue takes no room", "max(0, room - caller.load)", "room"),
+        (
+            "one word for each call",
+            "        caller.untold_count, caller.step = 0, max(1, room >> 1)",
+            "        caller.step = 1",
+        ),
+        (
+            "a dead caller has its part for ever",
+            "        if caller is not None and caller.load:\n            self._busy_count -= 1\n",
+            "",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/outgoing_calls.py",
+        (f"{DOERS}/test_shared_queue.py",),
+        (
+            "an object that awaits keeps its place",
+            "            pulling.credit(peer, may_send)\n            self._send_waiting(now_ns)",
+            "            pulling.credit(peer, may_send)",
+        ),
+        (
+            "what waits for room hangs when all replicas are down",
+            "                    self._failed(waiting, error, now_ns, is_sent=False)",
+            "                    pass",
+        ),
+        (
+            "calls of objects are sent without room",
+            "            peer = pulling.find(spec, priority) or peer",
+            "            pass",
+        ),
     ),
     *mutations(
         AREA,

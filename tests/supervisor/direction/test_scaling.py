@@ -59,6 +59,12 @@ def test_a_group_of_one_is_a_group() -> None:
     assert scaled(one, "web", replicas=3) == config()
 
 
+def test_replicas_that_stay_are_as_they_are() -> None:
+    """One of them may have got more threads before; new ones are as the first."""
+    new = scaled(scaled(config(), "web-2", 5), "web", replicas=4)
+    assert [new.backplane[f"web-{number}"].threads for number in (1, 2, 3, 4)] == [1, 5, 1, 1]
+
+
 def test_both_numbers_at_once() -> None:
     """New replicas have the new number of threads."""
     new = scaled(config(), "web", 2, 4)
