@@ -164,7 +164,6 @@ def _passes(action: Action, other: Action) -> bool:
         and mine.tag < others.tag
         and mine.flow is not others.flow
         and other.priority == action.priority
-        and not other.continues
     )
 
 

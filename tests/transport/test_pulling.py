@@ -116,6 +116,17 @@ def test_room_is_used_where_fewest_of_our_calls_are(caller: Caller) -> None:
     for _ in range(8):
         caller.call()
     assert sorted(caller.sent.values()) == [b"web-1"] * 5 + [b"web-2"] * 5
+    for id in [id for id, peer in caller.sent.items() if peer == b"web-2"][:4]:
+        caller.end(id)
+    caller.grant("web-2", 20)
+    assert [caller.sent[caller.call()] for _ in range(4)] == [b"web-2"] * 4
+
+
+def test_a_replica_that_was_lost_is_connected_anew(caller: Caller) -> None:
+    """It could not be reached, though the routing table says that it is up."""
+    caller.call(), caller.call()
+    caller.pulling.lost(b"web-1")
+    assert caller.sent[caller.call()] == b"web-1"
 
 
 def test_room_that_was_not_used_is_taken_back(caller: Caller) -> None:

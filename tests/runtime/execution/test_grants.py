@@ -200,7 +200,9 @@ def test_a_dead_caller_has_no_part_in_the_room(world: World) -> None:
     world.occupy_clerks()
     world.call(BOB)
     world.call(ANN)
+    assert world.grants._busy_count == 2
     world.backplane.backplane.engine.callers.gone(BOB)
+    assert world.grants._busy_count == 1
     world.takes(AHEAD_NS / 1e9 / 100)
     world.call(ANN, "till.count")
     assert world.credit[ANN][-1] > 90 and world.credit[BOB] == []

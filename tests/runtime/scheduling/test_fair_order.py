@@ -130,6 +130,28 @@ def test_what_is_withdrawn_is_not_charged(machine: Machine) -> None:
     assert Counter(machine.run(10)) == {"other": 5, "cancels": 5}
 
 
+def test_what_was_withdrawn_leaves_no_gap_that_later_work_of_the_key_takes(machine: Machine) -> None:
+    """Law 1: it stays behind what came before it."""
+    machine.post("other", 5)
+    gone, also_gone, stays = machine.post("cancels", 3)
+    assert machine.scheduler.withdraw(gone) and machine.scheduler.withdraw(also_gone)
+    (later,) = machine.post("cancels")
+    order = []
+    while (action := machine.scheduler.next(machine.now_ns)) is not None:
+        order.append(action)
+        machine.scheduler.finished(action, Outcome.DONE, machine.now_ns)
+    assert order.index(stays) < order.index(later)
+
+
+def test_an_object_goes_as_early_as_its_first_action(machine: Machine) -> None:
+    """What was put first in its queue may be due before other objects."""
+    machine.post("flood", 10, on="c")
+    machine.post("flood", 1, on="a")
+    machine.post("other", 5, on="b")
+    machine.post("late", 1, on="a")
+    assert "late" in list(machine.run(3))
+
+
 def test_keys_without_work_are_forgotten(machine: Machine) -> None:
     """There may be any number of callers in time."""
     for number in range(3 * FLOWS_MAX):
