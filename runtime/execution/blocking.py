@@ -1,7 +1,7 @@
 """Blocking: a call made by a plain operation, which blocks its thread until the reply.
 
-For systems built on top of the scheduler whose users write plain blocking functions (seed 001). The backplane keeps one
-thread more for each of them (`Platform.keep_threads`). Prefer an `async` operation: it waits without a thread.
+For users who write plain functions ("perform a synchronous call", seed 000; seed 001). Meanwhile another thread does the work
+of the blocked one. Prefer an `async` operation: it waits without a thread.
 """
 
 from __future__ import annotations
@@ -76,22 +76,30 @@ def blocking_call(
     timeout: float | None = TIMEOUT_MAX_S, retry: bool = False,
 ) -> Any:  # fmt: skip
     """Call an operation on behalf of the running action of `object` and return its result. Raises the call's error."""
+    return call_and_block(
+        object, CallSpec(route, arguments, key=key, priority=priority, timeout=timeout, is_retried=retry)
+    )
+
+
+def call_and_block(object: AppObject, spec: CallSpec) -> Any:
+    """As `blocking_call`, for a spec."""
     host, running, component = current.host, current.action, object._component
     assert host is not None and running is not None and component is not None, "only what runs can call"
     gate = threading.Lock()
     gate.acquire()
-    spec = CallSpec(route, arguments, key=key, priority=priority, timeout=timeout, is_retried=retry)
     caller = (
         AppObject()
     )  # makes the call in the place of `object`; a new one each time: cheaper than finding a free one
     caller._component, caller._name = component, object.name
     asking = MethodAction(caller, running.name, running.priority, _ask, (spec,), running.deadline_ns)
-    asking.chain = (*running.chain, (object.name, running.name))
+    asking.chain = running.chain
     asking.trace, asking.principal = running.trace, running.principal
     asking.on_end = lambda _: gate.release()
     object._platform.post_own(component, asking, is_counted=False)
-    _wait_in(host, running, gate, LIMIT_S, f"a call of {route}")  # the call itself ends in time
+    _wait_in(host, running, gate, LIMIT_S, f"a call of {spec.route}")  # the call itself ends in time
     if asking.error is not None:
+        if isinstance(running, MethodAction):
+            running.received = asking.error  # so its caller is not told that the fault is its own (failures.py)
         raise asking.error
     return asking.result
 

@@ -134,6 +134,8 @@ class EnginePlatform:
     def begins_to_block(self, action: Action, what: str = "") -> None:
         """The running action is about to block its thread. `what`: the reason, for `why`."""
         with self._lead:
+            if action.takes_room and self._engine.grants is not None:
+                self._engine.grants.rests(action, self.now_ns())
             self._parking.begins_to_block(action, self.now_ns(), what)
 
     def blocks_no_more(self, action: Action) -> None:

@@ -21,6 +21,7 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.operation import PRIORITY_DEFAULT
 from ..scheduling.timers import Timer
+from .blocking import call_and_block
 from .call_stream import CallStream
 from .coroutines import CallRequest, Gather, StreamRequest
 from .current import current
@@ -53,6 +54,17 @@ class EngineHost:
         self._expect_coroutine(caller, spec)
         return CallRequest(spec)
 
+    def call_blocking(self, caller: AppObject, spec: CallSpec) -> Any:
+        """Call on behalf of the running plain operation, and block its thread. Raises RuntimeError where none runs."""
+        action = current.action
+        if not isinstance(action, MethodAction) or (action.coroutine is not None and not _is_plain(action)):
+            where = "no operation of this thread is running" if action is None else f"{action.name} is `async def`"
+            raise RuntimeError(
+                f"{caller.name} cannot block for a call of {spec.route!r}: {where}; "
+                + ("use a client (`connect`)" if action is None else "await self.call() instead")
+            )
+        return call_and_block(action.object, spec)
+
     def gather(
         self, caller: AppObject, calls: Sequence[Any], *, return_exceptions: bool, timeout: float | None
     ) -> Gather:
@@ -76,7 +88,7 @@ class EngineHost:
 
     def _expect_coroutine(self, caller: AppObject, spec: CallSpec) -> None:
         action = current.action
-        is_plain = isinstance(action, StreamAction) and not action.is_async
+        is_plain = _is_plain(action)
         if not isinstance(action, MethodAction) or action.coroutine is None or is_plain:
             where = (
                 f"{action.name} is a plain {'generator' if is_plain else 'operation'}"
@@ -85,6 +97,7 @@ class EngineHost:
             )
             raise RuntimeError(
                 f"{caller.name} cannot await a call to {spec.route!r}: {where}; declare it `async def` and await the call"
+                + (", or use self.call_blocking()" if action is not None and spec.window is None else "")
             )
 
     def cast(self, caller: AppObject, spec: CallSpec) -> None:
@@ -164,3 +177,8 @@ class EngineHost:
         with self._lead:
             self._deferring.requeue(actions)
             self._poll_leader.notify()
+
+
+def _is_plain(action: Action | None) -> bool:
+    """Whether it is a generator of a plain operation, which is driven like a coroutine and cannot await."""
+    return isinstance(action, StreamAction) and not action.is_async

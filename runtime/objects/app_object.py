@@ -35,6 +35,7 @@ class Host(Protocol):
     @property
     def backplane(self) -> str: ...
     def call(self, caller: AppObject, spec: CallSpec) -> Awaitable[Any]: ...
+    def call_blocking(self, caller: AppObject, spec: CallSpec) -> Any: ...
     def gather(
         self, caller: AppObject, calls: Sequence[Any], *, return_exceptions: bool, timeout: float | None
     ) -> Awaitable[list[Any]]: ...
@@ -168,6 +169,34 @@ class AppObject(Schedulable):
             principal=principal,
         )
         return self._host.call(self, spec)
+
+    def call_blocking(
+        self,
+        route: str,
+        /,
+        *,
+        key: str | None = None,
+        priority: int | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+        retry: bool = True,
+        **arguments: Any,
+    ) -> Any:
+        """`call` for plain `def` operations: blocks their thread, and returns the result: `n = self.call_blocking("x.count")`.
+
+        Parameters and errors as in `call`. Another thread does the work of this one meanwhile: each operation that blocks takes
+        one, and the object serves nothing else until it has ended. Prefer `async def` and `await self.call()`.
+        """
+        spec = CallSpec(
+            route,
+            arguments,
+            key=key,
+            priority=priority,
+            timeout=timeout,
+            idempotency_key=idempotency_key,
+            is_retried=retry,
+        )
+        return self._host.call_blocking(self, spec)
 
     def gather(
         self, /, *calls: Awaitable[Any], return_exceptions: bool = False, timeout: float | None = None

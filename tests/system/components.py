@@ -186,6 +186,48 @@ class Porch(Component):
         return pid
 
 
+class Hand(AppObject):
+    """Passes on to the other side, in a plain operation, and waits for what comes of it."""
+
+    def __init__(self, other: str) -> None:
+        self.other = other
+
+    @operation()
+    def pass_on(self, keys: list[str]) -> list[str]:
+        """To the first of these, which passes on to the rest."""
+        if not keys:
+            return [self.name]
+        route = f"{self.other}.pass_on"
+        return [self.name, *self.call_blocking(route, key=keys[0], keys=keys[1:])]
+
+
+class Hands(Component):
+    """Eight of them."""
+
+    other = ""
+
+    def setup(self) -> None:
+        for number in range(8):
+            self.add(Hand(self.other), key=str(number))
+
+    @operation(priority=0)
+    def threads_count(self) -> int:
+        """Of this process."""
+        return threading.active_count()
+
+
+class LeftHand(Hands):
+    """Its other is the right."""
+
+    other = "right_hand"
+
+
+class RightHand(Hands):
+    """Its other is the left."""
+
+    other = "left_hand"
+
+
 # Many
 
 
