@@ -42,7 +42,7 @@ class Ledger:
     """The state of one kernel's requests. The caller holds the kernel's mutex."""
 
     def __init__(self, policy: KernelPolicy) -> None:
-        self.ready = ReadyPool(policy.boost)
+        self.ready = ReadyPool(policy.boost, is_fair=policy.fair_by == "owner")
         self.owners = Owners()
         self.workers: dict[str, WorkerSlot] = {}
         #: Counts against the limits: executing requests, and entries in use.
@@ -69,6 +69,7 @@ class Ledger:
         percents = policy.lanes if policy.mode == "lanes" else ()
         self.executing.total_max, self.executing.limits = policy.workers, shares(percents, policy.workers)
         self.entries.total_max, self.entries.limits = policy.ready, shares(percents, policy.ready)
+        self.ready.is_fair = policy.fair_by == "owner"
         if self.ready.boost != policy.boost:
             taken = [element for held in self.workers.values() for element in held.elements]
             self.ready.change_boost(policy.boost, taken)

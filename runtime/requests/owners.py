@@ -61,7 +61,7 @@ def named(owner: Hashable) -> str:
 class Account:
     """The requests of one owner."""
 
-    __slots__ = ("done", "dropped_to", "existing_count", "owner", "patient", "posted_count", "waiters")
+    __slots__ = ("done", "dropped_to", "existing_count", "next_turn", "owner", "patient", "posted_count", "waiters")
 
     def __init__(self, owner: Hashable) -> None:
         self.owner = owner
@@ -69,6 +69,8 @@ class Account:
         self.existing_count = 0
         #: Requests ever posted; the first `dropped_to` of them are no longer wanted.
         self.posted_count = self.dropped_to = 0
+        #: The turn in which its next request leaves the ready pool, where owners take turns; a later one if it was idle.
+        self.next_turn = 0
         #: Ended requests in the rejoin pool, in the order in which they ended.
         self.done: deque[Element] = deque()
         #: Waiters for a request to end; opaque to this module.

@@ -35,6 +35,7 @@ CHOICES: Final = {
     "kernel": ("local", "spark"),
     "kind": ("threads", "processes"),
     "mode": ("plain", "lanes"),
+    "fair_by": ("none", "owner"),
     "on_stall": ("report", "fail"),
 }
 
@@ -58,6 +59,8 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     mode: Literal["plain", "lanes"] = "plain"
     #: Percent of workers and of ready entries for lanes 0, 1 and 2; the rest is lane 3's, which is never constrained.
     lanes: tuple[int, int, int] = (0, 20, 20)
+    #: "owner": requests of one priority leave the ready pool in turns of their owners, however many each has there.
+    fair_by: Literal["none", "owner"] = "none"
     #: Whether requests in the ready pool become more urgent by 1 at each interval: their priority, where 0 is the most urgent,
     #: falls by 1.
     ageing: bool = False

@@ -4,17 +4,21 @@ The source's scheduler thread visits every entry at each interval and makes it m
 boosted requests (seed 001, section 5.2). There larger is more urgent; here 0 is, so ageing subtracts. All plain requests age
 alike, so their order among themselves never changes, and the same holds for the boosted. So each lane has a heap of either
 kind, keyed by priority at age 0: no entry is visited, and only the heads are compared. Equal requests go in the order in which
-they were posted.
+they were posted; or in turns of their owners (`fair_by`): the third request of an owner goes in the third turn from when it was
+posted, with the third of each other (start-time fair queuing, as in scheduling/fair_order.py).
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from .element import LANES, Element
 from .owners import Account
 
+#: A request's sequence: its turn, and below it the number of requests that came before, which nobody lives to see overflow.
+_TURN_BITS: Final = 40
 #: Heap item (the least comes first): key, sequence, request.
 _Place = tuple[int, int, Element]
 
@@ -22,22 +26,26 @@ _Place = tuple[int, int, Element]
 class ReadyPool:
     """Ready requests by lane. The lanes bound their number (lanes.py)."""
 
-    __slots__ = ("_heaps", "_sequence", "age", "boost", "count")
+    __slots__ = ("_heaps", "_sequence", "_turn", "age", "boost", "count", "is_fair")
 
-    def __init__(self, boost: int) -> None:
+    def __init__(self, boost: int, *, is_fair: bool = False) -> None:
+        """`is_fair`: whether owners take turns. It may be changed; requests that are here keep their places."""
+        self.is_fair = is_fair
         #: How much more urgent a boosted request becomes at each interval, beside the 1 of all requests.
         self.boost = boost
         #: Intervals of ageing that have passed.
         self.age = 0
         self.count = 0
         self._sequence = 0
+        #: The turn of the request that was taken last.
+        self._turn = 0
         #: By lane: plain requests, and boosted ones.
         self._heaps: list[tuple[list[_Place], list[_Place]]] = [([], []) for _ in range(LANES)]
 
     def add(self, element: Element) -> None:  # hot: scripts/bench requests
         """Add a request that has become ready, behind those that are as urgent."""
         self._sequence += 1
-        element.sequence = self._sequence
+        element.sequence = self._turn_of(element) << _TURN_BITS | self._sequence
         element.key = element.priority + self.age * (1 + self.boost if element.is_boosted else 1)
         self.put_back(element)
 
@@ -70,6 +78,7 @@ class ReadyPool:
         place = heapq.heappop(heap)
         assert place[2] is element, "only the head of a lane is taken"
         self.count -= 1
+        self._turn = max(self._turn, element.sequence >> _TURN_BITS)
 
     def remove_of(self, account: Account, *, is_all: bool = True) -> list[Element]:
         """Remove all requests of an owner that has ended, in one pass through the pool, however many there are.
@@ -116,6 +125,14 @@ class ReadyPool:
             for heap in heaps:
                 for _, _, element in heap:
                     yield element
+
+    def _turn_of(self, element: Element) -> int:
+        account = element.account
+        if not self.is_fair or account is None:
+            return self._turn
+        turn = max(self._turn, account.next_turn)
+        account.next_turn = turn + 1
+        return turn
 
     def _rank(self, element: Element) -> tuple[int, int]:
         return (self.aged_priority(element), element.sequence)

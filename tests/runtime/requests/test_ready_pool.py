@@ -28,6 +28,61 @@ def element(id: int, priority: int = 0, lane: int = 3, *, is_boosted: bool = Fal
     return Element(id, None, "R", "a", of_the_source(priority), lane, is_boosted=is_boosted)
 
 
+def test_owners_take_turns_where_that_is_asked_for() -> None:
+    """A flood of one owner held up another's few requests until it had passed."""
+    for is_fair, expected in ((False, "aaaaaabb"), (True, "aababaaa")):
+        pool = ReadyPool(0, is_fair=is_fair)
+        accounts = {name: Account(name) for name in "ab"}
+        order = ""
+
+        def post(names: str, pool: ReadyPool = pool, accounts: dict[str, Account] = accounts) -> None:
+            for name in names:
+                one = element(0)
+                one.account = accounts[name]
+                pool.add(one)
+
+        def take(count: int, pool: ReadyPool = pool) -> str:
+            taken = ""
+            for _ in range(count):
+                best = pool.best([0, 1, 2, 3])
+                assert best is not None and best.account is not None
+                pool.take(best)
+                taken += str(best.account.owner)
+            return taken
+
+        post("aaaaaa")
+        order += take(2)
+        post("bb")
+        order += take(6)
+        assert order == expected
+
+
+def test_turns_are_within_one_priority_and_nobody_saves_them_up() -> None:
+    """The more urgent first, whoever owns it; and who comes back begins with the present turn."""
+    pool = ReadyPool(0, is_fair=True)
+    busy, back = Account("busy"), Account("back")
+    for account, priority, count in ((busy, 0, 50), (back, 1, 1)):
+        for _ in range(count):
+            one = element(0, priority)
+            one.account = account
+            pool.add(one)
+    taken = []
+    for number in range(50):
+        if number == 40:
+            late = element(0)
+            late.account = back
+            pool.add(late)
+            again = element(0)
+            again.account = back
+            pool.add(again)
+        best = pool.best([3])
+        assert best is not None and best.account is not None
+        pool.take(best)
+        taken.append(best.account.owner)
+    assert taken[0] == "back" and taken[1:40] == ["busy"] * 39
+    assert taken[40:].count("back") == 2 and taken[40:44].count("back") == 2
+
+
 @given(steps=STEPS, boost=st.integers(0, 5))
 def test_ageing_is_that_of_the_source(steps: list[Any], boost: int) -> None:
     """+1 for each at each interval, and the boost on top for those that are marked; the most urgent first, then the oldest."""
