@@ -127,7 +127,7 @@ class ReadyPool:
                     yield element
 
     def _turn_of(self, element: Element) -> int:
-        account = element.account
+        account: Account | None = element.account
         if not self.is_fair or account is None:
             return self._turn
         turn = max(self._turn, account.next_turn)

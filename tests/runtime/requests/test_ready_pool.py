@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,59 +29,44 @@ def element(id: int, priority: int = 0, lane: int = 3, *, is_boosted: bool = Fal
     return Element(id, None, "R", "a", of_the_source(priority), lane, is_boosted=is_boosted)
 
 
-def test_owners_take_turns_where_that_is_asked_for() -> None:
+def post(pool: ReadyPool, account: Account, count: int, priority: int = 0) -> None:
+    """So many requests of an owner."""
+    for _ in range(count):
+        one = element(0, priority)
+        one.account = account
+        pool.add(one)
+
+
+def take(pool: ReadyPool, count: int) -> str:
+    """The owners of the next requests, in their order."""
+    taken = ""
+    for _ in range(count):
+        best = pool.best([0, 1, 2, 3])
+        assert best is not None
+        pool.take(best)
+        taken += str(best.account.owner)
+    return taken
+
+
+@pytest.mark.parametrize(("is_fair", "expected"), [(False, "aaaaaabb"), (True, "aababaaa")])
+def test_owners_take_turns_where_that_is_asked_for(is_fair: bool, expected: str) -> None:
     """A flood of one owner held up another's few requests until it had passed."""
-    for is_fair, expected in ((False, "aaaaaabb"), (True, "aababaaa")):
-        pool = ReadyPool(0, is_fair=is_fair)
-        accounts = {name: Account(name) for name in "ab"}
-        order = ""
-
-        def post(names: str, pool: ReadyPool = pool, accounts: dict[str, Account] = accounts) -> None:
-            for name in names:
-                one = element(0)
-                one.account = accounts[name]
-                pool.add(one)
-
-        def take(count: int, pool: ReadyPool = pool) -> str:
-            taken = ""
-            for _ in range(count):
-                best = pool.best([0, 1, 2, 3])
-                assert best is not None and best.account is not None
-                pool.take(best)
-                taken += str(best.account.owner)
-            return taken
-
-        post("aaaaaa")
-        order += take(2)
-        post("bb")
-        order += take(6)
-        assert order == expected
+    pool, a, b = ReadyPool(0, is_fair=is_fair), Account("a"), Account("b")
+    post(pool, a, 6)
+    order = take(pool, 2)
+    post(pool, b, 2)
+    assert order + take(pool, 6) == expected
 
 
 def test_turns_are_within_one_priority_and_nobody_saves_them_up() -> None:
     """The more urgent first, whoever owns it; and who comes back begins with the present turn."""
-    pool = ReadyPool(0, is_fair=True)
-    busy, back = Account("busy"), Account("back")
-    for account, priority, count in ((busy, 0, 50), (back, 1, 1)):
-        for _ in range(count):
-            one = element(0, priority)
-            one.account = account
-            pool.add(one)
-    taken = []
-    for number in range(50):
-        if number == 40:
-            late = element(0)
-            late.account = back
-            pool.add(late)
-            again = element(0)
-            again.account = back
-            pool.add(again)
-        best = pool.best([3])
-        assert best is not None and best.account is not None
-        pool.take(best)
-        taken.append(best.account.owner)
-    assert taken[0] == "back" and taken[1:40] == ["busy"] * 39
-    assert taken[40:].count("back") == 2 and taken[40:44].count("back") == 2
+    pool, a, b = ReadyPool(0, is_fair=True), Account("a"), Account("b")
+    post(pool, a, 50)
+    post(pool, b, 1, priority=1)
+    assert take(pool, 40) == "b" + "a" * 39
+    post(pool, b, 2)
+    assert sorted(take(pool, 4)) == ["a", "a", "b", "b"]
+    assert take(pool, 9) == "a" * 9
 
 
 @given(steps=STEPS, boost=st.integers(0, 5))
