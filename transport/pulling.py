@@ -17,6 +17,8 @@ from .resolver import Resolver
 
 #: In a call table: the callee of a call that waits for room at a replica.
 UNSENT: Final = b"\x00unsent"
+#: Entries of a queue below which sweeping out those of ended calls is not worth its cost.
+_SWEEP_MIN: Final = 1_024
 #: The backplanes that share calls, whether they are up or not.
 Group = tuple[str, ...]
 
@@ -178,16 +180,22 @@ class Pulling:
 
     def _queue(self, id: int, waiting: _Waiting) -> None:
         self._waiting[id] = waiting
-        heapq.heappush(self._queues.setdefault(waiting.group, []), (waiting.priority, id))
+        queue = self._queues.setdefault(waiting.group, [])
+        heapq.heappush(queue, (waiting.priority, id))
+        if len(queue) > _SWEEP_MIN + 2 * len(self._waiting):  # most are of calls that were cancelled, or boosted
+            queue[:] = [entry for entry in queue if self._is_waiting(entry, waiting.group)]
+            heapq.heapify(queue)
+
+    def _is_waiting(self, entry: tuple[int, int], group: Group) -> bool:
+        waiting = self._waiting.get(entry[1])
+        return waiting is not None and waiting.priority == entry[0] and waiting.group == group
 
     def _first(self, group: Group) -> int:
         """The id of the first waiting call of a group; 0: none waits."""
         queue = self._queues.get(group)
         while queue:
-            priority, id = queue[0]
-            waiting = self._waiting.get(id)
-            if waiting is not None and waiting.priority == priority and waiting.group == group:
-                return id
+            if self._is_waiting(queue[0], group):
+                return queue[0][1]
             heapq.heappop(queue)
         self._queues.pop(group, None)
         return 0

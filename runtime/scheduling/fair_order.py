@@ -36,7 +36,7 @@ FLOWS_MAX: Final = 1_024
 class Flow:
     """The actions of one key at one priority. `finish`: the tag of its next action, unless it is idle until later."""
 
-    __slots__ = ("finish", "level", "outstanding_count", "typical_ns", "weight")
+    __slots__ = ("finish", "level", "outstanding_count", "typical_ns", "unused", "weight")
 
     def __init__(self, level: int, weight: int) -> None:
         self.level = level
@@ -44,6 +44,16 @@ class Flow:
         self.finish = 0
         self.typical_ns = 0.0
         self.outstanding_count = 0
+        #: What it was charged for actions that were withdrawn. It gets that back when nothing of it is queued: until then later
+        #: actions must not have lower tags than earlier ones.
+        self.unused = 0
+
+    def leaves(self) -> None:
+        """One action is no longer outstanding."""
+        self.outstanding_count -= 1
+        if not self.outstanding_count:
+            self.finish -= self.unused
+            self.unused = 0
 
 
 class Ticket:
@@ -112,7 +122,7 @@ class FairScheduler(Scheduler):
         if outcome is DONE and ticket is not None:
             action.ticket = None
             flow, run_ns, typical_ns = ticket.flow, action.run_ns, self._typical_ns
-            flow.outstanding_count -= 1
+            flow.leaves()
             flow.typical_ns = _nearer(flow.typical_ns, run_ns)
             typical_ns[flow.level] = _nearer(typical_ns[flow.level], run_ns)
 
@@ -120,8 +130,8 @@ class FairScheduler(Scheduler):
         is_queued = super().withdraw(action)
         ticket: Ticket | None = action.ticket
         if is_queued and ticket is not None:
-            ticket.flow.finish -= ticket.charged
-            ticket.flow.outstanding_count -= 1
+            ticket.flow.unused += ticket.charged
+            ticket.flow.leaves()
             action.ticket = None
         return is_queued
 
@@ -168,11 +178,18 @@ def _passes(action: Action, other: Action) -> bool:
 
 
 def _last_not_passed(action: Action) -> Action | None:
-    """The last action of the object's queue that stays before `action`; None: none does."""
+    """The last action of the object's queue that stays before `action`; None: none does.
+
+    Where all have one priority, which is usual, they are in the order of their tags, and the first that is passed ends the search.
+    """
     last: Action | None = None
-    here = action.object._head
+    object: Schedulable = action.object
+    is_sorted = object._counts is None
+    here = object._head
     while here is not None:
         if not _passes(action, here):
             last = here
+        elif is_sorted:
+            break
         here = here.next
     return last

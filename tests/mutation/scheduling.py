@@ -58,7 +58,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("long actions count as short ones", "flow.typical_ns / usual_ns if usual_ns", "1.0 if usual_ns"),
         ("an action passes those of its own key", "        and mine.flow is not others.flow\n", ""),
         ("an action passes those of other priorities", "        and other.priority == action.priority\n", ""),
-        ("what is withdrawn is charged", "            ticket.flow.finish -= ticket.charged\n", ""),
+        ("what is withdrawn is charged", "            ticket.flow.unused += ticket.charged\n", ""),
         ("keys are never forgotten", "if len(self._flows) >= self._flows_max:", "if False:"),
         (
             "an object whose first action changes keeps its place",

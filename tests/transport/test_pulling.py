@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.errors import Unavailable
-from appbackplane.transport.pulling import UNSENT, Group, Pulling
+from appbackplane.transport.pulling import _SWEEP_MIN, UNSENT, Group, Pulling
 from appbackplane.transport.resolver import Resolver
 
 WEB: Group = ("web-1", "web-2")
@@ -147,6 +147,17 @@ def test_what_has_ended_is_neither_sent_nor_counted(caller: Caller) -> None:
     assert caller.grant("web-1", 2) == [last]
     caller.end(first), caller.end(second), caller.end(last)
     assert caller.call() in caller.sent, "no call of ours is there: it never waits alone"
+
+
+def test_what_is_cancelled_or_boosted_while_it_waits_takes_no_memory(caller: Caller) -> None:
+    """For as long as no replica has room, a busy client may do either any number of times."""
+    caller.call(URGENT), caller.call(URGENT)
+    stays = caller.call()
+    for number in range(10 * _SWEEP_MIN):
+        caller.end(caller.call())
+        caller.pulling.boost(stays, number % 2 + 1)
+    assert len(caller.pulling._queues[WEB]) <= _SWEEP_MIN + 8
+    assert caller.grant("web-1", 2) == [stays]
 
 
 def test_a_replica_that_ends_leaves_the_waiting_calls_to_the_others(caller: Caller) -> None:
