@@ -168,19 +168,13 @@ def _passes(action: Action, other: Action) -> bool:
     """Whether `action`, which is queued later, goes first."""
     mine: Ticket | None = action.ticket
     others: Ticket | None = other.ticket
-    return (
-        mine is not None
-        and others is not None
-        and mine.tag < others.tag
-        and mine.flow is not others.flow
-        and other.priority == action.priority
-    )
+    return mine is not None and others is not None and mine.tag < others.tag and other.priority == action.priority
 
 
 def _last_not_passed(action: Action) -> Action | None:
     """The last action of the object's queue that stays before `action`; None: none does.
 
-    Where all have one priority, which is usual, they are in the order of their tags, and the first that is passed ends the search.
+    Where all have one priority, which is usual, they are in the order of their tags: the first that is passed ends the search.
     """
     last: Action | None = None
     object: Schedulable = action.object

@@ -56,8 +56,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("who was idle saves up", "tag = max(self._present[level], flow.finish)", "tag = flow.finish"),
         ("weights do not count", "ratio))) // flow.weight", "ratio)))"),
         ("long actions count as short ones", "flow.typical_ns / usual_ns if usual_ns", "1.0 if usual_ns"),
-        ("an action passes those of its own key", "        and mine.flow is not others.flow\n", ""),
-        ("an action passes those of other priorities", "        and other.priority == action.priority\n", ""),
+        ("an action passes those of other priorities", " and other.priority == action.priority", ""),
+        (
+            "a later action of a key gets a lower tag",
+            "            ticket.flow.unused += ticket.charged\n",
+            "            ticket.flow.finish -= ticket.charged\n",
+        ),
         ("what is withdrawn is charged", "            ticket.flow.unused += ticket.charged\n", ""),
         ("keys are never forgotten", "if len(self._flows) >= self._flows_max:", "if False:"),
         (
