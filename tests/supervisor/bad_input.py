@@ -357,7 +357,11 @@ WORDS: dict[str, Said] = {
     "reload --timeout nan": Said(WRONG, "nan is no time"),
     "reload nothere.toml": Said(WRONG, "nothere.toml: cannot be read: No such file or directory"),
     "scale indx --threads 2": Said(FAILED, "no backplane 'indx' \\(did you mean 'index'\\?\\)"),
-    "scale index": Said(WRONG, "Missing option '--threads'"),
+    "scale index": Said(WRONG, "give --threads or --replicas, or both"),
+    "scale index --replicas 0": Said(WRONG, "backplane.index.replicas: expected a whole number"),
+    "scale index --replicas 2": Said(
+        FAILED, "index is one process, and keeps its name: set replicas = 2 in .*, and reload"
+    ),
     "scale index --threads 0": Said(WRONG, "backplane.index.threads: expected a whole number"),
     "scale index --threads x": Said(WRONG, "'x' is not a valid integer"),
     "why index.pdi": Said(FAILED, r"'index.pdi' is no object .*\(did you mean 'index.pid'\?\)"),
