@@ -145,6 +145,15 @@ def _find(path: Path) -> ListenerRegistration | None:
     return None
 
 
+def registration_of(listening_fd: int) -> ListenerRegistration | None:
+    """The registration of a listener by its descriptor, which is ZeroMQ's; None: the kernel does not show it."""
+    for epoll_fd, registered in _epoll_sets():
+        for fd, pointer in _REGISTERED.findall(registered):
+            if int(fd) == listening_fd:
+                return ListenerRegistration(epoll_fd, listening_fd, int(pointer, 16))
+    return None
+
+
 def _epoll_sets() -> Iterator[tuple[int, str]]:
     """The epoll descriptors of this process, and what is registered with each."""
     for name in os.listdir("/proc/self/fd"):

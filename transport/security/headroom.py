@@ -6,17 +6,22 @@ while newcomers hold too many, a socket filter on the listening socket has the k
 port. Established connections go on, TCP tries a dropped one again after a second, and strangers run out of time. Closing the
 port instead would end its connections: ZeroMQ keeps them with the listener. Costs 5 us a check while newcomers are there, and
 nothing otherwise.
+
+Some kernels (Linux 6.18 here) let only privileged users attach a filter. There ZeroMQ is not told of new connections
+(accept_gate.py): they wait in the kernel's queue, which is short (`WAITING_SHARE`), and those beyond it are dropped as well.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import select
 import socket as sockets
 import struct
 from itertools import islice
 from typing import Final
 
+from ..accept_gate import ListenerRegistration, registration_of
 from ..descriptors import descriptors_max, open_count
 
 #: Half of a process's descriptors stay out of the strangers' reach. ZeroMQ accepted one in 0.1 ms, so that half of 1,024 last
@@ -41,7 +46,10 @@ class Headroom:
 
     def __init__(self, listening_fd: int) -> None:
         """`listening_fd`: ZeroMQ's, which is duplicated. Raises OSError."""
+        self._listening_fd = listening_fd
         self._socket = sockets.socket(fileno=os.dup(listening_fd))
+        #: None: as long as filters are permitted.
+        self._registration: ListenerRegistration | None = None
         self.is_paused = False
         self._said_ns: int | None = None
 
@@ -70,17 +78,28 @@ class Headroom:
         self._socket.close()
 
     def _switch(self, *, is_paused: bool) -> str | None:
-        """Attach or remove the filter. Returns why that failed, as on a kernel without socket filters; None: it is done."""
-        code = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
-        program = struct.pack("@HP", 1, ctypes.addressof(code))
+        """Attach or remove the filter, or do without. Returns why neither is possible; None: it is done."""
         try:
-            if is_paused:
-                self._socket.setsockopt(sockets.SOL_SOCKET, _SO_ATTACH_FILTER, program)
-            else:
-                self._socket.setsockopt(sockets.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+            if self._registration is None:
+                try:
+                    self._filter(is_paused=is_paused)
+                    return None
+                except OSError:
+                    self._registration = registration_of(self._listening_fd)
+                    if self._registration is None:
+                        raise
+            self._registration.report(0 if is_paused else select.EPOLLIN)
         except OSError as error:
             return os.strerror(error.errno or 0)
         return None
+
+    def _filter(self, *, is_paused: bool) -> None:
+        code = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
+        program = struct.pack("@HP", 1, ctypes.addressof(code))
+        if is_paused:
+            self._socket.setsockopt(sockets.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+        else:
+            self._socket.setsockopt(sockets.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
     def _paced(self, sentence: str, now_ns: int) -> str | None:
         if self._said_ns is not None and now_ns - self._said_ns < SAID_NS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,6 +20,8 @@ from .test_intrusion import served
 
 #: `tcpi_state` of a connection whose first packet was not answered (Linux, tcp_states.h).
 SYN_SENT = 2
+#: An option that no kernel has.
+NO_OPTION = 9_999
 #: When they came.
 MANY = dict.fromkeys(range(NEWCOMERS_MIN), 0)
 FEW = dict.fromkeys(range(NEWCOMERS_MIN - 1), 0)
@@ -32,8 +35,34 @@ def listener() -> Iterator[socket.socket]:
         yield made
 
 
+@pytest.fixture(params=["filter", "epoll"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How new connections are held up: by a socket filter, or where that is not permitted by ZeroMQ's epoll set."""
+    found: str = request.param
+    if found == "epoll":
+        monkeypatch.setattr(headroom, "_SO_ATTACH_FILTER", NO_OPTION)
+        return found
+    with socket.create_server(("127.0.0.1", 0)) as tried:
+        room = Headroom(tried.fileno())
+        try:
+            room._filter(is_paused=True)
+        except PermissionError:
+            pytest.skip("this kernel lets only privileged users attach a socket filter")
+        finally:
+            room.close()
+    return found
+
+
 @pytest.fixture
-def room(listener: socket.socket) -> Iterator[Headroom]:
+def epoll(listener: socket.socket) -> Iterator[select.epoll]:
+    """The set in which the listener is waited for, as ZeroMQ does."""
+    with select.epoll() as made:
+        made.register(listener.fileno(), select.EPOLLIN)
+        yield made
+
+
+@pytest.fixture
+def room(listener: socket.socket, way: str, epoll: select.epoll) -> Iterator[Headroom]:
     """Its headroom."""
     made = Headroom(listener.fileno())
     yield made
@@ -66,9 +95,9 @@ def test_newcomers_wait_while_others_have_half(
 
 
 def test_who_is_dropped_gets_in_later_and_who_is_in_stays(
-    listener: socket.socket, room: Headroom, used: list[int]
+    listener: socket.socket, room: Headroom, used: list[int], way: str, epoll: select.epoll
 ) -> None:
-    """TCP tries again by itself."""
+    """TCP tries again by itself, or the kernel keeps it in a queue of which nobody is told."""
     with socket.create_connection(listener.getsockname(), timeout=LIMIT_S) as friend, socket.socket() as newcomer:
         served_by, _ = listener.accept()
         room.look(MANY, 0)
@@ -76,8 +105,11 @@ def test_who_is_dropped_gets_in_later_and_who_is_in_stays(
         newcomer.connect_ex(listener.getsockname())
         friend.sendall(b"still")
         assert served_by.recv(9) == b"still"
-        assert newcomer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == SYN_SENT
+        if way == "filter":
+            assert newcomer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == SYN_SENT
+        assert epoll.poll(0) == []
         room.look(NOBODY, 0)
+        assert epoll.poll(LIMIT_S) == [(listener.fileno(), select.EPOLLIN)]
         listener.settimeout(LIMIT_S)
         accepted, _ = listener.accept()
         assert accepted.getpeername() == newcomer.getsockname()
@@ -99,16 +131,20 @@ def test_it_is_logged_once_a_minute(room: Headroom, used: list[int]) -> None:
     assert said == [sentence, None, None, None, sentence, None]
 
 
-def test_a_kernel_without_filters_is_told_of(room: Headroom, used: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_neither_is_possible_that_is_said(
+    listener: socket.socket, used: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The node serves as it would without."""
-    monkeypatch.setattr(headroom, "_SO_ATTACH_FILTER", 9_999)
+    monkeypatch.setattr(headroom, "_SO_ATTACH_FILTER", NO_OPTION)
+    room = Headroom(listener.fileno())
     sentence = room.look(MANY, 0)
+    room.close()
     assert sentence == "connections that have shown no key cannot be limited: Protocol not available"
     assert not room.is_paused
 
 
 def test_those_who_are_served_do_not_notice(
-    house: House, friend: Guest, guest: Callable[[str], Guest], used: list[int]
+    way: str, house: House, friend: Guest, guest: Callable[[str], Guest], used: list[int]
 ) -> None:
     """And whoever is trusted comes in when the strangers have had their time."""
     other = guest("other")
