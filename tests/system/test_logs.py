@@ -26,8 +26,9 @@ ARCHIVE = """
 components = ["components:Scribe", "components:Gong"]
 """
 #: Urgent calls that are answered, one after the other, while one operation logs 40,000 lines in a loop. On two idle cores
-#: there are some hundreds of them; without preemption there is one, which is answered when the loop has ended.
-RINGS_MIN = 5
+#: there are some hundreds of them; without preemption there is one, which is answered when the loop has ended. More than that
+#: would say how busy the machine is: with both cores taken there were three.
+RINGS_MIN = 2
 
 
 @pytest.fixture
