@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from appbackplane.runtime.execution.poll_leader import RELIEFS_MAX
 from appbackplane.supervisor.commands import main
 from appbackplane.transport import connect
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, NotFound
@@ -241,7 +242,8 @@ def test_blocked_threads_are_taken_away_and_nobody_loses_his_call(up: RunningSys
             assert [inside.get(LIMIT_S).body["count"] for _ in calls] == [1, 2, 3, 4, 5, 6, 7, 8]
             assert scale(up, 1)["problems"] == [], "it waits for none of them"
             assert client.call("backplane.index.threads", timeout=LIMIT_S) == 1
-            assert tasks(pid) == most
+            # A relief may have taken one of the calls; then a worker is idle, and ends at once.
+            assert most - RELIEFS_MAX <= tasks(pid) <= most
             client.call("index.let_go", timeout=LIMIT_S)
             assert len({call.result(LIMIT_S) for call in calls}) == 8
             wait_for(lambda: tasks(pid) == most - 7)
