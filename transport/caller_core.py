@@ -260,7 +260,7 @@ class CallerCore:
     # -- a new routing table, lost peers ------------------------------------------------------------------------------
 
     def adopt(self, directory: Directory, now_ns: int) -> list[str]:
-        """Use a new routing table. Returns the connected backplanes whose generation has ended, for the owner to `lose`.
+        """Use a new routing table. Returns the connected backplanes whose generation has ended, to `retire` or `lose`.
 
         A draining backplane is told that no more calls follow. This farewell arrives after all earlier calls.
         """
@@ -363,8 +363,8 @@ class CallerCore:
             self.connections.expect_answers(len(self.calls))
         unreachable = self._outbox.flush(self._link.send)
         self.gathered_count = 0
-        names = {peer: self.connections.name(peer) for peer in unreachable}
-        return [name for peer, name in names.items() if self.connections.peer(name) == peer]  # not one that has ended
+        named = [(self.connections.name(peer), peer) for peer in unreachable]
+        return [name for name, peer in named if self.connections.peer(name) == peer]  # not an instance that has ended
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
