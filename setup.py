@@ -40,7 +40,7 @@ COMPILED = """
     runtime/objects: action binding operation_spec registry schedulable
     runtime/scheduling: balance cpu_budget deadline_order fair_order nice object_queue quotas ranked_queues ready_queues
         scheduler throttle timers
-    runtime/observation: histogram recorder statistics
+    runtime/observation: histogram recorder span_buffer span_ids statistics
     runtime/execution: admission board call_changes completion coroutines deferring digest digesting engine
         engine_platform fairness grants host idempotency_cache inheritance intake method_action node_services os_priority
         outgoing_calls parked_actions poll_leader priority_publisher publishing recorders remote_routes ring_detector routing

@@ -26,6 +26,7 @@ from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority
 from .execution.poll_leader import RELIEFS_MAX
 from .execution.recording import Recording
+from .execution.span_export import SpanExport
 from .execution.worker import ReliefWorker, Worker
 from .execution.worker_loop import start
 from .objects.component import Component
@@ -59,6 +60,8 @@ class Backplane:
         self.on_cpu_limit: Callable[[int | None], None] | None = None
         #: None: nothing is recorded.
         self.recording: Recording | None = None
+        #: None: no spans are exported.
+        self.span_export: SpanExport | None = None
         self._preempts = config.preempt
         self.engine = engine = Engine(config, clock=clock, link=link, slot=slot, os_priority=os_priority)
         self._clock = clock
@@ -186,6 +189,8 @@ class Backplane:
         if self.recording is not None:
             self.recording.close()
         self.applying.close()
+        if self.span_export is not None:
+            self.span_export.close()
         return has_ended
 
     # -- tests --------------------------------------------------------------------------------------------------------
@@ -259,6 +264,7 @@ class Backplane:
                 },
                 "replays": engine.replays.figures(),
                 "requests": {name: told for name, told in requests.items() if told is not None},
+                "traces": None if self.span_export is None else self.span_export.figures(),
                 "recording": {} if self.recording is None else self.recording.figures(),
                 "os_priority": None if self.os_priority is None else self.os_priority.describe(),
                 "slow_actions": reports.slow_actions.count,

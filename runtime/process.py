@@ -12,6 +12,7 @@ import gc
 import json
 import logging
 import os
+import secrets
 import select
 import signal
 import sys
@@ -29,6 +30,7 @@ from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import BackplaneError, InvalidArgument
 from appbackplane.transport.link import Link
 
+from . import otel
 from .backplane import Backplane
 from .execution.async_log import AsyncLog, last_words
 from .execution.board import Board, OwnSlot
@@ -40,9 +42,11 @@ from .execution.os_priority import OsPriority, allowed
 from .execution.recording import Recording
 from .execution.sentinel import SUPERVISOR_GONE, Sentinel
 from .execution.signals import heed_no_more, heed_orders
+from .execution.span_export import SpanExport
 from .execution.stacks import write_on_signal
 from .loading import DeclarationFault, first_line, load_component, told
 from .objects.component import Component
+from .observation.span_ids import SpanIds
 from .process_config import LiveSettings, ProcessConfig
 
 #: How long running actions may take to end once the process is told to stop. The supervisor has moved the components
@@ -170,6 +174,8 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> NoReturn:
     os_priority.set_helpers(helpers)
     if backplane.recording is not None:
         backplane.recording.start()  # after the helpers were listed: no urgent work waits for it
+    if backplane.span_export is not None:
+        backplane.span_export.start()
     board_slot = -1 if slot is None else config.board_slot
     entries = backplane.entries()
     sentinel.register(
@@ -204,13 +210,25 @@ def end(exit_code: int) -> NoReturn:
 
 
 def record(config: ProcessConfig, backplane: Backplane) -> None:
-    """Begin to record actions and topics as configured. Raises `DeclarationFault` if the files cannot be prepared."""
+    """Begin to record actions and topics, and to export spans, as configured.
+
+    Raises `DeclarationFault` if the files cannot be prepared, or OpenTelemetry is not installed.
+    """
+    if config.record is not None or config.trace is not None:
+        # Span ids count up from a random number of 61 bits. Of a thousand generations with a thousand million actions each,
+        # two share an id in one of two thousand systems; and no id has more digits than a traceparent holds.
+        sample = 1.0 if config.trace is None else config.trace.sample
+        backplane.engine.recorders.ids = SpanIds(secrets.randbits(61), sample)
     try:
         recording = Recording(config, backplane.engine)
         backplane.applying.recover()  # reads recorded messages: before the recording thread removes old ones
     except OSError as error:
         raise DeclarationFault(f"cannot record: {error.filename}: {error.strerror}") from error
     backplane.recording = recording
+    if config.trace is not None:
+        if not otel.is_installed():
+            raise DeclarationFault(f"trace: {otel.NEEDS}")
+        backplane.span_export = SpanExport(config, backplane.engine)
 
 
 def take_turns(max_latency_ns: int) -> None:

@@ -43,6 +43,13 @@ class RecordPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     segment: _Positive
 
 
+class TracePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where spans are exported to (execution/span_export.py), and the share of traces that begin here and are."""
+
+    otlp: str
+    sample: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+
+
 class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything `runtime/process.py` needs to assemble one backplane."""
 
@@ -106,6 +113,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     record: RecordPolicy | None = None
     #: Topics whose messages are recorded where they are published.
     recorded_topics: dict[str, RecordPolicy] = {}
+    #: None: no spans are exported.
+    trace: TracePolicy | None = None
     #: Whether INTERNAL errors carry the remote traceback.
     debug: bool = False
     #: Whether to construct the components, print the registration as JSON and exit.

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Self
 
-from . import call_checks, descriptors
+from . import call_checks, client_spans, descriptors
 from .async_stream import AsyncArrivedItems, AsyncItemStream
 from .async_subscription import AsyncSubscription
 from .call_spec import CallSpec
@@ -117,13 +117,10 @@ class AsyncClient:
         """
         self._expect_not_forked()
         spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        id = await self._begin_patiently(spec, future)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            self._take_back(id)
-            raise
+        if not client_spans.are_wanted():
+            return await self._call(spec)
+        with client_spans.spanned(spec):
+            return await self._call(spec)
 
     def stream(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
@@ -153,9 +150,17 @@ class AsyncClient:
         spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
         if self._session.core.is_full:
             raise self._session.no_room(route)
+        span = client_spans.ClientSpan(spec) if client_spans.are_wanted() else None
         future: asyncio.Future[Any] = self._loop.create_future()
-        id = self._begin(spec, future)
+        try:
+            id = self._begin(spec, future)
+        except BaseException as error:
+            if span is not None:
+                span.end(error)
+            raise
         future.add_done_callback(lambda ended: self._take_back(id) if ended.cancelled() else None)
+        if span is not None:
+            future.add_done_callback(span.end_with)
         return future
 
     async def cast(
@@ -164,6 +169,8 @@ class AsyncClient:
     ) -> None:  # fmt: skip
         """Send a request without a reply. Raises only errors known at once, such as `UnknownRoute`."""
         spec = call_checks.asked(route, key, priority, CONNECT_TIMEOUT_S, arguments, keywords)
+        if client_spans.are_wanted():
+            client_spans.sent(spec)
         await self.start()
         try:
             self._session.cast(spec)
@@ -359,6 +366,15 @@ class AsyncClient:
             await self._fetch(spec.ends_ns)
             return self._begin(spec, token)
 
+    async def _call(self, spec: CallSpec) -> Any:  # hot: scripts/bench call_rtt
+        future: asyncio.Future[Any] = self._loop.create_future()
+        id = await self._begin_patiently(spec, future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._take_back(id)
+            raise
+
     def _begin(self, spec: CallSpec, token: object) -> int:  # hot: scripts/bench call_rtt
         self._expect_open()
         try:
@@ -371,10 +387,13 @@ class AsyncClient:
         return id
 
     async def _begin_stream(self, of: AsyncArrivedItems, spec: CallSpec) -> None:
+        if client_spans.are_wanted():
+            of.span = client_spans.ClientSpan(spec)
         try:
             of.id = await self._begin_patiently(spec, of)
-        except BaseException:
+        except BaseException as error:
             of.buffer.abandon()
+            of.end_span(error)
             raise
         if of.buffer.has_ended:  # closed by another task meanwhile
             self._take_back(of.id)
@@ -437,6 +456,7 @@ class AsyncClient:
                         else:
                             event.token.buffer.end_in(event.error)
                         event.token.arrived.set()
+                        event.token.end_span(event.error)
                         continue
                     future: asyncio.Future[Any] = event.token
                     if future.done():

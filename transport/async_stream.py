@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .async_items import AsyncItems
 from .call_spec import CallSpec
+from .client_spans import ClientSpan
 from .item_buffer import ItemBuffer
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ class AsyncArrivedItems:
         self.arrived = asyncio.Event()
         #: The id of the call; 0 until it has begun.
         self.id = 0
+        #: Its span in the trace of the program; None: the program has none.
+        self.span: ClientSpan | None = None
+
+    def end_span(self, error: BaseException | None) -> None:
+        """The call has ended, or could not begin."""
+        if self.span is not None:
+            self.span.end(error)
 
 
 class AsyncItemStream(AsyncItems):

@@ -422,6 +422,7 @@ class Calling:
             pending._buffer.end_in(error)
         else:
             pending._error = error
+        pending.end_span(error)
         self._waiting.ready(pending)
 
     def _look(self, now_ns: int, frames_max: int = FRAMES_MAX) -> int | None:  # hot: scripts/bench call_rtt
@@ -463,6 +464,8 @@ class Calling:
                             pending._buffer.end_in(event.error)
                     elif not pending.is_ready:  # after a signal's exception, a call may end a second time
                         pending._result, pending._error = event.result, event.error
+                    if pending._span is not None:
+                        pending.end_span(event.error)
                     self._waiting.ready(pending)
                     if self._seekers_count:
                         self._waiting.ready(self._room)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Self
 
-from . import call_checks, descriptors
+from . import call_checks, client_spans, descriptors
 from .calling import CONNECT_TIMEOUT_S, Calling
 from .descriptors import opening
 from .directory import Directory
@@ -80,9 +80,11 @@ class Client:
         Raises the `BackplaneError` in which the call ended: `UnknownRoute`, `InvalidArgument`, `Busy` (with `retry_after`),
         `Unavailable`, `DeadlineExceeded`, `PeerDown`, or `InternalError` if the operation raised.
         """
-        return self._calling.call(
-            call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
-        )
+        spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        if not client_spans.are_wanted():
+            return self._calling.call(spec)
+        with client_spans.spanned(spec):
+            return self._calling.call(spec)
 
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
@@ -104,7 +106,11 @@ class Client:
         """
         spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         pending = PendingCall(self._calling, route)
-        self._calling.submit(pending, spec)
+        if client_spans.are_wanted():
+            with client_spans.begun(pending, spec):
+                self._calling.submit(pending, spec)
+        else:
+            self._calling.submit(pending, spec)
         return pending
 
     def stream(
@@ -125,7 +131,11 @@ class Client:
         spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, None, retry)
         spec.window = call_checks.window_of(route, window)
         arrived = ArrivedItems(self._calling, route, spec.window)
-        self._calling.stream(arrived, spec)
+        if client_spans.are_wanted():
+            with client_spans.begun(arrived, spec):
+                self._calling.stream(arrived, spec)
+        else:
+            self._calling.stream(arrived, spec)
         return ItemStream(self._calling, arrived)
 
     def cast(
@@ -133,7 +143,10 @@ class Client:
         arguments: Mapping[str, Any] | None = None, **keywords: Any,
     ) -> None:  # fmt: skip
         """Send a request without a reply. Raises only errors known at once, such as `UnknownRoute`."""
-        self._calling.cast(call_checks.asked(route, key, priority, None, arguments, keywords))
+        spec = call_checks.asked(route, key, priority, None, arguments, keywords)
+        if client_spans.are_wanted():
+            client_spans.sent(spec)
+        self._calling.cast(spec)
 
     def publish(
         self, topic: str, /, *, priority: int | None = None, arguments: Mapping[str, Any] | None = None, **keywords: Any

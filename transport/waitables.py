@@ -57,7 +57,7 @@ class WaitableOwner(Protocol):
 class CallOutcome(Waitable):
     """The end of a call: a result or an error, once it is ready."""
 
-    __slots__ = ("_client", "_ends_ns", "_error", "_id", "_result", "route")
+    __slots__ = ("_client", "_ends_ns", "_error", "_id", "_result", "_span", "route")
 
     def __init__(self, client: WaitableOwner, route: Any) -> None:  # an invalid route is refused when the call begins
         super().__init__()
@@ -68,6 +68,14 @@ class CallOutcome(Waitable):
         self._ends_ns = 0
         self._result: Any = None
         self._error: BackplaneError | None = None
+        #: Its span in the trace of the program (client_spans.py); None: the program has none, or it has ended.
+        self._span: Any = None
+
+    def end_span(self, error: BaseException | None) -> None:
+        """The call has ended, or could not begin: so does its span, if it has one."""
+        span, self._span = self._span, None
+        if span is not None:
+            span.end(error)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

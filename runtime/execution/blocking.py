@@ -93,7 +93,7 @@ def call_and_block(object: AppObject, spec: CallSpec) -> Any:
     caller._component, caller._name = component, object.name
     asking = MethodAction(caller, running.name, running.priority, _ask, (spec,), running.deadline_ns)
     asking.chain = running.chain
-    asking.trace, asking.principal = running.trace, running.principal
+    asking.trace, asking.principal = host.trace_of(running), running.principal
     asking.on_end = lambda _: gate.release()
     object._platform.post_own(component, asking, is_counted=False)
     _wait_in(host, running, gate, LIMIT_S, f"a call of {spec.route}")  # the call itself ends in time

@@ -99,7 +99,7 @@ class Completion:
 
         `has_run` False: its error is not counted as one of the operation; the refusal was counted already.
         """
-        statistics, recorder = self._statistics, self._recorders.actions
+        statistics, recorder, spans = self._statistics, self._recorders.actions, self._recorders.spans
         account: OperationStatistics = action.account or statistics.of(action.name)
         account.run.record(action.run_ns)
         account.wait.record(action.wait_ns)
@@ -110,6 +110,8 @@ class Completion:
             elif not isinstance(action.error, Cancelled):  # counted when the caller cancelled the call
                 account.error_count += 1
         statistics.actions_count += 1
+        if spans is not None:
+            spans.record(action, now_ns)
         if recorder is not None:
             if action.parts is None:
                 recorder.record(action, account, now_ns)

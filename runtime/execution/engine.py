@@ -218,7 +218,7 @@ class Engine:
 
     def stop_recording(self) -> None:
         """Record neither actions nor messages from now on."""
-        self.recorders.actions = self.recorders.beside = None
+        self.recorders.stop()
         self.publishing.records = {}
 
     # -- one iteration of a worker ------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Engine:
         action.wait_ns += started_ns - action.posted_ns
         worker.begins(started_ns)
         if not action.started_ns:
-            action.started_ns = started_ns
+            action.started_ns, action.queued_ns = started_ns, started_ns - action.wait_ns
         try:
             outcome = action.run() if isinstance(action, MethodAction) else run_foreign(action)
         except BaseException as error:  # the edge: sys.exit() in an operation ends the operation, not the worker

@@ -152,6 +152,10 @@ class EnginePlatform:
         with self._lead:
             self._reports.failed(action, error, self.now_ns())
 
+    def trace_of(self, action: Action) -> str | None:
+        """The trace of an action, with its span if it has one. Only for the thread that runs it."""
+        return self._recorders.trace_of(action)
+
     @property
     def is_recording(self) -> bool:
         """Whether actions are recorded here. Needs no lead: it is decided before any action runs."""

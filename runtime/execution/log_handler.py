@@ -108,7 +108,9 @@ def _say_whose(line: LogLine, action: Action) -> None:
     object = action.object
     component = getattr(object, "_component", None) or object
     line.component = getattr(component, "component_name", "")
-    line.object, line.route, line.trace = object.name, action.name, action.trace or ""
+    host = current.host if current.action is action else None  # in another thread it may be getting its span just now
+    line.trace = (action.trace if host is None else host.trace_of(action)) or ""
+    line.object, line.route = object.name, action.name
 
 
 def _message(record: logging.LogRecord) -> str:

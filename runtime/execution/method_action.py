@@ -32,8 +32,8 @@ class MethodAction(Action):
     """One run of one method, from arrival to end."""
 
     __slots__ = (
-        "arguments", "coroutine", "deferred_id", "function", "inbox", "is_awaiting", "is_deferred", "received", "request",
-        "sender", "spec", "thrown", "timer",
+        "arguments", "awaits_since_ns", "coroutine", "deferred_id", "function", "inbox", "is_awaiting", "is_deferred",
+        "received", "request", "sender", "spec", "thrown", "timer",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +62,8 @@ class MethodAction(Action):
         #: The instruction that its coroutine awaits, until that has ended; and whether it is in the wait queue for it.
         self.request: CallRequest | Pause | Gather | None = None
         self.is_awaiting = False
+        #: When it was last put there.
+        self.awaits_since_ns = 0
         #: Its deadline's id while a state machine has deferred it (deferring.py); 0: it has none.
         self.deferred_id = 0
         self.is_deferred = False

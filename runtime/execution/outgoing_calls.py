@@ -88,7 +88,7 @@ class OutgoingCalls:
     def start(self, action: MethodAction, now_ns: int) -> None:
         """Begin the wait of an action; its object is in the wait queue already."""
         request = action.request
-        action.is_awaiting = True
+        action.is_awaiting, action.awaits_since_ns = True, now_ns
         if action.takes_room and self._grants is not None:
             self._grants.rests(action, now_ns)
         if action.thrown is not None or (isinstance(request, OneShotEvent) and request.is_set):
@@ -442,6 +442,9 @@ class OutgoingCalls:
     def _go_on(
         self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None
     ) -> None:
+        spans = self._recorders.spans
+        if spans is not None and action.awaits_since_ns < now_ns:
+            spans.waited(action, _awaited_by(action), error, action.awaits_since_ns, now_ns)
         if isinstance(action.request, StreamRequest):
             action.request.is_awaited = False
         elif isinstance(action.request, Gather):
@@ -460,6 +463,16 @@ def _is_awaited(request: CallRequest | Pause) -> bool:
     if action is None or not action.is_awaiting:
         return False
     return action.request is request or (isinstance(request, CallRequest) and action.request is request.gather)
+
+
+def _awaited_by(action: MethodAction) -> str:
+    """What an action waits for, as the name of a span."""
+    request = action.request
+    if isinstance(request, Gather):
+        return f"{len(request.calls)} calls"
+    if isinstance(request, CallRequest):
+        return str(request.spec.route)
+    return request.what if isinstance(request, OneShotEvent) else "pause"
 
 
 def _posted_ns(request: CallRequest | Pause) -> int:

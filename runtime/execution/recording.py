@@ -20,6 +20,7 @@ from ..observation import segments
 from ..observation.message_log import MessageLog
 from ..observation.recorder import Recorder
 from ..observation.segments import SegmentHeader
+from ..observation.span_ids import SpanIds
 from ..process_config import LiveSettings, ProcessConfig, RecordPolicy
 from .engine import Engine
 from .external_work import ExternalWorkRecorder
@@ -52,9 +53,8 @@ class Recording:
         self._lock = threading.Lock()
         if config.record is not None:
             files = self._files(config.record)
-            # Spans count up from a random number of 61 bits. Of a thousand generations with a thousand million actions each,
-            # two share a span in one of two thousand systems; and no span has more digits than a traceparent holds.
-            recorder = Recorder(files, secrets.randbits(61))
+            assert engine.recorders.ids is not None, "set where actions are recorded"
+            recorder = Recorder(files, engine.recorders.ids)
             engine.recorders.actions, engine.recorders.beside = recorder, self._beside
             files.prepare()  # every backplane has actions, but it may never publish on a topic
             self._written.append((recorder, files))
@@ -113,7 +113,7 @@ class Recording:
             if name not in self._besides:
                 assert self._config.record is not None, "set where actions are recorded"
                 files = self._files(self._config.record, executed_by=name)
-                recorder = Recorder(files, secrets.randbits(61))
+                recorder = Recorder(files, SpanIds(secrets.randbits(61)))
                 beside = self._besides[name] = ExternalWorkRecorder(recorder, files, self._is_due.set)
                 self._written.append((beside, files))
             return self._besides[name]

@@ -58,8 +58,8 @@ class Action:
 
     __slots__ = (
         "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "fair_key", "lane", "name", "next",
-        "object", "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked", "priority_own", "result",
-        "run_ns", "source", "span", "started_ns", "takes_room", "throttle", "ticket", "trace", "wait_ns",
+        "object", "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked", "priority_own",
+        "queued_ns", "result", "run_ns", "source", "span", "started_ns", "takes_room", "throttle", "ticket", "trace", "wait_ns",
     )  # fmt: skip
 
     # Any, and checked here: compiled code would check the declared types first, with a less helpful message.
@@ -111,8 +111,8 @@ class Action:
         self.on_end: Callable[[Action], None] | None = None
         #: Its span id, sent with the calls that it makes; allocated at the first of them, 0 until then.
         self.span = 0
-        #: When it first ran; 0: not yet.
-        self.started_ns = 0
+        #: When it first ran, and had been queued for that; 0: not yet.
+        self.started_ns = self.queued_ns = 0
         #: Its `OperationStatistics`, looked up when it is first chosen to run; None until then.
         self.account: Any = None
         #: The lane of the request that it executes (runtime/requests).

@@ -3,7 +3,7 @@
 Per action it does one `pack_into`: some 200 ns compiled, no allocation that stays, no system call. execution/recording.py
 makes, seals and removes the files in a thread of its own; the recorder only asks for the next one. If there is none (the
 disk is full), lost records are counted here and reported there. A name is written once per segment, before the first record
-that uses it. Every action is a span; calls from within it carry its span as a W3C traceparent.
+that uses it. Every action is a span; calls from within it carry its span as a W3C traceparent (span_ids.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from mypy_extensions import i64
 from appbackplane.transport.errors import BackplaneError, Status
 
 from .segments import HEADER_BYTES, NAME, NAME_BYTES_MAX, NAMES_END, NO_DEADLINE, RECORD, SALT
+from .span_ids import TRACEPARENT_LENGTH, SpanIds
 from .statistics import OperationStatistics
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ _RECORD_BYTES: Final[i64] = RECORD.size
 _RECORDS_AT: Final[i64] = NAMES_END
 #: The next segment is requested when the names pass this offset: with many objects they fill up before the records do.
 _NAMES_HALF: Final[i64] = NAMES_END // 2
-#: "00-" trace id "-" span id "-01".
-_TRACEPARENT_LENGTH: Final = 55
+#: Span ids below 2**61 are of two halves: those that `SpanIds` counts, and those that only records have.
+OTHER_HALF: Final = 1 << 60
 #: INTERNAL of transport/errors.py: the outcome of an exception that is no `BackplaneError`.
 _INTERNAL: Final = 13
 _SIGN: Final = 1 << 63
@@ -76,11 +77,12 @@ class Supply(Protocol):
 class Recorder:
     """Records the actions of one backplane. Part of the engine: every caller must hold the lead."""
 
-    def __init__(self, supply: Supply, span: int) -> None:
-        """`span`: the first span id, below 2**62; later ones count up from it."""
+    def __init__(self, supply: Supply, ids: SpanIds) -> None:
+        """`ids`: of the actions that make calls. The others have no need of one until they are recorded."""
         self._supply = supply
         self._unix_ns: i64 = 0
-        self._span: i64 = span
+        self._ids = ids
+        self._span: i64 = ids.first ^ OTHER_HALF
         self._room: SegmentRoom | None = None
         self._buffer: Any = None
         self._index: i64 = 0
@@ -157,7 +159,7 @@ class Recorder:
 
         So the sums over all records equal the workers' times. If the action made calls, its parts are recorded as its children.
         """
-        trace = action.trace if action.span == 0 else self.context(action)
+        trace = action.trace if action.span == 0 else self._ids.context(action)
         run_ns, cpu_ns = all_ns, all_cpu_ns = action.run_ns, action.cpu_ns
         whole = action.started_ns, action.wait_ns, action.span, action.trace, action.error, action.deadline_ns
         action.span, action.trace, action.deadline_ns = 0, trace, None
@@ -171,17 +173,6 @@ class Recorder:
         action.run_ns, action.cpu_ns, action.lane = run_ns, cpu_ns, 0
         self.record(action, account, now_ns)
         action.run_ns, action.cpu_ns = all_ns, all_cpu_ns
-
-    def context(self, action: Action) -> str:
-        """The traceparent for calls made within `action`: its trace, with its own span as their parent."""
-        if action.span == 0:
-            self._span += 1
-            action.span = self._span
-        trace = action.trace
-        span = f"{action.span:016x}"
-        if trace is None or len(trace) != _TRACEPARENT_LENGTH:
-            return f"00-{span:0>32}-{span}-01"
-        return f"{trace[:36]}{span}{trace[52:]}"
 
     def turn(self) -> None:
         """Close the segment because of its age; the next record begins another one."""
@@ -251,7 +242,7 @@ class Recorder:
 
     def _context_of(self, trace: str, span: i64) -> tuple[i64, i64, i64]:
         """(upper half of the trace id, lower half, caller's span) of a traceparent; an invalid one begins a new trace."""
-        if len(trace) != _TRACEPARENT_LENGTH:
+        if len(trace) != TRACEPARENT_LENGTH:
             return 0, span, 0
         try:
             return _signed(trace[3:19]), _signed(trace[19:35]), _signed(trace[36:52])

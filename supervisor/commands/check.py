@@ -18,14 +18,13 @@ import msgspec
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import FailedPrecondition
 
-from .. import metrics
 from ..configuration.config import Config, ConfigError, load
 from ..direction import plan
 from ..logs import collector
 from ..processes import run_dir
 from ..processes.description import Undescribed, registration_of
 from ..processes.spawn import start, to_describe
-from . import cluster_store, node_keys, show
+from . import cluster_store, extras, node_keys, show
 from .cli import is_debug, output_options
 from .toml_files import toml_of
 
@@ -74,7 +73,7 @@ def describe(config: Config) -> tuple[list[Registration], list[str]]:
     cluster_store.check(config, waits=False)
     processes: dict[str, subprocess.Popen[bytes]] = {}
     registrations: list[Registration] = []
-    problems = [] if config.system.metrics is None or metrics.is_installed() else [f"system.metrics: {metrics.NEEDS}"]
+    problems = extras.missing(config)
     try:
         others = {name for alike in config.replicas.values() for name in alike[1:]}
         for name in config.backplane:

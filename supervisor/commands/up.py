@@ -27,7 +27,7 @@ from ..logs.collector import folder_of
 from ..logs.folder import LAST_WORDS, open_folder
 from ..logs.output import Output
 from ..processes.run_dir import already_running, running_pid
-from . import cluster_store, node_keys, show
+from . import cluster_store, extras, node_keys, show
 from .asking import ask
 from .cli import FAILED, is_debug, output_options
 from .toml_files import toml_of
@@ -52,6 +52,7 @@ def command(file: str | None, named: str | None, detach: bool, ready_fd: int | N
     """Start the system of FILE (default: the one TOML in this folder)."""
     path = toml_of(file if named is None else named, "up")
     config = msgspec.structs.replace(load(path), debug=is_debug())
+    extras.check(config)
     node_keys.check(config)
     cluster_store.check(config)
     if detach:

@@ -20,13 +20,14 @@ from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, defa
 from appbackplane.transport.discovery import NO_ROOT, is_root, tables_of
 from appbackplane.transport.errors import CallerError
 
-from . import cluster_settings, log_settings, node_settings, record_settings, replica_names
+from . import cluster_settings, log_settings, node_settings, record_settings, replica_names, trace_settings
 from .cluster_settings import ClusterSettings
 from .log_settings import LogSettings, Size
 from .metrics_address import problem_of
 from .node_settings import NodeSettings
 from .reader import Duration, Patience, Reader, hint, shown
 from .record_settings import RecordSettings, TopicSettings
+from .trace_settings import TraceSettings
 
 #: Names become file names, socket names and words of routes: no dots, no slashes, nothing that a shell would expand.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -36,7 +37,7 @@ FAIR_BY = re.compile(r"source|principal|arguments\.[A-Za-z_]\w*")
 #: import those; a test keeps the values equal.
 BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX = 256, 107
 #: Tables at the top level of the file.
-TABLES = ("system", "backplane", "record", "topic", "node", "peers", "cluster")
+TABLES = ("system", "backplane", "record", "topic", "trace", "node", "peers", "cluster")
 _SECOND_NS = 1_000_000_000
 #: A generation this high has restarted once a second for eleven days; its socket path must still fit.
 GENERATION_MAX = 999_999
@@ -182,6 +183,8 @@ class Config(msgspec.Struct, frozen=True):
     #: None: actions are not recorded.
     record: RecordSettings | None = None
     topics: dict[str, TopicSettings] = {}
+    #: None: no spans are exported.
+    trace: TraceSettings | None = None
     #: None: this system knows no other nodes.
     node: NodeSettings | None = None
     #: Address of each seed node, to the name of its key.
@@ -272,6 +275,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         _check_stuck_after(reader, at, backplane, section)
         _check_affinity(reader, at, backplane.get("affinity", ()), cpus)
     record, topics = record_settings.read(reader, table)
+    trace = trace_settings.read(reader, table)
     if reader.problems:
         raise ConfigError(str(path), reader.problems)
     return Config(
@@ -283,6 +287,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         replicas={name: alike for name, alike in names.items() if len(alike) > 1},
         record=record,
         topics=topics,
+        trace=trace,
         node=node,
         peers=peers,
         cluster=cluster,

@@ -117,7 +117,12 @@ def plan(running: Config, new: Config) -> Plan:
         old_path, new_path = getattr(running, key), getattr(new, key)
         if old_path != new_path and not any(change.key == key for change in changes):
             changes.append(KeyChange(None, key, old_path, new_path, Takes.NEVER))
-    for key, before, after in (("record", running.record, new.record), ("topic", running.topics, new.topics)):
+    tables = (
+        ("record", running.record, new.record),
+        ("topic", running.topics, new.topics),
+        ("trace", running.trace, new.trace),
+    )
+    for key, before, after in tables:
         changes += [
             KeyChange(None, path, was, becomes, Takes.RESTART)
             for path, was, becomes in _entries(key, _table(before), _table(after))

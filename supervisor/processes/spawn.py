@@ -23,7 +23,7 @@ from appbackplane.runtime.execution.log_ring import RingReader
 from appbackplane.runtime.observation.log_line import LEVELS
 from appbackplane.runtime.process_config import ProcessConfig, ReplayPolicy
 
-from ..configuration import record_settings
+from ..configuration import record_settings, trace_settings
 from ..configuration.config import BackplaneConfig, Config
 from . import leftovers
 from .placement import Placement
@@ -169,5 +169,6 @@ def process_config(config: Config, backplane: str) -> ProcessConfig:
         replay=ReplayPolicy(share.replay.count, int(share.replay.keep_ns), int(share.replay.size)),
         record=None if config.record is None or not config.record.actions else record_settings.policy(config.record),
         recorded_topics={name: record_settings.policy(topic) for name, topic in config.topics.items() if topic.record},
+        trace=trace_settings.policy(config.trace),
         debug=config.debug,
     )

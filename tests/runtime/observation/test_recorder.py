@@ -6,8 +6,9 @@ import pytest
 
 from appbackplane.runtime import Action, AppObject, Component, Outcome
 from appbackplane.runtime.observation import segments
-from appbackplane.runtime.observation.recorder import RecordedPart, Recorder, SegmentRoom
+from appbackplane.runtime.observation.recorder import OTHER_HALF, RecordedPart, Recorder, SegmentRoom
 from appbackplane.runtime.observation.segments import FIELDS, NAMES_END, RECORD, RECORD_BYTES
+from appbackplane.runtime.observation.span_ids import SpanIds
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.transport.errors import Busy, Status
 
@@ -92,7 +93,7 @@ def taking(store: Store, key: str = "s1", **fields: object) -> tuple[Action, Ope
 
 
 def recorder(memory: Memory) -> Recorder:
-    return Recorder(memory, SPAN)
+    return Recorder(memory, SpanIds(SPAN))
 
 
 def test_a_record_says_what_the_action_did(store: Store) -> None:
@@ -105,7 +106,7 @@ def test_a_record_says_what_the_action_did(store: Store) -> None:
     recorder(memory).record(action, account, 1_400)
     assert memory.records() == [{
         "start": UNIX_NS + 1_000, "wait": 20, "run": 300, "cpu": 250, "took": 400, "margin": 3_600,
-        "trace_high": 10, "trace_low": 11, "span": SPAN + 1, "parent": 12, "operation": 0, "object": 1,
+        "trace_high": 10, "trace_low": 11, "span": (SPAN ^ OTHER_HALF) + 1, "parent": 12, "operation": 0, "object": 1,
         "priority": 3, "effective": 1, "lane": 0, "outcome": 8, "boosted": 1,
     }]  # fmt: skip
     assert names_of(memory.rooms[0]) == [("", "store.take"), ("store", action.object.name)]
@@ -177,11 +178,12 @@ def test_a_trace_that_is_none_begins_another(store: Store, trace: str) -> None:
 def test_who_is_called_knows_by_whom(store: Store) -> None:
     """The trace goes on, the parent is the caller's own span: that is how a chain is put together again."""
     memory = Memory()
-    recording = recorder(memory)
+    ids = SpanIds(SPAN)
+    recording = Recorder(memory, ids)
     caller, account = taking(store)
-    callee, _ = taking(store, trace=recording.context(caller))
-    grandchild, _ = taking(store, trace=recording.context(callee))
-    assert recording.context(caller) == recording.context(caller), "a second call has the same parent"
+    callee, _ = taking(store, trace=ids.context(caller))
+    grandchild, _ = taking(store, trace=ids.context(callee))
+    assert ids.context(caller) == ids.context(caller), "a second call has the same parent"
     for action in (grandchild, callee, caller):
         recording.record(action, account, 9_000)
     last, middle, first = memory.records()
@@ -193,10 +195,11 @@ def test_who_is_called_knows_by_whom(store: Store) -> None:
 def test_a_trace_from_outside_keeps_all_its_bits(store: Store) -> None:
     """128 of them, the sign bits too; what called from there is found in the other system by it."""
     memory = Memory()
-    recording = recorder(memory)
+    ids = SpanIds(SPAN)
+    recording = Recorder(memory, ids)
     outside = "00-ffffffffffffffff8000000000000001-fffffffffffffffe-00"
     action, account = taking(store, trace=outside)
-    assert recording.context(action) == outside[:36] + f"{SPAN + 1:016x}" + "-00"
+    assert ids.context(action) == outside[:36] + f"{SPAN + 1:016x}" + "-00"
     recording.record(action, account, 9_000)
     (found,) = memory.records()
     assert (found["trace_high"], found["trace_low"], found["parent"]) == (-1, -(2**63) + 1, -2)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from appbackplane.runtime.observation.recorder import Recorder
+from appbackplane.runtime.observation.span_ids import SpanIds
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Status
@@ -56,7 +57,8 @@ class Running:
         self.memory = Memory(1_000)
         engine = self.backplane.backplane.engine
         if is_recorded:
-            engine.recorders.actions = Recorder(self.memory, SPAN)
+            engine.recorders.ids = ids = SpanIds(SPAN)
+            engine.recorders.actions = Recorder(self.memory, ids)
 
     def records(self) -> list[tuple[str, Mapping[str, int]]]:
         """(operation, fields) of what the workers did, in the order of the records."""

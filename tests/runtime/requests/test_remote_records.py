@@ -14,6 +14,7 @@ from appbackplane.runtime.execution.segment_files import SegmentFiles
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.observation.recorder import Recorder
 from appbackplane.runtime.observation.segments import ACTIONS_SUFFIX, NAMES_END, RECORD, SegmentHeader, unpack_header
+from appbackplane.runtime.observation.span_ids import SpanIds
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.runtime.process_config import RecordPolicy
 from appbackplane.runtime.requests.element import Done, Element, Failure
@@ -123,7 +124,7 @@ def segments(folder: Path) -> list[tuple[SegmentHeader, int]]:
 def test_records_are_written_by_who_tends_and_by_the_end(tmp_path: Path, files: SegmentFiles) -> None:
     """Whoever ends a request never waits for the disk, or for the lead; and the number of threads is in the header."""
     woken: list[None] = []
-    beside = ExternalWorkRecorder(Recorder(files, 1), files, lambda: woken.append(None))
+    beside = ExternalWorkRecorder(Recorder(files, SpanIds(1)), files, lambda: woken.append(None))
     action, account = Action(Primes(), "primes.Part", 7), OperationStatistics("primes.Part")
     beside.has_threads(4)
     beside.record(action, account, 5)
@@ -143,7 +144,7 @@ def test_records_are_written_by_who_tends_and_by_the_end(tmp_path: Path, files: 
 def test_no_more_is_queued_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch, files: SegmentFiles) -> None:
     """Where the disk hangs, and a cluster goes on."""
     monkeypatch.setattr(external_work, "PENDING_MAX", 2)
-    beside = ExternalWorkRecorder(Recorder(files, 1), files, lambda: None)
+    beside = ExternalWorkRecorder(Recorder(files, SpanIds(1)), files, lambda: None)
     action, account = Action(Primes(), "primes.Part", 7), OperationStatistics("primes.Part")
     for _ in range(3):
         beside.record(action, account, 5)

@@ -1,0 +1,189 @@
+"""Traces, with real processes and a collector: each call's spans arrive, parent by parent. A dead collector harms nobody."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appbackplane.transport import InternalError
+from tests.collector import Collector, Span, collecting
+
+from .conftest import HERE, LIMIT_S, System, Up, ask_until
+
+CHAIN = """
+[backplane.top]
+components = ["traced:Top"]
+[backplane.middle]
+components = ["traced:Middle"]
+[backplane.leaf]
+components = ["traced:Leaf"]
+"""
+PARENT = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with collecting() as collector:
+        yield collector
+
+
+@pytest.fixture
+def chain(up: Up, folder: Path, collector: Collector) -> System:
+    """Three backplanes that export to the collector."""
+    return chained(up, folder, f'otlp = "{collector.address}"')
+
+
+def chained(up: Up, folder: Path, trace: str) -> System:
+    shutil.copy(HERE / "traced.py", folder)
+    return up(f"[trace]\n{trace}\n{CHAIN}")
+
+
+def of_route(spans: list[Span], route: str, trace: str | None = None) -> list[Span]:
+    return [span for span in spans if span.name == route and trace in (None, span.trace)]
+
+
+def children(spans: list[Span], parent: Span) -> list[str]:
+    return sorted(span.name for span in spans if (span.trace, span.parent) == (parent.trace, parent.id))
+
+
+def test_a_call_through_three_backplanes_is_one_trace_parent_by_parent(chain: System, collector: Collector) -> None:
+    """With queue, run and waits, status, priority and source: what people look for when a call was slow."""
+    with chain.connect() as client:
+        assert client.call("top.all", number=5) == 20
+    routes = ("top.all", "middle.both", "leaf.double", "leaf.double")
+    spans = collector.wait_for(lambda spans: all(len(of_route(spans, each)) == routes.count(each) for each in routes))
+    (top,) = of_route(spans, "top.all")
+    (middle,) = of_route(spans, "middle.both", top.trace)
+    leaves = of_route(spans, "leaf.double", top.trace)
+    assert (top.parent, middle.parent, {leaf.parent for leaf in leaves}) == ("", top.id, {middle.id})
+    assert (top.service, middle.service, leaves[0].service) == ("top", "middle", "leaf")
+    assert children(spans, top) == ["middle.both", "queue", "run"]
+    (run,) = (span for span in spans if (span.trace, span.parent, span.name) == (top.trace, middle.id, "run"))
+    assert children(spans, run) == ["await 2 calls", "await pause"]
+    assert top.kind == 2, "a server's"
+    assert top.started_ns <= middle.started_ns <= leaves[0].started_ns <= leaves[0].ended_ns <= top.ended_ns
+    assert (top.attributes["rpc.response.status_code"], top.attributes["appbackplane.priority"]) == ("OK", 2)
+    assert middle.attributes["appbackplane.source"] == "top/top"
+    assert middle.attributes["appbackplane.priority"] == 2, "its caller's"
+
+
+def test_a_blocking_call_has_its_place_in_the_trace(chain: System, collector: Collector) -> None:
+    """Its caller is the operation that blocks, whoever asks on its behalf."""
+    with chain.connect() as client:
+        assert client.call("top.plain", number=5) == 10
+    spans = collector.wait_for(lambda spans: all(of_route(spans, route) for route in ("top.plain", "leaf.double")))
+    (leaf,) = of_route(spans, "leaf.double")
+    above, at = [], leaf
+    while at.parent:
+        (at,) = (span for span in collector.wait_for(lambda _: True) if span.id == at.parent)
+        above.append(at.name)
+    assert above[-2:] == ["middle.blocking", "top.plain"]
+
+
+def test_an_error_is_in_its_span(chain: System, collector: Collector) -> None:
+    """By its status, as gRPC has it, and without the words of a foreign error, which may be secret."""
+    with chain.connect() as client, pytest.raises(InternalError):
+        client.call("leaf.double", number=13)
+    (span,) = of_route(collector.wait_for(lambda spans: bool(of_route(spans, "leaf.double"))), "leaf.double")
+    assert (span.is_error, span.message) == (True, "INTERNAL: ValueError")
+    assert span.attributes["error.type"] == "INTERNAL"
+
+
+def test_log_lines_name_the_span_that_wrote_them(chain: System, collector: Collector) -> None:
+    """A root's, too: from a line one finds the trace, and from the trace the lines."""
+    with chain.connect() as client:
+        client.call("top.all", number=5)
+    (top,) = of_route(collector.wait_for(lambda spans: bool(of_route(spans, "top.all"))), "top.all")
+    lines = [json.loads(line) for line in chain.command("logs", "--json").stdout.splitlines()]
+    (line,) = (line for line in lines if line["message"] == "asked")
+    assert line["trace"] == f"00-{top.trace}-{top.id}-01"
+
+
+def test_only_roots_are_sampled_by_ratio(up: Up, folder: Path, collector: Collector) -> None:
+    """A caller that has decided is followed: the program below samples all of its calls, in a system that samples none."""
+    system = chained(up, folder, f'otlp = "{collector.address}"\nsample = 0.0')
+    with system.connect() as client:
+        for number in range(10):
+            client.call("top.all", number=number)
+    asked = run_program(system, "sampled")
+    spans = collector.wait_for(lambda spans: bool(of_route(spans, "top.all")))
+    assert {span.trace for span in spans} == {asked[0]["trace"]}
+
+
+@pytest.mark.parametrize("answer", [503, 400])
+def test_a_collector_that_refuses_is_told_once_and_what_is_lost_is_counted(up: Up, folder: Path, answer: int) -> None:
+    """The system serves on; the operator finds the reason in the log and in the statistics."""
+    with collecting(answer) as collector:
+        system = chained(up, folder, f'otlp = "{collector.address}"')
+        with system.connect() as client:
+            client.call("top.all", number=5)
+            ask_until(
+                client, "backplane.top.statistics", lambda told: told["traces"]["lost"] and told["traces"]["problem"]
+            )
+            system.wait_for(f"traces: {collector.address} takes no spans")
+            assert client.call("top.all", number=5) == 20
+
+
+def test_an_address_where_nobody_listens_is_one_clear_line(up: Up, folder: Path) -> None:
+    """It may come later, so it is no reason to stay down."""
+    with collecting() as collector:
+        address = collector.address
+    system = chained(up, folder, f'otlp = "{address}"')
+    with system.connect() as client:
+        assert client.call("top.all", number=5) == 20
+    line = system.wait_for(f"traces: {address} takes no spans")
+    assert "Connection refused" in line or "Failed to establish" in line
+    assert "check [trace] otlp" in line
+
+
+def test_a_program_with_an_sdk_sees_its_calls_as_its_own_spans(chain: System, collector: Collector) -> None:
+    """A call, one that is submitted, a stream and a cast, of both clients: each a child of the program's current span."""
+    asked = run_program(chain, "spans")
+    by_name = {(span["name"], span["how"]): span for span in asked if span["how"]}
+    assert {how for _, how in by_name} == {
+        "call",
+        "submit",
+        "stream",
+        "cast",
+        "async call",
+        "async submit",
+        "async stream",
+    }
+    spans = collector.wait_for(
+        lambda spans: (
+            {span["id"] for span in asked if span["how"] and span["how"] != "cast"} <= {span.parent for span in spans}
+        )
+    )
+    for span in by_name.values():
+        assert span["parent"] == next(each["id"] for each in asked if each["name"] == f"by {span['how']}")
+        assert (span["status"], span["is_error"]) == ("OK", False)
+    (called,) = (span for span in spans if span.parent == by_name["top.all", "call"]["id"])
+    assert (called.name, called.trace) == ("top.all", by_name["top.all", "call"]["trace"])
+
+
+def test_failed_calls_of_a_program_end_their_spans_in_the_error(chain: System) -> None:
+    """Also those that could not begin."""
+    ends = [(span["name"], span["status"], span["is_error"]) for span in run_program(chain, "failing")]
+    assert ends == [
+        ("leaf.double", "INTERNAL", True),
+        ("leaf.none", "NOT_FOUND", True),
+        ("leaf.double", "INTERNAL", True),
+        ("leaf.none", "NOT_FOUND", True),
+    ]
+
+
+def run_program(system: System, name: str) -> list[dict[str, str]]:
+    """The spans that a program with an SDK has exported (traced_programs.py)."""
+    program = subprocess.run(
+        [sys.executable, str(HERE / "traced_programs.py"), name, str(system.run_dir)],
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert program.returncode == 0, program.stderr
+    spans: list[dict[str, str]] = json.loads(program.stdout)
+    return spans

@@ -1,0 +1,93 @@
+"""Programs that use an OpenTelemetry SDK: `traced_programs.py NAME RUN_DIR` prints the spans that it has exported, as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import suppress
+
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from appbackplane.transport import BackplaneError, connect, connect_async
+
+exporter = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+tracer = trace.get_tracer("program")
+
+
+def spans(run_dir: str) -> None:
+    """One call of each kind, each in a span of its own."""
+    with connect(run_dir) as client:
+        with tracer.start_as_current_span("by call"):
+            client.call("top.all", number=1)
+        with tracer.start_as_current_span("by submit"):
+            submitted = client.submit("top.all", number=2)
+        submitted.result()
+        with tracer.start_as_current_span("by stream"):
+            items = client.stream("top.upto", count=3)
+        assert list(items) == [0, 1, 2]
+        with tracer.start_as_current_span("by cast"):
+            client.cast("leaf.double", number=3)
+    asyncio.run(spans_async(run_dir))
+
+
+async def spans_async(run_dir: str) -> None:
+    """The same on asyncio."""
+    async with await connect_async(run_dir) as client:
+        with tracer.start_as_current_span("by async call"):
+            await client.call("top.all", number=1)
+        with tracer.start_as_current_span("by async submit"):
+            submitted = client.submit("top.all", number=2)
+        await submitted
+        with tracer.start_as_current_span("by async stream"):
+            assert [item async for item in client.stream("top.upto", count=3)] == [0, 1, 2]
+
+
+def sampled(run_dir: str) -> None:
+    """One call, sampled here."""
+    with connect(run_dir) as client:
+        client.call("top.all", number=1)
+
+
+def failing(run_dir: str) -> None:
+    """An operation that raises, and one that is not there."""
+    with connect(run_dir) as client:
+        with suppress(BackplaneError):
+            client.call("leaf.double", number=13)
+        with suppress(BackplaneError):
+            client.call("leaf.none")
+        with suppress(BackplaneError):
+            client.submit("leaf.double", number=13).result()
+        with suppress(BackplaneError):
+            client.submit("leaf.none")
+
+
+def main() -> None:
+    """Run the program, and print its spans."""
+    {"spans": spans, "sampled": sampled, "failing": failing}[sys.argv[1]](sys.argv[2])
+    exported = exporter.get_finished_spans()
+    names = {span.context.span_id: span.name for span in exported if span.context is not None}
+    told = []
+    for span in exported:
+        assert span.context is not None
+        parent = 0 if span.parent is None else span.parent.span_id
+        told.append({
+            "name": span.name,
+            "trace": f"{span.context.trace_id:032x}",
+            "id": f"{span.context.span_id:016x}",
+            "parent": f"{parent:016x}",
+            "how": names.get(parent, "").removeprefix("by "),
+            "status": dict(span.attributes or {}).get("rpc.response.status_code", ""),
+            "is_error": span.status.status_code is trace.StatusCode.ERROR,
+        })  # fmt: skip
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
