@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..observation.span_buffer import SpanBuffer
@@ -121,6 +120,5 @@ class SpanExport:
         if threading.current_thread() is not self._thread:
             return True
         if not self._said:  # the first line names the cause, those after it that it was tried again
-            with suppress(Exception):  # a message that cannot be put together says nothing
-                self._said = record.getMessage()[:_WORDS_MAX]
+            self._said = record.getMessage()[:_WORDS_MAX]
         return False

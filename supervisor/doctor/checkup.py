@@ -160,6 +160,11 @@ def _metrics(machine: Machine) -> Outcome:
     return _there("prometheus-client", "" if machine.has_prometheus else "no prometheus-client", remedy)
 
 
+def _traces(machine: Machine) -> Outcome:
+    remedy = "only for [trace]: pip install 'appbackplane[otel]'"
+    return _there("OpenTelemetry", "" if machine.has_opentelemetry else "no exporter of OpenTelemetry", remedy)
+
+
 #: Name of each ability, whether it is required, and its rule, in the order in which they are shown.
 RULES: tuple[tuple[str, bool, Callable[[Machine], Outcome]], ...] = (
     ("kernel", True, _kernel),
@@ -176,4 +181,5 @@ RULES: tuple[tuple[str, bool, Callable[[Machine], Outcome]], ...] = (
     ("Spark", False, _spark),
     ("Java, for Spark", False, _java),
     ("metrics", False, _metrics),
+    ("traces", False, _traces),
 )

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from appbackplane.runtime import otel
 from appbackplane.runtime.build import BUILD
 from appbackplane.runtime.execution.board import Board
 from appbackplane.runtime.execution.os_priority import probe
@@ -67,6 +68,7 @@ class Machine:
     java: str | None
     java_because: str
     has_prometheus: bool
+    has_opentelemetry: bool
 
 
 def look() -> Machine:
@@ -99,6 +101,7 @@ def look() -> Machine:
         java=java,
         java_because=java_because,
         has_prometheus=metrics.is_installed(),
+        has_opentelemetry=otel.is_installed(),
     )
 
 

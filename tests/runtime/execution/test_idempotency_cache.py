@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +28,7 @@ from appbackplane.runtime.process_config import ReplayPolicy
 from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, Envelope
+from tests.sizes import reachable_bytes
 
 ERRORS: dict[str, type[BackplaneError]] = {
     kind.__name__: kind
@@ -373,15 +373,12 @@ def test_a_record_takes_what_it_is_said_to_take(shop: VirtualBackplane) -> None:
         replays.ended(action, 1)
 
     keep(0)
-    taken = []
-    for batch in range(3):  # whatever else this process does meanwhile takes memory, too: the least of several counts
-        tracemalloc.start()
-        for number in range(batch * 500 + 1, batch * 500 + 501):
-            keep(number)
-        taken.append(tracemalloc.get_traced_memory()[0] / 500)
-        tracemalloc.stop()
-    # 590 interpreted and 680 compiled: tables that have just grown have room for as many again.
-    assert RECORD_BYTES * 0.5 < min(taken) < RECORD_BYTES * 1.2, taken
+    before = reachable_bytes(replays)
+    for number in range(1, 1_501):
+        keep(number)
+    taken = (reachable_bytes(replays) - before) / 1_500
+    # Tables that have just grown have room for as many again.
+    assert RECORD_BYTES * 0.5 < taken < RECORD_BYTES * 1.2, taken
 
 
 def test_a_backplane_that_stops_tells_those_who_wait(shop: VirtualBackplane) -> None:

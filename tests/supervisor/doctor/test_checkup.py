@@ -23,6 +23,7 @@ GOOD = Machine(
     cgroup_version=2, cgroup="/sys/fs/cgroup/user.slice", cgroup_because="", may_burst=True, has_autogroup=False,
     open_files=65_536, memfd_because="", pidfd_because="", run_dir="/run/user/1/appbackplane", run_dir_because="",
     spark="4.3.0", spark_because="", java="17.0.15, by PATH: /usr/bin/java", java_because="", has_prometheus=True,
+    has_opentelemetry=True,
 )  # fmt: skip
 
 LACKS: dict[str, tuple[dict[str, Any], str, str, str]] = {
@@ -49,6 +50,7 @@ LACKS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "no Java": ({"java": None, "java_because": "JAVA_HOME: Java 11"}, "Java, for Spark", "missing", "[spark]"),
     "no PySpark": ({"spark": None, "spark_because": "no pyspark"}, "Spark", "missing", "[spark]"),
     "no exporter": ({"has_prometheus": False}, "metrics", "missing", "[metrics]"),
+    "no opentelemetry": ({"has_opentelemetry": False}, "traces", "missing", "[otel]"),
 }
 REQUIRED = {"kernel", "Python", "open files", "memfd and seals", "pidfd", "run directory"}
 
