@@ -216,10 +216,6 @@ def _events(told: Any) -> list[tuple[Labels, Value]]:
     return [((event,), told["links"][event]) for event in names]
 
 
-def _traced(count: str) -> Callable[[Any], Value | None]:
-    return lambda told: told["traces"] and told["traces"][count]
-
-
 def _states(kernel: Any) -> Iterator[tuple[Labels, Value]]:
     for state in ("ready", "executing", "rejoinable"):
         yield from (((str(lane), state), count) for lane, count in enumerate(kernel[state]))
@@ -279,10 +275,12 @@ METRICS: tuple[Metric, ...] = (
     _told(
         "appbackplane_spans_exported_total",
         "Spans that its collector has taken. Absent without tracing.",
-        _traced("exported"),
+        lambda s: s["traces"] and s["traces"]["exported"],
     ),
     _told(
-        "appbackplane_spans_lost_total", "Spans that were lost: too many, or the collector took none.", _traced("lost")
+        "appbackplane_spans_lost_total",
+        "Spans that were lost: too many, or the collector took none.",
+        lambda s: s["traces"] and s["traces"]["lost"],
     ),
     _component("appbackplane_component_requests", "Requests that are outstanding.", "outstanding"),
     _component("appbackplane_component_requests_limit", "Its max_requests.", "max_requests"),
