@@ -25,6 +25,8 @@ BATCH: Final = 128
 #: Share of a core that the thread may take, on average. An action costs it some 90 us: above 2,000 a second of one backplane,
 #: spans are lost, unless fewer are sampled.
 CPU_SHARE_MAX: Final = 0.2
+#: Seconds until the attempt after one that has failed: it costs 20 ms of CPU, and a collector is back some seconds later.
+AGAIN_S: Final = 3.0
 #: Seconds that one batch may take at a collector that does not answer, repeated attempts included.
 TIMEOUT_S: Final = 10.0
 #: Seconds that the last spans may take when the backplane stops.
@@ -92,12 +94,13 @@ class SpanExport:
             cpu_ns, since_ns = self._clock.cpu_ns(), self._clock.now_ns()
             self._said = ""
             count = self._sender.send(ended, self._clock.unix_offset_ns())
-            if count:
-                self._exported_count += count
-                self._is_well()
-            else:
+            if not count:
                 self._lost_count += len(ended)
                 self._is_not_well()
+                self._is_closed.wait(AGAIN_S)
+                return
+            self._exported_count += count
+            self._is_well()
             took_ns, spent_ns = self._clock.now_ns() - since_ns, self._clock.cpu_ns() - cpu_ns
             self._is_closed.wait(max(0.0, spent_ns / CPU_SHARE_MAX - took_ns) / 1e9)
 

@@ -146,7 +146,7 @@ def _expectation(kind: Any, message: str) -> str:
 
 
 _PLAIN_WORDS = (
-    ("str", "a string"), ("int", "a whole number"), ("bool", "true or false"), ("array", "a list"),
+    ("str", "a string"), ("int", "a whole number"), ("float", "a number"), ("bool", "true or false"), ("array", "a list"),
     ("object", "a table"),
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutation import caller, lanes, laws, ledger, locks, movement, restarts, scheduling, wire
+from tests.mutation import caller, lanes, laws, ledger, locks, movement, restarts, scheduling, spans, wire
 from tests.mutation.mutation import Mutation
 
 #: In the order in which they are run.
@@ -16,5 +16,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "locks": locks.MUTATIONS,
     "ledger": ledger.MUTATIONS,
     "lanes": lanes.MUTATIONS,
+    "spans": spans.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

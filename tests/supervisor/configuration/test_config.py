@@ -61,6 +61,23 @@ TABLE = {
         GOOD + '[record]\nsize = "1MiB"\n',
         "record.size: expected 16MiB or more, two segments, got 1MiB",
     ),
+    "no collector": (GOOD + "[trace]\n", "trace.otlp: missing: expected a string"),
+    "a collector that is no address": (
+        GOOD + '[trace]\notlp = "localhost:4318"\n',
+        "trace.otlp: expected the address of a collector, such as \"http://localhost:4318\", got 'localhost:4318'",
+    ),
+    "a collector with a port that is none": (
+        GOOD + '[trace]\notlp = "http://localhost:port"\n',
+        "trace.otlp: expected the address of a collector, such as \"http://localhost:4318\", got 'http://localhost:port'",
+    ),
+    "a collector with a password": (
+        GOOD + '[trace]\notlp = "http://me:secret@localhost:4318"\n',
+        "trace.otlp: a password here would be shown in logs: give it by OTEL_EXPORTER_OTLP_HEADERS in the environment",
+    ),
+    "more than all traces": (
+        GOOD + '[trace]\notlp = "http://localhost:4318"\nsample = 10\n',
+        "trace.sample: expected a number <= 1.0, got 10",
+    ),
     "a file of records out of bounds": (
         GOOD + '[record]\nsegment = "1KiB"\n',
         "record.segment: expected 640KiB to 1GiB, got 1KiB",

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
+from appbackplane.runtime import otel
 from appbackplane.supervisor import metrics
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.configuration.config import ConfigError, parse
@@ -210,6 +211,19 @@ def test_check_says_what_metrics_need(tmp_path: Path, monkeypatch: pytest.Monkey
     result = CliRunner().invoke(main, ["check", str(tmp_path / "demo.toml")])
     assert result.exit_code == 2
     assert "demo.toml: system.metrics: needs prometheus-client: pip install" in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["check", "up"])
+def test_a_missing_opentelemetry_is_said_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """Each backplane would say it, and be given up."""
+    (tmp_path / "demo.py").write_text(MODULE)
+    (tmp_path / "demo.toml").write_text(TOML.format(system="", index="") + '[trace]\notlp = "http://localhost:4318"\n')
+    monkeypatch.setattr(otel, "is_installed", lambda: False)
+    result = CliRunner().invoke(main, [verb, str(tmp_path / "demo.toml")])
+    assert result.exit_code == 2
+    assert "demo.toml: trace: needs OpenTelemetry: pip install 'appbackplane[otel]'" in result.stderr
 
 
 def test_a_port_that_is_taken_is_one_clear_line(start: Start) -> None:

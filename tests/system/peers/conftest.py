@@ -69,10 +69,12 @@ class Nodes:
         is_proxied: bool = False,
         hosts: Sequence[Host] = (),
         prefixes: Mapping[str, Sequence[str]] | None = None,
+        tables: str = "",
     ) -> None:
         """`hosts`: where each runs, in the order of the names; by default all on loopback. `prefixes`: words before the command
-        of a node, by its name.
+        of a node, by its name. `tables`: more of the TOML of each.
         """
+        self._tables = tables
         self.folder = folder
         self._hosts = dict(zip(names, hosts, strict=False))
         self._prefixes = dict(prefixes or {})
@@ -106,7 +108,7 @@ class Nodes:
             peers="\n".join(f'"{at}" = "{each}"' for each, at in dialled.items() if each != name),
             components=COMPONENTS[name],
         )
-        self.systems[name] = self._begin(toml, name, self._prefix(name))
+        self.systems[name] = self._begin(f"{toml}{self._tables}", name, self._prefix(name))
         return self.systems[name]
 
     def client(self, name: str) -> Client:
