@@ -12,7 +12,6 @@ import gc
 import json
 import logging
 import os
-import secrets
 import select
 import signal
 import sys
@@ -46,7 +45,6 @@ from .execution.span_export import SpanExport
 from .execution.stacks import write_on_signal
 from .loading import DeclarationFault, first_line, load_component, told
 from .objects.component import Component
-from .observation.span_ids import SpanIds
 from .process_config import LiveSettings, ProcessConfig
 
 #: How long running actions may take to end once the process is told to stop. The supervisor has moved the components
@@ -214,21 +212,16 @@ def record(config: ProcessConfig, backplane: Backplane) -> None:
 
     Raises `DeclarationFault` if the files cannot be prepared, or OpenTelemetry is not installed.
     """
-    if config.record is not None or config.trace is not None:
-        # Span ids count up from a random number of 61 bits. Of a thousand generations with a thousand million actions each,
-        # two share an id in one of two thousand systems; and no id has more digits than a traceparent holds.
-        sample = 1.0 if config.trace is None else config.trace.sample
-        backplane.engine.recorders.ids = SpanIds(secrets.randbits(61), sample)
+    if config.trace is not None:
+        if not otel.is_installed():
+            raise DeclarationFault(f"trace: {otel.NEEDS}")
+        backplane.span_export = SpanExport(config, backplane.engine)
     try:
         recording = Recording(config, backplane.engine)
         backplane.applying.recover()  # reads recorded messages: before the recording thread removes old ones
     except OSError as error:
         raise DeclarationFault(f"cannot record: {error.filename}: {error.strerror}") from error
     backplane.recording = recording
-    if config.trace is not None:
-        if not otel.is_installed():
-            raise DeclarationFault(f"trace: {otel.NEEDS}")
-        backplane.span_export = SpanExport(config, backplane.engine)
 
 
 def take_turns(max_latency_ns: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 
 from ..objects.action import Action
@@ -23,6 +24,14 @@ class Recorders:
         self.ids: SpanIds | None = None
         #: Gives the recorder for external work of that name; None: nothing is recorded.
         self.beside: Callable[[str], ExternalWorkRecorder] | None = None
+
+    def ids_of_spans(self, sample: float = 1.0) -> SpanIds:
+        """The ids for recorders: all use the same, which the first one makes. `sample`: see `SpanIds`."""
+        if self.ids is None:
+            # Ids count up from a random number of 61 bits. Of a thousand generations with a thousand million actions each, two
+            # share one in one of two thousand systems; and no id has more digits than a traceparent holds.
+            self.ids = SpanIds(secrets.randbits(61), sample)
+        return self.ids
 
     def trace_of(self, action: Action | None) -> str | None:
         """The trace that envelopes sent by `action` carry; where actions are recorded, it also names the sender."""

@@ -53,8 +53,7 @@ class Recording:
         self._lock = threading.Lock()
         if config.record is not None:
             files = self._files(config.record)
-            assert engine.recorders.ids is not None, "set where actions are recorded"
-            recorder = Recorder(files, engine.recorders.ids)
+            recorder = Recorder(files, engine.recorders.ids_of_spans())
             engine.recorders.actions, engine.recorders.beside = recorder, self._beside
             files.prepare()  # every backplane has actions, but it may never publish on a topic
             self._written.append((recorder, files))

@@ -42,13 +42,15 @@ class SpanExport:
     """The buffer of one backplane's spans, and the thread that exports them."""
 
     def __init__(self, config: ProcessConfig, engine: Engine) -> None:
-        assert config.trace is not None and engine.recorders.ids is not None, "set where spans are exported"
+        """To be made before the recording: the ids of both are sampled as `config` says."""
+        assert config.trace is not None, "made where spans are exported"
         self._config, self._otlp = config, config.trace.otlp
         self._clock = engine.clock
         self._is_due = threading.Event()
         self._is_closed = threading.Event()
         self._has_ended = threading.Event()
-        self.buffer = engine.recorders.spans = SpanBuffer(engine.recorders.ids, self._is_due.set)
+        ids = engine.recorders.ids_of_spans(config.trace.sample)
+        self.buffer = engine.recorders.spans = SpanBuffer(ids, self._is_due.set)
         self._sender: OtlpSpans | None = None
         self._exported_count = self._lost_count = 0
         self._problem: str | None = None

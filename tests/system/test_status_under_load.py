@@ -74,11 +74,13 @@ def look(system: System) -> dict[str, Any]:
 
 
 def look_until_told(system: System, name: str) -> dict[str, Any]:
-    """The same of one backplane, once it has answered: where the machine is short of CPU, status goes on without it."""
+    """The same of one backplane, once it has answered: where the machine is short of CPU, status goes on without it, or its
+    sentinel gives no sign of life for longer than a heartbeat may take.
+    """
 
     def told() -> dict[str, Any]:
         found: dict[str, Any] = look(system)[name]
-        return found if found["statistics"] else {}
+        return found if found["statistics"] and found["health"] != "unknown" else {}
 
     return wait_until(told, f"{name} has not answered")
 

@@ -77,11 +77,12 @@ def test_a_blocking_call_has_its_place_in_the_trace(chain: System, collector: Co
     """Its caller is the operation that blocks, whoever asks on its behalf."""
     with chain.connect() as client:
         assert client.call("top.plain", number=5) == 10
-    spans = collector.wait_for(lambda spans: all(of_route(spans, route) for route in ("top.plain", "leaf.double")))
-    (leaf,) = of_route(spans, "leaf.double")
-    above, at = [], leaf
+    counts = {"top.plain": 1, "middle.blocking": 2, "leaf.double": 1}  # what blocks asks by an action of its own
+    spans = collector.wait_for(lambda spans: all(len(of_route(spans, each)) == count for each, count in counts.items()))
+    (at,) = of_route(spans, "leaf.double")
+    above = []
     while at.parent:
-        (at,) = (span for span in collector.wait_for(lambda _: True) if span.id == at.parent)
+        (at,) = (span for span in spans if span.id == at.parent)
         above.append(at.name)
     assert above[-2:] == ["middle.blocking", "top.plain"]
 

@@ -76,6 +76,10 @@ class Roll:
         known = self._connections.get(fd)
         admission = self._gatekeeper.admissions.get(user_id, 0)
         is_new = known is None or known.user_id != user_id or known.admission != admission
+        if is_new and known is not None and self._is_late(fd, user_id, known):
+            holder = self._keyring.ring.of_user_id(user_id)
+            self.refused_count += holder is None
+            return holder
         if is_new:
             self._note(fd, user_id, admission)
         self._endless.took(fd, len(frame))
@@ -112,6 +116,10 @@ class Roll:
         for fd in gone:
             self._cut(fd)
         return sorted({one.user_id for one in gone.values()})
+
+    def _is_late(self, fd: int, user_id: str, known: AdmittedConnection) -> bool:
+        """Whether a frame was read ahead from an earlier connection of this descriptor: the present one has another key."""
+        return known.user_id not in ("", user_id) and known.ends is not None and ends_at(fd) == known.ends
 
     def _note(self, fd: int, user_id: str, admission: int) -> None:
         before = self._connections.pop(fd, None)

@@ -16,6 +16,7 @@ from appbackplane.transport.security import links
 from appbackplane.transport.security.doorstep import SILENCE_NS, Doorstep
 from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
+from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.security.roll import CONNECTIONS_OF_KEY_MAX, AdmittedConnection, Roll
 from tests.waiting import Limit
 
@@ -153,15 +154,15 @@ def test_another_who_has_the_descriptor_by_now_is_left_alone(roll: Roll) -> None
 class Frame:
     """One that was read ahead, before its connection was ended."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, fd: int, user_id: str = "former/key") -> None:
+        self._fd, self._user_id = fd, user_id
 
     def __len__(self) -> int:
         return 1
 
     def get(self, what: str | int) -> str | int:
         """Its name is nobody's who is trusted."""
-        return self._fd if what == zmq.SRCFD else "former/key"
+        return self._fd if what == zmq.SRCFD else self._user_id
 
 
 def test_what_was_read_ahead_of_one_that_was_ended_does_not_end_its_successor(roll: Roll) -> None:
@@ -181,6 +182,37 @@ def test_what_was_read_ahead_of_one_that_was_ended_does_not_end_its_successor(ro
             assert roll.admit(frame) is None
         second.sendall(b"x")
         assert (here.recv(1), roll.cut_count, roll.refused_count) == (b"x", 1, 11)
+        for each in (gone, here, second):
+            each.close()
+
+
+def test_what_was_read_ahead_does_not_end_a_successor_that_has_spoken(
+    roll: Roll, guest: Callable[[str], Guest]
+) -> None:
+    """The frames of both are read in turn: those of the one that was revoked are not the successor's."""
+    key = guest("friend").keyring.own().public
+    ring = roll._keyring.change(lambda ring: ring.trusting(Holder("friend", key)))
+    (friend,) = (one for one in ring.holders if one.name == "friend")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        roll._port = listener.getsockname()[1]
+        gone = socket.create_connection(listener.getsockname())
+        first, _ = listener.accept()
+        late: Any = Frame(first.fileno())
+        fresh: Any = Frame(first.fileno(), friend.user_id)
+        assert roll.admit(late) is None
+        assert (gone.recv(1), roll.cut_count) == (b"", 1)
+        here = socket.create_connection(listener.getsockname())
+        first.close()
+        second, _ = listener.accept()
+        assert second.fileno() == late.get(zmq.SRCFD)
+        for _ in range(10):
+            assert roll.admit(fresh) is not None
+            assert roll.admit(late) is None
+        second.sendall(b"x")
+        assert (here.recv(1), roll.cut_count, roll.refused_count) == (b"x", 1, 11)
+        roll._keyring.change(lambda ring: ring.revoking("friend"))
+        assert roll.sweep(0) == [friend.user_id]
+        assert (here.recv(1), roll.cut_count) == (b"", 2)
         for each in (gone, here, second):
             each.close()
 
