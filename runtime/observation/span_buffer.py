@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from appbackplane.transport.call_spec import OWN
 from appbackplane.transport.errors import BackplaneError
 
 from .recorder import outcome_of
@@ -73,8 +74,8 @@ class SpanBuffer:
         self.lost_count = 0
 
     def record(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench traces
-        """Add the span of an action that ended at `now_ns`, if its trace is sampled."""
-        if self._ids.is_sampled(action) and self._has_room():
+        """Add the span of an action that ended at `now_ns`, if its trace is sampled. A backplane's own operations have none."""
+        if self._ids.is_sampled(action) and not action.name.startswith(OWN) and self._has_room():
             self._ended.append(EndedAction(action, self._ids.of(action), now_ns))
 
     def waited(self, action: Action, what: str, error: BackplaneError | None, since_ns: int, now_ns: int) -> None:

@@ -216,6 +216,7 @@ def _show_statistics(backplane: dict[str, Any]) -> None:
     if statistics:
         _show_queues(statistics)
         _show_requests(statistics)
+        _show_traces(statistics.get("traces"))
     operations = (statistics or {}).get("operations", {})
     if operations:
         show.table(
@@ -253,6 +254,12 @@ def _show_queues(statistics: dict[str, Any]) -> None:
     if oldest.get("calls"):
         rows = [(one["call"], one["route"], one["object"]) for one in oldest["calls"]]
         show.table(("OLDEST CALL", "ROUTE", "OBJECT"), rows)
+
+
+def _show_traces(traces: dict[str, Any] | None) -> None:
+    if traces is not None:
+        problem = f": {traces['problem']}" if traces["problem"] else ""
+        click.echo(f"traces: {traces['exported']:,} spans exported, {traces['lost']:,} lost{problem}")
 
 
 def _show_requests(statistics: dict[str, Any]) -> None:

@@ -32,8 +32,14 @@ MUTATIONS = (
     span(
         "unsampled actions are kept",
         BUFFER,
-        "if self._ids.is_sampled(action) and self._has_room():\n            self._ended.append(EndedAction",
-        "if self._has_room():\n            self._ended.append(EndedAction",
+        "if self._ids.is_sampled(action) and not action.name.startswith(OWN)",
+        "if not action.name.startswith(OWN)",
+    ),
+    span(
+        "own operations are kept",
+        BUFFER,
+        " and not action.name.startswith(OWN)",
+        "",
     ),
     span(
         "unsampled waits are kept",

@@ -68,6 +68,14 @@ def test_what_is_not_sampled_costs_no_room(buffer: SpanBuffer) -> None:
     assert (buffer.take(10), buffer.lost_count) == ([], 0)
 
 
+def test_own_operations_of_a_backplane_have_no_spans(buffer: SpanBuffer) -> None:
+    """Or a collector would show little else: statistics are asked for every second."""
+    action = doing()
+    action.name = "backplane.main.statistics"
+    buffer.record(action, 900)
+    assert buffer.take(10) == []
+
+
 def test_foreign_errors_are_named_and_not_asked(buffer: SpanBuffer) -> None:
     """`str()` runs a user's code, which may take long, or take the lead."""
     buffer.record(doing(error=Told()), 900)
