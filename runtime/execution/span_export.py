@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXPORT_EVERY_S: Final = 1.0
 #: Spans are turned into bytes in batches of so many actions. It takes some 10 ms, in which threads change a hundred times.
 BATCH: Final = 128
-#: Share of a core that the thread may take, on average. An action costs it some 90 us: above 2,000 a second of one backplane,
+#: Share of a core that the thread may take, on average. An action costs it some 60 us: above 3,000 a second of one backplane,
 #: spans are lost, unless fewer are sampled.
 CPU_SHARE_MAX: Final = 0.2
 #: Seconds until the attempt after one that has failed: it costs 20 ms of CPU, and a collector is back some seconds later.
