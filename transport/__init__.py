@@ -32,6 +32,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from .argument_stream import ArgumentStream, stream
     from .async_client import AsyncClient, connect_async
     from .async_stream import AsyncItemStream
     from .async_subscription import AsyncSubscription
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .retrying import RetryBudget
 
 __all__ = [
+    "ArgumentStream",
     "AsyncClient",
     "AsyncItemStream",
     "AsyncSubscription",
@@ -71,11 +73,13 @@ __all__ = [
     "UnknownRoute",
     "connect",
     "connect_async",
+    "stream",
 ]
 
 #: Imported on first use: a backplane needs hardly any of these, and asyncio alone costs 15 ms at every start. A command that
 #: asks the supervisor needs none, and msgspec would cost it 5 ms.
 _LATER = {
+    "argument_stream": ("ArgumentStream", "stream"),
     "async_client": ("AsyncClient", "connect_async"),
     "async_stream": ("AsyncItemStream",),
     "async_subscription": ("AsyncSubscription",),

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from . import call_checks, client_spans, descriptors
+from .argument_stream import take_stream
+from .async_sending import AsyncSendingCall, call_with_stream
 from .async_stream import AsyncArrivedItems, AsyncItemStream
 from .async_subscription import AsyncSubscription
 from .call_spec import CallSpec
@@ -30,7 +32,7 @@ from .errors import (
     Unavailable,
     UnknownRoute,
 )
-from .events import Ended, Events, Streamed
+from .events import Credited, Ended, Events, Streamed
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
@@ -367,6 +369,9 @@ class AsyncClient:
             return self._begin(spec, token)
 
     async def _call(self, spec: CallSpec) -> Any:  # hot: scripts/bench call_rtt
+        stream = take_stream(spec)
+        if stream is not None:
+            return await call_with_stream(self, spec, stream)
         future: asyncio.Future[Any] = self._loop.create_future()
         id = await self._begin_patiently(spec, future)
         try:
@@ -458,6 +463,9 @@ class AsyncClient:
                         event.token.arrived.set()
                         event.token.end_span(event.error)
                         continue
+                    if isinstance(event.token, AsyncSendingCall):
+                        event.token.end(event.result, event.error)
+                        continue
                     future: asyncio.Future[Any] = event.token
                     if future.done():
                         continue  # its task was cancelled
@@ -469,6 +477,9 @@ class AsyncClient:
                     if not event.token.buffer.put(event.items, event.number, event.is_blocked):
                         self._take_back(event.token.id)
                     event.token.arrived.set()
+                elif isinstance(event, Credited):
+                    event.token.sender.receive_credit(event.credit)
+                    event.token.changed.set()
                 else:
                     event.subscriber._inbox.put(event.message, event.size)
                     event.subscriber._arrived.set()

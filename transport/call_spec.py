@@ -22,11 +22,12 @@ class CallSpec:
     `is_retried`: whether the call may be retried where that is harmless.
     `source` and `principal`: who calls, and on whose behalf; believed from backplanes of this system alone. None: whoever the
     callee sees, and nobody. `window`: how many items the callee of a stream may run ahead; None: the call has one result.
+    `streamed`: the argument that is sent item by item (argument_stream.py); None: there is none.
     """
 
     __slots__ = (
-        "body", "ends_ns", "idempotency_key", "is_retried", "key", "principal", "priority", "route", "source", "timeout",
-        "timeout_ns", "trace", "window",
+        "body", "ends_ns", "idempotency_key", "is_retried", "key", "principal", "priority", "route", "source", "streamed",
+        "timeout", "timeout_ns", "trace", "window",
     )  # fmt: skip
 
     def __init__(
@@ -44,6 +45,7 @@ class CallSpec:
         source: str | None = None,
         principal: Any = None,
         window: int | None = None,
+        streamed: str | None = None,
     ) -> None:
         self.route = route
         self.body = body
@@ -58,6 +60,7 @@ class CallSpec:
         self.source = source
         self.principal = principal
         self.window = window
+        self.streamed = streamed
 
     def routing_key(self) -> str | None:
         """The key that selects one of several replicas: that of the object, else the idempotency key."""

@@ -18,6 +18,7 @@ from .connections import ANSWERS_AHEAD_MAX, Connections, LinkPort
 from .directory import Directory, Place
 from .envelope import Envelope, boost, cancel, cast, credit
 from .errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument, Unavailable
+from .item_sender import ItemSender
 from .pulling import UNSENT, Pulling
 from .resolver import Resolver
 from .retrying import WAITING, Retries, RetryAccount, StopRetrying, after_attempts
@@ -192,13 +193,35 @@ class CallerCore:
 
         From its first item on a stream is not retried: the items that the reader has would come again.
         """
+        call = self._of(id, peer)
+        return None if call is None or call[1].window is None else self._without_retry(id, call)
+
+    def streamed(self, id: int, peer: bytes) -> object | None:
+        """The operation of `peer` asks for items of a streamed argument. Returns the token; None: as of `stream`.
+
+        From then on the call is not retried: another attempt would need the items that this one gets.
+        """
+        call = self._of(id, peer)
+        return None if call is None or call[1].streamed is None else self._without_retry(id, call)
+
+    def send_items(self, id: int, sender: ItemSender) -> None:
+        """Send what was put into `sender`, for the call that its caller knows as `id`. Raises `Busy` if there is no room."""
+        id = self._current(id)
+        peer = self.calls.peer_of(id)
+        if peer is not None:
+            for packed in sender.envelopes(id):
+                self.put_packed(peer, packed)
+
+    def _of(self, id: int, peer: bytes) -> OpenCall | None:
+        """The outstanding call of `peer`, which has said something about it."""
         found = self.calls.get(id)
         if found is None or found[0] != peer:
             self.calls.late_count += 1
             return None
-        token, spec, size, packed = found[2]
-        if spec.window is None:
-            return None
+        return found[2]
+
+    def _without_retry(self, id: int, call: OpenCall) -> object:
+        token, spec, size, packed = call
         if packed is not None:
             self.calls.replace(id, (token, spec, size, None))
         return token.token if isinstance(token, RetriedCall) else token

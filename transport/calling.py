@@ -12,6 +12,7 @@ from collections import deque
 from typing import Any, Final
 
 from . import call_checks
+from .argument_stream import ArgumentStream, close, take_stream
 from .call_spec import CallSpec
 from .descriptors import Descriptors
 from .directory import Directory
@@ -24,12 +25,13 @@ from .errors import (
     Unavailable,
     UnknownRoute,
 )
-from .events import Ended, Events, Streamed
+from .events import Credited, Ended, Events, Streamed
 from .inbox import Message
+from .item_sender import ItemSender
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
-from .waitables import ArrivedItems, CallOutcome, Stream, Waitable
+from .waitables import ArrivedItems, CallOutcome, SendingCall, Stream, Waitable
 from .waiting import Waiting
 from .ways import Way, is_back_soon, not_in_time
 
@@ -103,6 +105,9 @@ class Calling:
 
     def call(self, spec: CallSpec) -> Any:  # hot: scripts/bench call_rtt
         """Begin a call and wait for its end. Raises the error in which it ended."""
+        stream = take_stream(spec)
+        if stream is not None:
+            return self._call_with_stream(spec, stream)
         pending = CallOutcome(self, spec.route)
         with self._lock:
             self._begin(pending, spec)
@@ -116,6 +121,42 @@ class Calling:
         if pending._error is not None:
             raise pending._error
         return pending._result
+
+    def _call_with_stream(self, spec: CallSpec, stream: ArgumentStream) -> Any:
+        """`call`, and iterate over the stream meanwhile, in this thread and without the lock, as far as there is room."""
+        sender = ItemSender(spec, stream.window)
+        sending = SendingCall(self, spec.route, sender)
+        items = stream.iterator(spec)
+        try:
+            with self._lock:
+                self._begin(sending, spec)
+            try:
+                while self._wait_for_items_room(sending):
+                    packed, is_last = sender.fetch(items, stream.together_max)
+                    with self._lock:
+                        if not sending.has_ended and not self._is_closed:
+                            sender.put(packed, is_last=is_last)
+                            self.session.send_items(sending._id, sender)
+                            self._look(_monotonic_ns())
+            except BaseException:  # of the user's iterator, or Ctrl-C: nobody needs the answer any more
+                with self._lock:
+                    if not sending.has_ended and not self._is_closed:
+                        self.session.cancel(sending._id)
+                        self._look(_monotonic_ns())
+                raise
+        finally:
+            close(items)
+        if sending._error is not None:
+            raise sending._error
+        return sending._result
+
+    def _wait_for_items_room(self, sending: SendingCall) -> bool:
+        """Wait until one more item may be sent. False: the call has ended."""
+        with self._lock:
+            sending.is_ready = sending.has_ended or sending.sender.has_room()
+            if not sending.is_ready and not self._waiting.wait(sending, sending._ends_ns):
+                self._end_lost(sending)
+            return not sending.has_ended
 
     def submit(self, pending: CallOutcome, spec: CallSpec) -> None:  # hot: scripts/bench call_pipelined
         """Begin a call that will complete `pending`. It leaves now, or in a burst together with others."""
@@ -420,6 +461,8 @@ class Calling:
         error = DeadlineExceeded(f"{pending.route}: no answer before the deadline")
         if isinstance(pending, ArrivedItems):
             pending._buffer.end_in(error)
+        elif isinstance(pending, SendingCall):
+            pending.end(None, error)
         else:
             pending._error = error
         pending.end_span(error)
@@ -462,6 +505,8 @@ class Calling:
                             pending._buffer.end(event.result)
                         else:
                             pending._buffer.end_in(event.error)
+                    elif isinstance(pending, SendingCall):
+                        pending.end(event.result, event.error)
                     elif not pending.is_ready:  # after a signal's exception, a call may end a second time
                         pending._result, pending._error = event.result, event.error
                     if pending._span is not None:
@@ -474,6 +519,11 @@ class Calling:
                     if not arrived._buffer.put(event.items, event.number, event.is_blocked):
                         self.session.cancel(arrived._id)
                     self._waiting.ready(arrived)
+                elif isinstance(event, Credited):
+                    sending: SendingCall = event.token
+                    sending.sender.receive_credit(event.credit)
+                    if sending.sender.has_room():
+                        self._waiting.ready(sending)
                 else:
                     stream: Stream = event.subscriber
                     stream._inbox.put(event.message, event.size)

@@ -15,8 +15,26 @@ from typing import Any, Final
 import msgpack
 import msgspec
 
+from .argument_stream import MISPLACED, ArgumentStream
 from .call_spec import CallSpec
-from .envelope import BLOCKED, BOOST, CALL, CANCEL, CAST, CREDIT, ITEMS, PUBLISH, REFUSED, REPLY, STATUS, Envelope, call
+from .envelope import (
+    ARGUMENT_CREDIT,
+    ARGUMENT_ITEMS,
+    BLOCKED,
+    BOOST,
+    CALL,
+    CANCEL,
+    CAST,
+    CREDIT,
+    ITEMS,
+    LAST,
+    PUBLISH,
+    REFUSED,
+    REPLY,
+    STATUS,
+    Envelope,
+    call,
+)
 from .errors import InvalidArgument, MalformedFrame, text_of
 
 #: Input of `decode`: bytes, or a view of memory that another object owns.
@@ -37,13 +55,17 @@ _FIELDS_KEYED: Final = 10
 _FIELDS_SOURCED: Final = 12
 #: The same and the window: a call that asks for a stream.
 _FIELDS_STREAMED: Final = 13
-_FIELD_COUNTS: Final = (_FIELDS, _FIELDS_KEYED, _FIELDS_SOURCED, _FIELDS_STREAMED)
+#: The same and the name of the streamed argument; the window is nil unless the call asks for a stream as well.
+_FIELDS_STREAMING: Final = 14
+_FIELD_COUNTS: Final = (_FIELDS, _FIELDS_KEYED, _FIELDS_SOURCED, _FIELDS_STREAMED, _FIELDS_STREAMING)
 #: Largest item of a stream: an envelope less what surrounds its only item.
 ITEM_BYTES_MAX: Final = ENVELOPE_BYTES_MAX - 32
 #: What stands before and behind the items of an envelope of items.
 _ITEMS_HEAD: Final = bytes((0x90 | _FIELDS, ITEMS))
+_ARGUMENT_ITEMS_HEAD: Final = bytes((0x90 | _FIELDS, ARGUMENT_ITEMS))
 _NILS_OF_ITEMS: Final = b"\xc0" * 4
 _BLOCKED_FIELDS: Final = msgpack.packb(BLOCKED) + b"\xc0" * 3
+_LAST_FIELDS: Final = msgpack.packb(LAST) + b"\xc0" * 3
 #: Shorter items cannot be nested too deep to be read again.
 _DEEP_BYTES_MIN: Final = 900
 #: Two array headers and two integers take at most this many bytes.
@@ -77,6 +99,8 @@ def plain_number(value: Any) -> int | float:
         return int(value)
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):  # a fraction would lose digits
         return float(value)
+    if isinstance(value, ArgumentStream):
+        raise TypeError(MISPLACED)
     kind = type(value)
     raise TypeError(f"Encoding objects of type {kind.__module__}.{kind.__qualname__} is unsupported")
 
@@ -121,6 +145,7 @@ class Encoder:
             or spec.source is not None
             or spec.principal is not None
             or spec.window is not None
+            or spec.streamed is not None
             or id > _ID_MAX
         ):
             return self.encode(call(id, spec, -spec.ends_ns))
@@ -158,12 +183,7 @@ class Encoder:
         self, id: int, packed: list[bytes], number: int, *, is_blocked: bool
     ) -> bytes:  # hot: scripts/bench streams
         """`encode(Envelope(ITEMS, id, body=items, …))` of items packed by `item`, each when it was yielded."""
-        packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
-        packed_number: bytes = _pack_id(_UINT32, number) if number <= _ID_MAX else msgpack.packb(number)
-        before = _BLOCKED_FIELDS if is_blocked else _NILS_OF_ITEMS
-        return b"".join(
-            (_ITEMS_HEAD, packed_id, packed_number, before, b"\xdd", len(packed).to_bytes(4, "big"), *packed, _NIL)
-        )
+        return _join_items(_ITEMS_HEAD, id, packed, number, _BLOCKED_FIELDS if is_blocked else _NILS_OF_ITEMS)
 
     def rest(self, envelope: Envelope) -> bytes:  # hot: scripts/bench pubsub
         """An envelope without kind and id, for `with_id`: a message to many peers is packed once. Raises as `encode`."""
@@ -231,6 +251,19 @@ def _is_one_value(packed: bytes) -> bool:
     except RecursionError:  # deeper than msgspec goes
         return True
     return True
+
+
+def _join_items(head: bytes, id: int, packed: list[bytes], number: int, fields: bytes) -> bytes:
+    """`fields`: the four between the number and the items."""
+    packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
+    packed_number: bytes = _pack_id(_UINT32, number) if number <= _ID_MAX else msgpack.packb(number)
+    return b"".join((head, packed_id, packed_number, fields, b"\xdd", len(packed).to_bytes(4, "big"), *packed, _NIL))
+
+
+def argument_items(id: int, packed: list[bytes], number: int, *, is_blocked: bool, is_last: bool) -> bytes:
+    """The packed envelope of these items of a streamed argument, each packed by `Encoder.item`."""
+    fields = _LAST_FIELDS if is_last else _BLOCKED_FIELDS if is_blocked else _NILS_OF_ITEMS
+    return _join_items(_ARGUMENT_ITEMS_HEAD, id, packed, number, fields)
 
 
 def with_id(kind: int, id: int, rest: bytes) -> bytes:  # hot: scripts/bench call_pipelined
@@ -343,7 +376,7 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
     if type(row) is not list:
         raise MalformedFrame("not an envelope: an array of nine fields is expected")
     fields: list[Any] = row
-    idempotency_key = source = principal = window = None
+    idempotency_key = source = principal = window = streamed = None
     if len(fields) != _FIELDS:
         if len(fields) == _FIELDS_SOURCED and (fields[0] == CALL or fields[0] == CAST):
             idempotency_key, source, principal = fields[9], fields[10], fields[11]
@@ -355,11 +388,17 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
                 raise MalformedFrame("idempotency key, source or principal of the wrong type")
             if type(window) is not int or window < 1:
                 raise MalformedFrame("the window of a stream is a number of items above 0")
+        elif len(fields) == _FIELDS_STREAMING and fields[0] == CALL:
+            idempotency_key, source, principal, window, streamed = fields[9:]
+            if not (_is_str_or_nil(idempotency_key) and _is_str_or_nil(source) and _is_str_or_nil(principal)):
+                raise MalformedFrame("idempotency key, source or principal of the wrong type")
+            if type(streamed) is not str or not (window is None or (type(window) is int and window >= 1)):
+                raise MalformedFrame("streamed argument or window of the wrong type")
         elif len(fields) == _FIELDS_KEYED and fields[0] == CALL and type(fields[9]) is str:
             idempotency_key = fields[9]
         else:
             raise MalformedFrame(
-                "not an envelope: nine fields are expected, ten of a call with an idempotency key, twelve or thirteen"
+                "not an envelope: nine fields are expected, ten of a call with an idempotency key, twelve to fourteen"
             )
     kind, id = fields[0], fields[1]
     if type(id) is not int or type(kind) is not int:
@@ -391,6 +430,7 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             source,
             principal,
             window=window,
+            streamed=streamed,
         )
     if kind == STATUS:
         if not _is_status(fields[7]):
@@ -405,11 +445,13 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
         if not (_is_chain(chain) and chain and type(since) is int):
             raise MalformedFrame("the chain of a boost is not one, or of no time")
         return Envelope(BOOST, id, fields[2], None, None, None, None, since, chain)
-    elif kind == ITEMS:
+    elif kind == ITEMS or kind == ARGUMENT_ITEMS:
         if type(fields[7]) is not list or type(fields[2]) is not int or fields[2] < 0:
             raise MalformedFrame("items are a list, and have the number of the first")
-        return Envelope(ITEMS, id, body=fields[7], is_blocked=fields[3] == BLOCKED, number=fields[2])
-    elif kind == CREDIT:
+        is_last = kind == ARGUMENT_ITEMS and fields[3] == LAST
+        is_blocked = fields[3] == BLOCKED
+        return Envelope(kind, id, body=fields[7], is_blocked=is_blocked, number=fields[2], is_last=is_last)
+    elif kind == CREDIT or kind == ARGUMENT_CREDIT:
         if type(fields[7]) is not int:
             raise MalformedFrame("credit is a number of items")
     elif kind != CANCEL:

@@ -1,10 +1,11 @@
 """Envelope: one message between two processes. Only these constructors, one per kind, and the codec know all fields.
 
-On the wire an envelope is a msgpack array of nine, ten, twelve or thirteen fields (DESIGN section 6, plus `chain`: the objects
-already waiting in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth field
-depends on the kind. Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one byte
-each. The tenth, `idempotency_key` of a CALL, is left out if there is none; the eleventh and twelfth, `source` and `principal`,
-are there only if a backplane calls or casts for somebody else; the thirteenth, `window`, only of a CALL that asks for a stream.
+On the wire an envelope is a msgpack array of nine, ten, or twelve to fourteen fields (DESIGN section 6, plus `chain`: the
+objects already waiting in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth
+field depends on the kind. Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one
+byte each. The tenth, `idempotency_key` of a CALL, is left out if there is none; the eleventh and twelfth, `source` and
+`principal`, are there only if a backplane calls or casts for somebody else; the thirteenth, `window`, only of a CALL that asks
+for a stream; the fourteenth, `streamed`, only of a CALL with an argument that is sent item by item.
 
 | kind | id | fourth field | fifth field | body |
 |---|---|---|---|---|
@@ -17,6 +18,8 @@ are there only if a backplane calls or casts for somebody else; the thirteenth, 
 | ITEMS | of the call | nil, or "blocked" | nil | list of items; a REPLY of their number, or a STATUS, ends the stream |
 | CREDIT | of the call | nil | nil | how many items of its stream the callee may have sent in all |
 | CREDIT | 0 | nil | nil | how many calls without a key the receiver may have sent in all (pulling.py) |
+| ARGUMENT_ITEMS | of the call, from its caller | nil, "blocked" or "last" | nil | list of items of its streamed argument |
+| ARGUMENT_CREDIT | of the call, from its callee | nil | nil | how many items of it the caller may have sent in all |
 | PUBLISH | sequence number, from 1, of this publisher to this subscriber and topic | topic | node that published | map |
 """
 
@@ -33,6 +36,8 @@ TRACE_MAX = 65_536
 REFUSED: Final = "refused"
 #: The same of ITEMS: the callee waits for credit.
 BLOCKED: Final = "blocked"
+#: The same of ARGUMENT_ITEMS: no more follow. So a lost end is no short stream, and the number of the first tells the count.
+LAST: Final = "last"
 
 
 #: Kinds of envelopes. The numbers are part of the wire format. Plain integers: comparing an IntEnum member costs three times as
@@ -46,6 +51,10 @@ CANCEL: Final = 6
 BOOST: Final = 7
 ITEMS: Final = 8
 CREDIT: Final = 9
+#: Items and credit in the other direction. Not ITEMS and CREDIT: two backplanes that call each other may use one id for two
+#: calls, and only the kind tells which of them is meant.
+ARGUMENT_ITEMS: Final = 10
+ARGUMENT_CREDIT: Final = 11
 
 
 class Envelope:
@@ -59,14 +68,15 @@ class Envelope:
     `idempotency_key`: the work of all calls with the same key is done once (runtime/execution/idempotency_cache.py).
     `source`, `principal`: of a CALL or CAST that a backplane makes for somebody else: who calls, and on whose behalf.
     `window`: of a CALL that asks for a stream: how many items the callee may run ahead of the reader. None: for a result.
-    `number`: of ITEMS, that of the first item, from 0; on the wire it is the third field. `is_blocked`: of ITEMS, whether the
-    callee waits for credit (as STREAM_DATA_BLOCKED of QUIC).
+    `streamed`: of a CALL, the name of the argument that its caller sends item by item; the body has the window in its place.
+    `number`: of items, that of the first, from 0; on the wire it is the third field. `is_blocked`: of items, whether their
+    sender waits for credit (as STREAM_DATA_BLOCKED of QUIC). `is_last`: of ARGUMENT_ITEMS, whether no more follow.
     `is_refused`: of a STATUS, whether the work has certainly not begun. `node`: of a PUBLISH, the other node that published it.
     """
 
     __slots__ = (
-        "body", "chain", "deadline", "id", "idempotency_key", "is_blocked", "is_refused", "key", "kind", "node", "number",
-        "principal", "priority", "route", "source", "trace", "window",
+        "body", "chain", "deadline", "id", "idempotency_key", "is_blocked", "is_last", "is_refused", "key", "kind", "node",
+        "number", "principal", "priority", "route", "source", "streamed", "trace", "window",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +98,8 @@ class Envelope:
         window: int | None = None,
         is_blocked: bool = False,
         number: int = 0,
+        streamed: str | None = None,
+        is_last: bool = False,
     ) -> None:
         self.kind = kind
         self.id = id
@@ -106,6 +118,8 @@ class Envelope:
         self.window = window
         self.is_blocked = is_blocked
         self.number = number
+        self.streamed = streamed
+        self.is_last = is_last
 
     def row(self) -> tuple[Any, ...]:
         """Its fields in the order of the wire."""
@@ -114,9 +128,12 @@ class Envelope:
             route = REFUSED if self.is_refused else None
         elif kind == PUBLISH:
             key = self.node
-        elif kind == ITEMS:
-            return (kind, self.id, self.number, BLOCKED if self.is_blocked else None, None, None, None, self.body, None)
+        elif kind == ITEMS or kind == ARGUMENT_ITEMS:
+            word = LAST if self.is_last else BLOCKED if self.is_blocked else None
+            return (kind, self.id, self.number, word, None, None, None, self.body, None)
         row = (kind, self.id, self.priority, route, key, self.deadline, self.trace, self.body, self.chain)
+        if self.streamed is not None:
+            return (*row, self.idempotency_key, self.source, self.principal, self.window, self.streamed)
         if self.window is not None:
             return (*row, self.idempotency_key, self.source, self.principal, self.window)
         if self.source is not None or self.principal is not None:
@@ -141,7 +158,7 @@ def call(id: int, spec: CallSpec, deadline: int | None, chain: Sequence[Sequence
     """Call `id`. `deadline`: as in `Envelope`, minus `spec.ends_ns` or the time that remains."""
     return Envelope(
         CALL, id, spec.priority, spec.route, spec.key, deadline, spec.trace, spec.body, chain, spec.idempotency_key,
-        spec.source, spec.principal, window=spec.window,
+        spec.source, spec.principal, window=spec.window, streamed=spec.streamed,
     )  # fmt: skip
 
 
@@ -167,7 +184,7 @@ def forwarded(asked: Envelope, id: int, route: str, deadline: int | None) -> Env
     """The CALL or CAST `asked` as sent to another node: without the chain, whose objects are unknown there."""
     return Envelope(
         asked.kind, id, asked.priority, route, asked.key, deadline, asked.trace, asked.body, None, asked.idempotency_key,
-        window=asked.window,
+        window=asked.window, streamed=asked.streamed,
     )  # fmt: skip
 
 
@@ -194,6 +211,16 @@ def boost(id: int, priority: int | None) -> Envelope:
 def credit(id: int, items: int) -> Envelope:
     """Let the callee of stream `id` have sent this many items in all, or a caller (`id` 0) this many calls."""
     return Envelope(CREDIT, id, body=items)
+
+
+def argument_items(id: int, body: list[Any], number: int, *, is_blocked: bool, is_last: bool) -> Envelope:
+    """The next items of the streamed argument of call `id`. `is_last`: no more follow."""
+    return Envelope(ARGUMENT_ITEMS, id, body=body, is_blocked=is_blocked, number=number, is_last=is_last)
+
+
+def argument_credit(id: int, items: int) -> Envelope:
+    """Let the caller of call `id` have sent this many items of its streamed argument in all."""
+    return Envelope(ARGUMENT_CREDIT, id, body=items)
 
 
 def search(id: int, priority: int | None, since: int, chain: Sequence[Sequence[str]]) -> Envelope:

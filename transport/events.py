@@ -62,4 +62,18 @@ class Streamed:
         return f"Streamed({self.token!r}, {self.items!r})"
 
 
-Events = list[Ended | Heard | Streamed]
+@final
+class Credited:
+    """The callee of `token`'s call lets this many items of its streamed argument be sent in all. Never after its `Ended`."""
+
+    __slots__ = ("credit", "token")
+
+    def __init__(self, token: Any, credit: int) -> None:
+        self.token = token
+        self.credit = credit
+
+    def __repr__(self) -> str:
+        return f"Credited({self.token!r}, {self.credit})"
+
+
+Events = list[Ended | Heard | Streamed | Credited]

@@ -1,9 +1,9 @@
-"""Item buffer: the caller's side of a call whose callee sends many items, one after the other.
+"""Item buffer: the reader's side of items that are sent one after the other, as the reply or as an argument of a call.
 
-The callee may run ahead of the reader by the window; then it waits, at no cost of memory or worker. The reader returns credit
-whenever it has read half of the window, or all that a callee without credit has sent. Credit is a total, not an increase, so
+The sender may run ahead of the reader by the window; then it waits, at no cost of memory or worker. The reader returns credit
+whenever it has read half of the window, or all that a sender without credit has sent. Credit is a total, not an increase, so
 one that comes twice does no harm (as MAX_STREAM_DATA of QUIC, RFC 9000, 4.1). Items are numbered: one that comes twice is
-ignored, and a stream with a hole ends in an error, as does one whose callee sends more than it may. No locks and no clock: its
+ignored, and a stream with a hole ends in an error, as does one whose sender sends more than it may. No locks and no clock: its
 owner has them.
 """
 
@@ -28,14 +28,15 @@ class ItemBuffer:
         "route",
     )
 
-    def __init__(self, route: Any, window: int) -> None:
+    def __init__(self, route: Any, window: int, credit: int | None = None) -> None:
+        """`credit`: how many items may be sent before credit is returned; None: the window."""
         self.route = route
         self._arrived: deque[list[Any]] = deque()
         self._window = window
-        #: How many items the callee may have sent in all, as it was last told; how many came, and how many were taken.
-        self._credit = window
+        #: How many items the sender may have sent in all, as it was last told; how many came, and how many were taken.
+        self._credit = window if credit is None else credit
         self._received_count = self._taken_count = 0
-        #: Whether the callee waits for credit.
+        #: Whether the sender waits for credit.
         self._is_blocked = False
         self.has_ended = False
         #: The error in which it ended; given to the reader once, after the last item.
@@ -52,7 +53,7 @@ class ItemBuffer:
         return self._received_count > 0
 
     def put(self, items: list[Any], first: int, is_blocked: bool) -> bool:
-        """Items have arrived, the first of them with this number, from 0. `is_blocked`: the callee waits for credit.
+        """Items have arrived, the first of them with this number, from 0. `is_blocked`: the sender waits for credit.
 
         False: they are not those that are due, and the stream has ended in an error. The owner cancels the call.
         """
@@ -64,7 +65,7 @@ class ItemBuffer:
             return False
         self._received_count += len(items)
         if self._received_count > self._credit:
-            self.end_in(InternalError(f"{self.route}: the callee sends more items than it was allowed to"))
+            self.end_in(InternalError(f"{self.route}: its sender sends more items than it was allowed to"))
             return False
         if items:
             self._arrived.append(items)
@@ -72,7 +73,7 @@ class ItemBuffer:
         return True
 
     def end(self, result: Any) -> None:
-        """The reply has come: the number of items that were sent."""
+        """The end has come, in a reply or with the last items: the number of items that were sent."""
         if type(result) is not int:
             self.end_in(InvalidArgument(f"{self.route} has one result, and no stream of items: call it"))
         elif result != self._received_count:
@@ -109,7 +110,7 @@ class ItemBuffer:
 
     def credit_due(self) -> int:
         """The credit to return now, by `gave`; 0: none is due yet. It is due once half of the window is read, and once all is
-        read that a callee without credit has sent: that may be far less, as the callee bounds the bytes, too.
+        read that a sender without credit has sent: that may be far less, as the sender bounds the bytes, too.
         """
         credit = self._taken_count + self._window
         gained = credit - self._credit

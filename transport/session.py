@@ -18,13 +18,14 @@ from .call_spec import CallSpec
 from .caller_core import CallerCore, OpenCall, Own, RetriedCall, half
 from .connections import LinkPort
 from .directory import Directory, Place
-from .envelope import CREDIT, ITEMS, PUBLISH, REPLY, STATUS, Envelope, cast
+from .envelope import ARGUMENT_CREDIT, CREDIT, ITEMS, PUBLISH, REPLY, STATUS, Envelope, cast
 from .errors import BackplaneError, Busy, CallerError, Cancelled, DeadlineExceeded, PeerDown, Unavailable, error_from
-from .events import Ended, Events, Heard, Streamed
+from .events import Credited, Ended, Events, Heard, Streamed
 from .fan_out import FanOut
 from .frame_reader import FrameReader, ahead_frames_max
 from .hearing import Ask, Hearing
 from .inbox import Message
+from .item_sender import ItemSender
 from .pulling import UNSENT
 from .retrying import WAITING, RetryAccount, RetryBudget
 from .topics import GapCounter, check_pattern
@@ -144,6 +145,10 @@ class ClientSession:
     def give_credit(self, id: int, items: int) -> bool:
         """Let the callee of a stream have sent this many items in all. False: there is no room, or it has ended."""
         return self.core.give_credit(id, items)
+
+    def send_items(self, id: int, sender: ItemSender) -> None:
+        """Send the items put into `sender`, for the streamed argument of a call. Raises `Busy` if there is no room."""
+        self.core.send_items(id, sender)
 
     def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:
         """Subscribe. True: `waiter` comes back in an `Ended` once all backplanes have confirmed. False: they have already."""
@@ -295,6 +300,10 @@ class ClientSession:
             token = self.core.stream(envelope.id, peer)
             if token is not None:
                 events.append(Streamed(token, envelope.body, envelope.number, envelope.is_blocked))
+        elif kind == ARGUMENT_CREDIT:
+            token = self.core.streamed(envelope.id, peer)
+            if token is not None:
+                events.append(Credited(token, envelope.body))
         elif kind == CREDIT and type(envelope.body) is int:
             self.core.grant(peer, envelope.body)
             self._send_waiting(events)

@@ -14,6 +14,7 @@ from mypy_extensions import mypyc_attr
 from .errors import BackplaneError, FailedPrecondition
 from .inbox import Inbox, Message
 from .item_buffer import ItemBuffer
+from .item_sender import ItemSender
 
 
 class Waiter:
@@ -114,6 +115,23 @@ class ArrivedItems(CallOutcome):
         if items is None:
             self._buffer.check_end()
         return items
+
+
+class SendingCall(CallOutcome):
+    """A call whose caller sends one argument item by item; ready while there is room for more items, and once it has ended."""
+
+    __slots__ = ("has_ended", "sender")
+
+    def __init__(self, client: WaitableOwner, route: Any, sender: ItemSender) -> None:
+        super().__init__(client, route)
+        self.sender = sender
+        self.has_ended = False
+
+    def end(self, result: Any, error: BackplaneError | None) -> None:
+        """It has ended. Only the first end counts."""
+        if not self.has_ended:
+            self._result, self._error = result, error
+            self.has_ended = True
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -19,7 +19,7 @@ from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.connections import LinkPort
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, ITEMS, PUBLISH, Envelope, cast
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, PUBLISH, REPLY, STATUS, Envelope, cast
 from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.salvage import Salvaged, salvage
 
@@ -53,6 +53,7 @@ from .poll_leader import QUANTUM_NS, PollLeader
 from .priority_publisher import PriorityPublisher
 from .progress import is_long
 from .publishing import Publishing
+from .reading_action import ReadingAction
 from .recorders import Recorders
 from .remote_routes import RemoteRoutes
 from .reports import Reports
@@ -189,8 +190,7 @@ class Engine:
         )  # fmt: skip
         self.streaming = Streaming(
             accepted=accepted,
-            outbox=sender.outbox,
-            encoder=sender.encoder,
+            sender=sender,
             outgoing=outgoing,
             remote=remote,
             receive=self.hear,
@@ -304,6 +304,8 @@ class Engine:
                     self.parking.park(action, now_ns)
                 else:
                     assert isinstance(action, MethodAction), "only a method can await"
+                    if isinstance(action, ReadingAction):
+                        self.streaming.await_items(action, now_ns)
                     self.outgoing.start(action, now_ns)
         elif isinstance(action, MethodAction) and action.is_deferred:
             self.deferring.defer(action, now_ns)
@@ -501,12 +503,10 @@ class Engine:
             self.changes.change_priority(peer, envelope, now_ns)
         elif kind == CREDIT and not envelope.id:
             self.outgoing.grant(peer, envelope.body, now_ns)
-        elif kind == CREDIT:
-            self.streaming.credit(peer, envelope, now_ns)
-        elif kind == ITEMS:
-            self.outgoing.items(peer, envelope, now_ns)
-        else:
+        elif kind == REPLY or kind == STATUS:
             self.outgoing.answered(peer, envelope, now_ns)
+        else:
+            self.streaming.hear(peer, envelope, now_ns)
 
     def see_unread(self, now_ns: int) -> None:
         """Note since when unread input waits at the link. Called by the sentinel; takes the lead."""

@@ -6,6 +6,7 @@ takes the lead for as long as it needs it, and waits for nothing else.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from ..scheduling.timers import Timer
 from .coroutines import OneShotEvent
 from .engine import Engine
 from .external_work import ExternalWorkRecorder
+from .reading_action import ReadingAction
 from .worker import Worker
 
 T = TypeVar("T")
@@ -142,6 +144,17 @@ class EnginePlatform:
         """The action's blocking wait has ended."""
         with self._lead:
             self._parking.blocks_no_more(action)
+
+    def asks_for_items(self, action: Action, gate: threading.Lock) -> bool:
+        """The running plain operation has read all items of its streamed argument that have come. True: more are there now, or
+        the end; else `gate` is released then.
+        """
+        assert isinstance(action, ReadingAction)
+        with self._lead:
+            if self._engine.streaming.give_credit(action, self.now_ns()):
+                return True
+            action.block_at(gate)
+            return False
 
     def unix_ns(self) -> int:
         """Unix time in ns, for times of day; it may go backwards. Use `now_ns` for everything else."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from appbackplane.transport.addressing import OF_NODE
-from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX, window_of
 from appbackplane.transport.call_spec import OWN
 from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
@@ -28,6 +28,7 @@ from appbackplane.transport.errors import (
     UnknownRoute,
     text_of,
 )
+from appbackplane.transport.item_buffer import ItemBuffer
 
 from ..objects.action import LOCAL, AcceptedCalls, Action
 from ..objects.app_object import AppObject
@@ -49,6 +50,7 @@ from .grants import Grants
 from .idempotency_cache import IdempotencyCache, KeyedAction, digest_of
 from .inheritance import Inheritance
 from .method_action import MethodAction
+from .reading_action import ReadingAction
 from .remote_routes import RemoteRoutes
 from .reports import Reports
 from .ring_detector import RingDetector
@@ -57,6 +59,7 @@ from .sender import Sender
 from .shutdown_gate import ShutdownGate
 from .sources import Sources, share_of
 from .stream_action import StreamAction
+from .streamed_argument import StreamedArgument
 from .user_actions import action_of
 
 #: Looked up once, as in objects/action.py.
@@ -163,6 +166,9 @@ class Intake:
                         self._rings.attached(work, peer, id)
                 return
         spec: OperationSpec | None = None
+        buffer: ItemBuffer | None = None
+        if envelope.streamed is not None:
+            self._check_streamed(route, envelope)
         if route.endpoint is not None:
             if envelope.window is not None:
                 raise InvalidArgument(f"{name} has one result, and no stream of items: call it")
@@ -174,12 +180,16 @@ class Intake:
             return self._digesting.begin(route, peer, envelope, source, principal, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
+            if envelope.streamed is not None:
+                buffer, body = _streamed(spec, envelope.streamed, body, name)
             arguments = spec.binding.bind(body, name)
             if envelope.priority is None:
                 priority = spec.priority
             window = envelope.window
             if spec.is_stream or window is not None:
                 action = self._stream(object, name, priority, spec, arguments, deadline_ns, window, is_keyed=is_keyed)
+            elif buffer is not None:
+                action = ReadingAction(object, name, priority, spec.function, arguments, deadline_ns, buffer)
             elif is_keyed:
                 action = KeyedAction(object, name, priority, spec.function, arguments, deadline_ns)
             else:
@@ -294,6 +304,16 @@ class Intake:
             raise InvalidArgument(f"{name}: a stream takes no idempotency key, because its items are not kept")
         return StreamAction(object, name, priority, spec.function, arguments, deadline_ns, min(window, WINDOW_MAX))
 
+    def _check_streamed(self, route: Route, envelope: Envelope) -> None:
+        """Raises `InvalidArgument` for a call whose argument cannot be sent item by item."""
+        where = f"{route.name}: argument {envelope.streamed!r} is a stream"
+        if envelope.kind != CALL or envelope.idempotency_key is not None:
+            raise InvalidArgument(f"{where}: its items are not kept, so the call takes no idempotency key")
+        if route.endpoint is not None:
+            raise InvalidArgument(f"{where}: an endpoint takes whole requests")
+        if route.has_digest and envelope.key is None:
+            raise InvalidArgument(f"{where}: its digest cannot read it; name the key of the object")
+
     def _ruled(self, name: str, source: str) -> int | None:
         """The priority that the configuration gives the source of a request; None: none. Raises `PermissionDenied`."""
         rule = self._sources.rule_of(source)
@@ -322,3 +342,11 @@ class Intake:
         if found is None:
             raise Unavailable(f"{route.name}: {route.component.name} has no object that serves it now")
         return found, route.specs[type(found)]
+
+
+def _streamed(spec: OperationSpec, argument: str, body: dict[str, Any], name: str) -> tuple[ItemBuffer, dict[str, Any]]:
+    """The buffer of a streamed argument, and the arguments of the call with the object to be read in its place."""
+    window = window_of(f"{name}: argument {argument!r}", body.get(argument))
+    buffer = ItemBuffer(f"{name}: argument {argument!r}", window, credit=0)
+    check = spec.streamed[1] if spec.streamed is not None and spec.streamed[0] == argument else None
+    return buffer, {**body, argument: StreamedArgument(name, argument, buffer, check)}

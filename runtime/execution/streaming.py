@@ -1,17 +1,22 @@
-"""Streaming: sends the items of stream actions (stream_action.py) to their readers, and hands them the readers' credit."""
+"""Streaming: sends the items of stream actions (stream_action.py) to their readers, and hands them the readers' credit.
+
+In the other direction it hands the items of streamed arguments to the actions that read them (reading_action.py), and returns
+their credit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from appbackplane.transport import codec
-from appbackplane.transport.batching import Outbox
-from appbackplane.transport.envelope import Envelope
+from appbackplane.transport.envelope import ARGUMENT_ITEMS, CREDIT, ITEMS, Envelope, argument_credit
 from appbackplane.transport.errors import Busy
 
 from ..objects.action import LOCAL, AcceptedCalls
 from .outgoing_calls import OutgoingCalls
+from .reading_action import AwaitedItems, ReadingAction
 from .remote_routes import RemoteRoutes
+from .sender import Sender
 from .stream_action import AwaitedCredit, StreamAction
 
 
@@ -19,13 +24,12 @@ class Streaming:
     """Items and credit of the streams of one backplane. Used under the lead."""
 
     def __init__(
-        self, *, accepted: AcceptedCalls, outbox: Outbox, encoder: codec.Encoder, outgoing: OutgoingCalls,
-        remote: RemoteRoutes, receive: Callable[[bytes, Envelope, int], None],
+        self, *, accepted: AcceptedCalls, sender: Sender, outgoing: OutgoingCalls, remote: RemoteRoutes,
+        receive: Callable[[bytes, Envelope, int], None],
     ) -> None:  # fmt: skip
         """`receive`: dispatches an envelope of this backplane to itself (peer, envelope, now_ns)."""
         self._accepted = accepted
-        self._outbox = outbox
-        self._encoder = encoder
+        self._sender = sender
         self._outgoing = outgoing
         self._remote = remote
         self._receive = receive
@@ -43,10 +47,12 @@ class Streaming:
                 if is_blocked:
                     break
                 continue
-            packed = self._encoder.items(action.call_id, items, action.sent_count - len(items), is_blocked=is_blocked)
+            packed = self._sender.encoder.items(
+                action.call_id, items, action.sent_count - len(items), is_blocked=is_blocked
+            )
             if peer is LOCAL:
                 self._receive(LOCAL, codec.decode(codec.batch([packed]))[0], now_ns)
-            elif not self._outbox.add(peer, packed):
+            elif not self._sender.outbox.add(peer, packed):
                 action.give_up(
                     Busy(f"{action.name}: its reader does not read its messages: no room for more", retry_after=0.1)
                 )
@@ -54,6 +60,16 @@ class Streaming:
                 break
         if isinstance(request, AwaitedCredit) and action.has_room:  # credit came while the slice ended
             request.is_set = True
+
+    def hear(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench streams
+        """Handle items, or credit for them, of either direction."""
+        kind = envelope.kind
+        if kind == ITEMS:
+            self._outgoing.items(peer, envelope, now_ns)
+        elif kind == CREDIT:
+            self.credit(peer, envelope, now_ns)
+        elif kind == ARGUMENT_ITEMS:
+            self.argument_items(peer, envelope, now_ns)
 
     def credit(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """The reader of a stream has read on. Credit for a call that has ended crossed with its end."""
@@ -65,3 +81,36 @@ class Streaming:
                 self._outgoing.set(request, now_ns)
         elif action is None and self._remote.take is not None:
             self._remote.take(peer, envelope, now_ns)
+
+    def argument_items(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        """Items of a streamed argument have come. Those for a call that has ended crossed with its end."""
+        action = self._accepted.get((peer, envelope.id))
+        if isinstance(action, ReadingAction):
+            buffer = action.buffer
+            if buffer.put(envelope.body, envelope.number, envelope.is_blocked) and envelope.is_last:
+                buffer.end(envelope.number + len(envelope.body))
+            request = action.request
+            if isinstance(request, AwaitedItems) and self.give_credit(action, now_ns):
+                self._outgoing.set(request, now_ns)
+            elif buffer.is_ready:
+                action.open_gate()
+        elif action is None and self._remote.take is not None:
+            self._remote.take(peer, envelope, now_ns)
+
+    def await_items(self, action: ReadingAction, now_ns: int) -> None:
+        """An action is about to wait. If it waits for items, return the credit that is due. They may have come meanwhile."""
+        request = action.request
+        if isinstance(request, AwaitedItems) and self.give_credit(action, now_ns):
+            request.is_set = True
+
+    def give_credit(self, action: ReadingAction, now_ns: int) -> bool:
+        """The operation has read all items that have come: return credit, if it is due. Returns whether there are more now."""
+        buffer, peer = action.buffer, action.peer
+        credit = 0 if peer is None else buffer.credit_due()
+        if (
+            credit
+            and peer is not None
+            and self._sender.say_surely(peer, argument_credit(action.call_id, credit), now_ns)
+        ):
+            buffer.gave(credit)
+        return buffer.is_ready

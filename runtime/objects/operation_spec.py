@@ -19,6 +19,7 @@ from . import binding
 from .binding import Binding
 from .hints import hints_of
 from .operation import MARK, DeclarationError, Mark
+from .streamed_items import StreamedItems, streamed_parameter
 
 #: The wire format has a bytes type. Without this msgspec would accept any text as base64 for bytes.
 _BUILTIN = (bytes, bytearray, memoryview)
@@ -49,6 +50,8 @@ class OperationSpec:
         self.parameters: dict[str, tuple[Any, bool]] = {
             p.name: (hints.get(p.name, Any), p.default is p.empty) for p in parameters
         }
+        #: The parameter that takes a stream, and what checks and converts an item (None: any is in order); None: there is none.
+        self.streamed = self._streamed(function, hints) if mark.kind == "operation" else None
         struct, names = _struct(function, parameters, hints), tuple(p.name for p in parameters)
 
         def convert(arguments: Any) -> tuple[Any, ...]:
@@ -62,6 +65,17 @@ class OperationSpec:
     def bind(self, arguments: Mapping[str, Any], route: str) -> tuple[Any, ...]:
         """The positional arguments for the method. Raises `InvalidArgument`, which names the argument."""
         return self.binding.bind(arguments, route)
+
+    def _streamed(
+        self, function: Callable[..., Any], hints: dict[str, Any]
+    ) -> tuple[str, Callable[[Any], Any] | None] | None:
+        found = streamed_parameter(function.__qualname__, hints, is_async=self.is_coroutine)
+        if found is None:
+            return None
+        if self.is_stream:
+            raise DeclarationError(f"{function.__qualname__} is a generator: its items are a stream, so it takes none")
+        name, annotation = found
+        return name, None if annotation is Any else functools.partial(_converted, annotation)
 
     def takes_as(self, other: OperationSpec) -> bool:
         """Whether it takes the same arguments as `other`. A parameter without annotation matches any type."""
@@ -172,11 +186,17 @@ def _by_position(function: Callable[..., Any], parameters: list[inspect.Paramete
     return call
 
 
+def _converted(kind: Any, value: Any) -> Any:
+    return msgspec.convert(value, kind, builtin_types=_BUILTIN, dec_hook=_convert)
+
+
 def _convert(kind: type, value: Any) -> Any:
     if kind is Path and isinstance(value, str):
         return Path(value)
     if isinstance(value, kind):
         return value
+    if kind is StreamedItems:
+        raise TypeError("Expected a stream, as in rows=stream(rows)")
     raise TypeError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
 
 

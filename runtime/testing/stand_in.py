@@ -42,6 +42,8 @@ class StandIn:
             while not gate.acquire(blocking=False):
                 if backplane._turn(worker):
                     continue
+                if gate.acquire(blocking=False):  # opened by input that made no action
+                    return True
                 wake_ns = backplane._next_wake_ns()
                 if wake_ns is None or wake_ns > end_ns:
                     if limit_s * 1e9 <= PATIENCE_NS:

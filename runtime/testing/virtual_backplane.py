@@ -302,12 +302,13 @@ class VirtualBackplane:
         return order
 
     def _turn(self, worker: Worker) -> bool:
-        """Run one action, or end the calls whose deadlines have come. False: there was nothing to do."""
+        """Run one action; or end overdue calls; or send items of the test's streams. False: there was nothing to do."""
         engine = self.backplane.engine
         engine.drain(self.clock.now_ns())  # time stands still, so nothing else triggers a drain
         action = engine.choose(worker)
         if action is None:
-            return self._client.expire()
+            self.collect()  # credit that a blocked operation has returned
+            return self._client.expire() or self._client.feed()
         self._order.append(action.name.rpartition(".")[2])
         engine.complete(action, *engine.execute(worker, action))
         engine.flush(self.clock.now_ns())

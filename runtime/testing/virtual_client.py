@@ -6,17 +6,20 @@ backplane until idle, and lets virtual time pass only as far as its `timeout` al
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport import call_checks, codec
+from appbackplane.transport.argument_stream import close, take_stream
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory, Registration, build
 from appbackplane.transport.envelope import CALL, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import BackplaneError, Cancelled, Unavailable, UnknownRoute, error_from
-from appbackplane.transport.events import Ended, Streamed
+from appbackplane.transport.events import Credited, Ended, Streamed
 from appbackplane.transport.handles import ItemStream, PendingCall, Subscription
 from appbackplane.transport.inbox import Message
+from appbackplane.transport.item_sender import ItemSender
 from appbackplane.transport.session import ClientSession
 from appbackplane.transport.topics import check_pattern
 from appbackplane.transport.waitables import ArrivedItems, CallOutcome, Stream, Waitable
@@ -26,6 +29,8 @@ from .memory_link import MemoryLink
 if TYPE_CHECKING:
     from .virtual_backplane import VirtualBackplane
 
+#: Items of a streamed argument that the test sends in one go, before the backplane runs again.
+TOGETHER_MAX: Final = 64
 #: The identity by which the backplane knows the test.
 CLIENT: Final = b"test"
 _SUPERVISOR: Final = Path("/nowhere/supervisor.sock")
@@ -45,6 +50,13 @@ class VirtualCall(PendingCall):
         return error
 
 
+class _Feed:
+    """The streamed argument of one call of the test."""
+
+    def __init__(self, pending: VirtualCall, sender: ItemSender, items: Iterator[Any]) -> None:
+        self.pending, self.sender, self.items = pending, sender, items
+
+
 class VirtualClient:
     """The calls and subscriptions of one test. It does for a `VirtualBackplane` what `Calling` does for a `Client`."""
 
@@ -55,6 +67,8 @@ class VirtualClient:
         self._directory = Directory("test")
         #: Handles of calls that the test delivered as raw envelopes, by their callers and ids.
         self._raw: dict[tuple[bytes, int], VirtualCall] = {}
+        #: Streamed arguments of calls that have not ended, by the ids of these.
+        self._feeds: dict[int, _Feed] = {}
         #: Ids of answered calls: an answer is the only one of its call.
         self._answered: set[int] = set()
         #: The backplane, as a peer of `_link`.
@@ -72,7 +86,11 @@ class VirtualClient:
         pending = VirtualCall(self, spec.route)
         now_ns = self._now_ns()
         spec.ends_ns = now_ns + spec.timeout_ns
+        stream = take_stream(spec)
+        items = None if stream is None else stream.iterator(spec)
         pending._id = self._session.call(pending, spec)
+        if stream is not None and items is not None:
+            self._feeds[pending._id] = _Feed(pending, ItemSender(spec, stream.window), items)
         self._turn(now_ns)
         return pending
 
@@ -195,6 +213,23 @@ class VirtualClient:
         """End the calls whose deadlines have come, and retry those that are due. Returns whether the backplane is told."""
         return self._turn(self._now_ns())
 
+    def feed(self) -> bool:
+        """Iterate over the streamed arguments for which there is room. Returns whether the backplane is told of any item."""
+        for id, feed in [*self._feeds.items()]:
+            if not feed.sender.has_room():
+                continue
+            try:
+                packed, is_last = feed.sender.fetch(feed.items, TOGETHER_MAX)
+            except Exception as error:  # the test's own iterable: its call raises that
+                self._session.cancel(id)
+                self._turn(self._now_ns())
+                feed.pending._error = error  # type: ignore[assignment]
+                return True
+            feed.sender.put(packed, is_last=is_last)
+            self._session.send_items(id, feed.sender)
+            return self._turn(self._now_ns())
+        return False
+
     def next_wake_ns(self) -> int | None:
         """When the next call ends at its deadline, or is retried; None: never."""
         return self._session.next_wake_ns(self._now_ns())
@@ -237,6 +272,10 @@ class VirtualClient:
             for event in events:
                 if isinstance(event, Ended):
                     _end(event.token, event.result, event.error)
+                    if isinstance(event.token, VirtualCall) and (feed := self._feeds.pop(event.token._id, None)):
+                        close(feed.items)
+                elif isinstance(event, Credited):
+                    self._feeds[event.token._id].sender.receive_credit(event.credit)
                 elif isinstance(event, Streamed):
                     if not event.token._buffer.put(event.items, event.number, event.is_blocked):
                         self._session.cancel(event.token._id)

@@ -361,5 +361,5 @@ def test_credit_beyond_what_was_sent_counts_as_the_window(backplane: VirtualBack
     backplane.run_until_idle()
     assert numbers.yielded == 8
     assert [next(stream) for _ in range(4)] == [0, 1, 2, 3]
-    with pytest.raises(InternalError, match="the callee sends more items than it was allowed to"):
+    with pytest.raises(InternalError, match="its sender sends more items than it was allowed to"):
         next(stream)

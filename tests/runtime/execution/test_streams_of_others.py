@@ -289,6 +289,6 @@ def test_more_items_than_allowed_end_the_stream(backplane: VirtualBackplane) -> 
     """A faulty callee would fill the memory of its reader."""
     call, stream = begun(backplane)
     say(backplane, stream, 0, *range(5))
-    assert "the callee sends more items than it was allowed to" in str(call.error())
+    assert "its sender sends more items than it was allowed to" in str(call.error())
     backplane.outside_calls()
     assert stream.is_cancelled

@@ -1,0 +1,98 @@
+"""Argument stream: `stream(rows)`, the one argument of a call that the callee reads item by item while the call runs.
+
+The call carries the window in its place, and names it (`CallSpec.streamed`). The caller iterates only when the operation asks
+for items, so a call that is refused, or waits in a queue, has not touched the iterable, and may be retried. item_sender.py has
+the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Generator, Iterable, Iterator
+from typing import Any, Final
+
+from .call_checks import WINDOW_DEFAULT, window_of
+from .call_spec import CallSpec
+from .errors import InvalidArgument, text_of
+
+#: Items that leave in one envelope: with more, the callee would begin to read them noticeably later.
+TOGETHER_MAX: Final = 256
+#: Containers whose iterators return at once: several items may leave together. The next step of any other iterator may wait,
+#: for what its last item causes; so each of its items leaves before the next step.
+_PROMPT: Final = (list, tuple, range, set, frozenset, dict, bytes, str)
+#: What is wrong with a stream that reaches the packer.
+MISPLACED: Final = (
+    "a stream can only be one whole argument of call(): not inside another value, nor with submit, cast, publish, stream, "
+    "gather or call_blocking"
+)
+
+
+class ArgumentStream:
+    """The iterable behind one argument of a call, and how many items its caller may run ahead of the operation."""
+
+    __slots__ = ("iterable", "window")
+
+    def __init__(self, iterable: Any, window: int) -> None:
+        self.iterable = iterable
+        self.window = window
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it must be iterated with `async for`."""
+        return not isinstance(self.iterable, Iterable)
+
+    @property
+    def together_max(self) -> int:
+        """How many of its items may be fetched before the first of them leaves."""
+        return TOGETHER_MAX if type(self.iterable) in _PROMPT else 1
+
+    def iterator(self, spec: CallSpec) -> Iterator[Any]:
+        """Its iterator. Raises `InvalidArgument` if it is an async iterable, which `spec`'s caller cannot iterate over."""
+        if self.is_async:
+            raise InvalidArgument(
+                f"{spec.route}: argument {spec.streamed!r} is a stream of an async iterable: pass it to an asyncio client, or "
+                "await the call in an `async def` operation"
+            )
+        return iter(self.iterable)
+
+
+def stream(iterable: Iterable[Any] | AsyncIterable[Any], *, window: int = WINDOW_DEFAULT) -> ArgumentStream:
+    """One argument of a call that is sent item by item: `client.call("index.load", rows=stream(rows))`.
+
+    The operation iterates over it (docs/concepts/streaming.md). `iterable`: also an async iterable, for an asyncio client and
+    for operations. `window`: how many items the caller may run ahead of the operation, 1 to 65,536, and 1 MiB of them.
+
+    `call` iterates while it waits for the result. If the iterable raises, the call is cancelled, and `call` raises that very
+    exception. If the operation ends before it has read all, a generator is closed (`GeneratorExit`). Raises `InvalidArgument`.
+    """
+    if not isinstance(iterable, (Iterable, AsyncIterable)):
+        raise InvalidArgument(f"stream() takes an iterable, got {text_of(repr(iterable), 60)}")
+    return ArgumentStream(iterable, window_of("stream()", window))
+
+
+def take_stream(spec: CallSpec) -> ArgumentStream | None:  # hot: scripts/bench call_rtt
+    """Take the stream out of the arguments of a call; None: there is none. Raises `InvalidArgument` if it may have none."""
+    for value in spec.body.values():
+        if isinstance(value, ArgumentStream):
+            return _taken(spec)
+    return None
+
+
+def close(iterator: Iterator[Any]) -> None:
+    """End an iterator that is not read to its end: a generator gets `GeneratorExit` at its `yield`."""
+    if isinstance(iterator, Generator):
+        iterator.close()
+
+
+def _taken(spec: CallSpec) -> ArgumentStream:
+    streams = {name: value for name, value in spec.body.items() if isinstance(value, ArgumentStream)}
+    if len(streams) > 1:
+        names = " and ".join(map(repr, streams))
+        raise InvalidArgument(f"{spec.route}: arguments {names} are streams: a call takes one")
+    name, found = next(iter(streams.items()))
+    if spec.idempotency_key is not None:
+        raise InvalidArgument(
+            f"{spec.route}: argument {name!r} is a stream: its items are not kept, so the call takes no idempotency key"
+        )
+    spec.body = {**spec.body, name: found.window}
+    spec.streamed = name
+    return found

@@ -1,0 +1,102 @@
+"""Async sending: an asyncio client's call with an argument that is sent item by item; the twin of `Calling.call_with_stream`.
+
+The iterable is iterated in the task that awaits the call. When the call ends while an async iterable is awaited, this await is
+cancelled, as by `asyncio.timeout`: the caller gets the answer, or the deadline, however long the next item would have taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from .argument_stream import ArgumentStream, close
+from .call_spec import CallSpec
+from .errors import BackplaneError
+from .item_sender import ItemSender
+
+if TYPE_CHECKING:
+    from .async_client import AsyncClient
+
+#: Items of an iterable that the event loop waits for together: packing them takes some 0.1 ms.
+TOGETHER_MAX = 64
+
+
+class AsyncSendingCall:
+    """What the client keeps of such a call until it has ended."""
+
+    def __init__(self, sender: ItemSender) -> None:
+        self.sender = sender
+        #: Set when there is room for more items, and at the end.
+        self.changed = asyncio.Event()
+        self.has_ended = False
+        self.result: Any = None
+        self.error: BackplaneError | None = None
+        #: Of the await for the next item of an async iterable.
+        self._scope: asyncio.Timeout | None = None
+
+    def end(self, result: Any, error: BackplaneError | None) -> None:
+        """The call has ended."""
+        self.has_ended, self.result, self.error = True, result, error
+        self.changed.set()
+        if self._scope is not None:
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+    async def has_room(self) -> bool:
+        """Wait until one more item may be sent. False: the call has ended."""
+        while not self.has_ended and not self.sender.has_room():
+            self.changed.clear()
+            await self.changed.wait()
+        return not self.has_ended
+
+    async def give_way(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let other tasks run, and the client send."""
+        self.changed.clear()
+        loop.call_soon(self.changed.set)
+        await self.changed.wait()
+
+    async def next_of(self, items: AsyncIterator[Any]) -> tuple[list[bytes], bool]:
+        """As `ItemSender.fetch`, from an async iterator. Returns nothing if the call ends meanwhile."""
+        try:
+            async with asyncio.timeout(None) as self._scope:
+                item = await anext(items)
+        except StopAsyncIteration:
+            return [], True
+        except TimeoutError:
+            if not self.has_ended:  # the iterator's own
+                raise
+            return [], False
+        finally:
+            self._scope = None
+        return [self.sender.pack(item)], False
+
+
+async def call_with_stream(client: AsyncClient, spec: CallSpec, stream: ArgumentStream) -> Any:
+    """Call, and iterate over the stream meanwhile, as far as there is room."""
+    sending = AsyncSendingCall(ItemSender(spec, stream.window))
+    items = aiter(stream.iterable) if stream.is_async else iter(stream.iterable)
+    try:
+        id = await client._begin_patiently(spec, sending)
+        try:
+            while await sending.has_room():
+                if isinstance(items, AsyncIterator):
+                    packed, is_last = await sending.next_of(items)
+                else:
+                    packed, is_last = sending.sender.fetch(items, TOGETHER_MAX)
+                if not sending.has_ended:
+                    sending.sender.put(packed, is_last=is_last)
+                    client._session.send_items(id, sending.sender)
+                    client._soon()
+                    await sending.give_way(client._loop)
+        except BaseException:  # of the user's iterable, or the task is cancelled: nobody needs the answer any more
+            if not sending.has_ended:
+                client._take_back(id)
+            raise
+    finally:
+        if isinstance(items, AsyncGenerator):
+            await items.aclose()
+        elif not isinstance(items, AsyncIterator):
+            close(items)
+    if sending.error is not None:
+        raise sending.error
+    return sending.result
