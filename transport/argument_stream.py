@@ -22,7 +22,7 @@ _PROMPT: Final = (list, tuple, range, set, frozenset, dict, bytes, str)
 #: What is wrong with a stream that reaches the packer.
 MISPLACED: Final = (
     "a stream can only be one whole argument of call(): not inside another value, nor with submit, cast, publish, stream, "
-    "gather or call_blocking"
+    "or gather"
 )
 
 

@@ -208,9 +208,17 @@ class CallerCore:
         """Send what was put into `sender`, for the call that its caller knows as `id`. Raises `Busy` if there is no room."""
         id = self._current(id)
         peer = self.calls.peer_of(id)
-        if peer is not None:
+        if peer is not None and peer not in (WAITING, UNSENT):
             for packed in sender.envelopes(id):
                 self.put_packed(peer, packed)
+
+    def pass_items(self, id: int, envelope: Envelope) -> None:
+        """Send items of a streamed argument that have come from elsewhere. Raises `Busy`, `InvalidArgument`."""
+        id = self._current(id)
+        peer = self.calls.peer_of(id)
+        if peer is not None and peer not in (WAITING, UNSENT):
+            envelope.id = id
+            self.put(peer, envelope)
 
     def _of(self, id: int, peer: bytes) -> OpenCall | None:
         """The outstanding call of `peer`, which has said something about it."""

@@ -85,6 +85,11 @@ class ItemSender:
             size += len(packed[-1]) + ITEM_OVERHEAD_BYTES
         return packed, False
 
+    @property
+    def has_credit(self) -> bool:
+        """Whether the operation has asked for items."""
+        return self._credit > 0
+
     # -- the owner ----------------------------------------------------------------------------------------------------
 
     def receive_credit(self, credit: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from . import codec
 from .batching import BATCH_BYTES_MAX
 from .codec import ENVELOPES_MAX, Frame, head
-from .envelope import CALL, ITEMS, REPLY, STATUS, Envelope, status
+from .envelope import ARGUMENT_ITEMS, CALL, ITEMS, REPLY, STATUS, Envelope, cancel, status
 from .errors import InvalidArgument, MalformedFrame
 
 #: Larger frames hold one envelope (batching.py): only its kind and id are read.
@@ -35,7 +35,9 @@ _SIZES: Final = {
 
 
 class Salvaged(NamedTuple):
-    """`heard`: envelopes to handle, with a STATUS in the place of each bad answer. `refusals`: for the frame's sender."""
+    """`heard`: envelopes to handle, with a STATUS in the place of each bad answer, and a CANCEL in that of bad items of an
+    argument. `refusals`: for the frame's sender.
+    """
 
     heard: list[Envelope]
     refusals: list[Envelope]
@@ -59,6 +61,10 @@ def _tell(part: Frame, error: MalformedFrame, salvaged: Salvaged) -> None:
         salvaged.refusals.append(status(id, refusal, is_refused=True))
     elif kind == REPLY or kind == STATUS or kind == ITEMS:
         salvaged.heard.append(status(id, InvalidArgument(f"the answer cannot be read: {error.message}")))
+    elif kind == ARGUMENT_ITEMS:
+        refusal = InvalidArgument(f"items of an argument cannot be read: {error.message}")
+        salvaged.refusals.append(status(id, refusal))
+        salvaged.heard.append(cancel(id))
 
 
 def _parts(frame: Frame) -> Iterator[Frame]:

@@ -150,6 +150,10 @@ class ClientSession:
         """Send the items put into `sender`, for the streamed argument of a call. Raises `Busy` if there is no room."""
         self.core.send_items(id, sender)
 
+    def pass_items(self, id: int, envelope: Envelope) -> None:
+        """Send items of a streamed argument that have come from another host. Raises `Busy`, `InvalidArgument`."""
+        self.core.pass_items(id, envelope)
+
     def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:
         """Subscribe. True: `waiter` comes back in an `Ended` once all backplanes have confirmed. False: they have already."""
         check_pattern(topic)

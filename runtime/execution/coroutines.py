@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.errors import BackplaneError
 from appbackplane.transport.item_buffer import ItemBuffer
+from appbackplane.transport.item_sender import ItemSender
 
 from .current import current
 
@@ -41,19 +43,118 @@ class CallRequest:
         return (yield self)
 
 
-class StreamRequest(CallRequest):
+class LongRequest(CallRequest):
+    """A call that its action awaits several times, and does something else in between. Its end is kept until it looks."""
+
+    __slots__ = ("is_awaited", "told_priority")
+
+    def __init__(self, spec: CallSpec) -> None:
+        super().__init__(spec)
+        #: Whether its action is in the wait queue for it. Written under the lead.
+        self.is_awaited = False
+        #: The priority of its action that its callee was told last.
+        self.told_priority = -1
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the call has ended, in a result or an error."""
+        raise NotImplementedError
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its action has something to do: the wait for it is over."""
+        raise NotImplementedError
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any item has passed so far: from then on the call is not retried."""
+        raise NotImplementedError
+
+    def end(self, result: Any) -> None:
+        """The call has ended in its reply."""
+        raise NotImplementedError
+
+    def end_in(self, error: BackplaneError) -> None:
+        """The call has ended in an error. Only the first end counts."""
+        raise NotImplementedError
+
+
+class StreamRequest(LongRequest):
     """The call behind `self.stream(...)`. Awaiting it begins the call, or waits for its next items (call_stream.py)."""
 
-    __slots__ = ("buffer", "is_awaited", "told_priority")
+    __slots__ = ("buffer",)
 
     def __init__(self, spec: CallSpec) -> None:
         super().__init__(spec)
         assert spec.window is not None
         self.buffer = ItemBuffer(spec.route, spec.window)
-        #: Whether its action is in the wait queue for it. Written under the lead.
-        self.is_awaited = False
-        #: The priority of its action that its callee was told last.
-        self.told_priority = -1
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its last item, or an error, has come."""
+        return self.buffer.has_ended
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there are items, or the end."""
+        return self.buffer.is_ready
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an item has come."""
+        return self.buffer.has_begun
+
+    def end(self, result: Any) -> None:
+        """The number of items has come."""
+        self.buffer.end(result)
+
+    def end_in(self, error: BackplaneError) -> None:
+        """It has ended in an error, behind the items that have come."""
+        self.buffer.end_in(error)
+
+
+class SendingRequest(LongRequest):
+    """A call with a streamed argument. Awaiting it begins the call, or sends the fetched items, and waits until there is room
+    for more (call_with_stream.py).
+    """
+
+    __slots__ = ("error", "fetched", "is_complete", "is_over", "result", "sender")
+
+    def __init__(self, spec: CallSpec, sender: ItemSender) -> None:
+        super().__init__(spec)
+        self.sender = sender
+        #: Packed items that its action has fetched and the holder of the lead has not put into `sender` yet; and whether there
+        #: are no more.
+        self.fetched: list[bytes] = []
+        self.is_complete = False
+        self.is_over = False
+        self.result: Any = None
+        self.error: BackplaneError | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its answer has come."""
+        return self.is_over
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is room for an item, or the answer has come."""
+        return self.is_over or self.sender.has_room()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its operation has asked for items."""
+        return self.sender.has_credit
+
+    def end(self, result: Any) -> None:
+        """Its reply has come."""
+        if not self.is_over:
+            self.result, self.is_over = result, True
+
+    def end_in(self, error: BackplaneError) -> None:
+        """It has failed."""
+        if not self.is_over:
+            self.error, self.is_over = error, True
 
 
 class Gather:

@@ -188,13 +188,7 @@ class Engine:
             calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,
             priority_publisher=priority_publisher, recorders=recorders, poll_leader=poll_leader, grants=grants,
         )  # fmt: skip
-        self.streaming = Streaming(
-            accepted=accepted,
-            sender=sender,
-            outgoing=outgoing,
-            remote=remote,
-            receive=self.hear,
-        )
+        self.streaming = Streaming(accepted=accepted, sender=sender, outgoing=outgoing, remote=remote)
         self.changes = changes = CallChanges(
             scheduler=scheduler, statistics=statistics, accepted=accepted, replays=replays, rings=rings, completion=completion,
             inheritance=inheritance, parking=parking, deferring=deferring, outgoing=outgoing, remote=remote,

@@ -12,8 +12,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from appbackplane.transport.argument_stream import take_stream
 from appbackplane.transport.call_checks import duration_ns, window_of
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.item_sender import ItemSender
 from appbackplane.transport.topics import check_topic
 
 from ..objects.action import Action
@@ -23,7 +26,8 @@ from ..objects.operation import PRIORITY_DEFAULT
 from ..scheduling.timers import Timer
 from .blocking import call_and_block
 from .call_stream import CallStream
-from .coroutines import CallRequest, Gather, StreamRequest
+from .call_with_stream import CallWithStream
+from .coroutines import CallRequest, Gather, SendingRequest, StreamRequest
 from .current import current
 from .engine import Engine
 from .engine_platform import EnginePlatform
@@ -49,9 +53,13 @@ class EngineHost:
         self.platform = EnginePlatform(engine, run_dir)
         self.node = EngineNodeServices(engine)
 
-    def call(self, caller: AppObject, spec: CallSpec) -> CallRequest:
+    def call(self, caller: AppObject, spec: CallSpec) -> CallRequest | CallWithStream:
         """A request for the running coroutine to await. Raises RuntimeError where no coroutine runs."""
         self._expect_coroutine(caller, spec)
+        stream = take_stream(spec)
+        if stream is not None:
+            sender = ItemSender(spec, stream.window, has_signals=False)
+            return CallWithStream(SendingRequest(spec, sender), stream, self._outgoing.leave)
         return CallRequest(spec)
 
     def call_blocking(self, caller: AppObject, spec: CallSpec) -> Any:
@@ -71,6 +79,8 @@ class EngineHost:
         """Several requests for the running coroutine to await together. Raises TypeError for what is no call."""
         seen: set[int] = set()
         for each in calls:
+            if isinstance(each, CallWithStream):
+                raise InvalidArgument(f"{each.where} is a stream: gather() takes no such call; await it by itself")
             if type(each) is not CallRequest or each.gather is not None or each.attempts_count or id(each) in seen:
                 what = "a call that is awaited already" if isinstance(each, CallRequest) else f"{each!r}"
                 raise TypeError(

@@ -40,7 +40,7 @@ from appbackplane.transport.retrying import (
 from ..objects.action import LOCAL
 from ..objects.app_object import AppObject
 from ..scheduling.scheduler import Scheduler
-from .coroutines import CallRequest, Gather, OneShotEvent, Pause, StreamRequest
+from .coroutines import CallRequest, Gather, LongRequest, OneShotEvent, Pause, SendingRequest, StreamRequest
 from .grants import Grants
 from .inheritance import Inheritance
 from .intake import Intake
@@ -79,9 +79,9 @@ class OutgoingCalls:
         self._grants = grants
         #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
         self._remote_count = 0
-        #: Streams that are being read, by their identity; and those that their readers have left, from any thread.
-        self.streams: dict[int, StreamRequest] = {}
-        self._left: deque[StreamRequest] = deque()
+        #: Streams that are being read or sent, by their identity; and those that their actions have left, from any thread.
+        self.streams: dict[int, LongRequest] = {}
+        self._left: deque[LongRequest] = deque()
         #: All objects of a backplane share one budget.
         self.retries = Retries(calls, RetryAccount(RetryBudget(), 0), random.random)
 
@@ -94,7 +94,7 @@ class OutgoingCalls:
         if action.thrown is not None or (isinstance(request, OneShotEvent) and request.is_set):
             self._go_on(action, now_ns)  # cancelled while it ran; or nothing to wait for
             return
-        if isinstance(request, StreamRequest) and self._reads_on(action, request, now_ns):
+        if isinstance(request, LongRequest) and self._has_more(action, request, now_ns):
             return
         self._inheritance.awaits(action)
         if isinstance(request, Pause):
@@ -109,7 +109,7 @@ class OutgoingCalls:
                     break  # an earlier one was refused at once
                 each.action = action
                 self._begin(each, now_ns)
-        elif isinstance(request, StreamRequest):
+        elif isinstance(request, LongRequest):
             request.action, request.is_awaited = action, True
             if not request.id:
                 self.streams[id(request)] = request
@@ -179,8 +179,21 @@ class OutgoingCalls:
             else:
                 self._give_credit(stream, peer, now_ns)
 
-    def leave(self, stream: StreamRequest) -> None:
-        """The reader of a stream has left it; it is cancelled when the link is drained next, before this worker sleeps.
+    def credited(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        """The operation of a call with a streamed argument has asked for items, or read on."""
+        found = self.calls.get(envelope.id)
+        if found is None or found[0] != peer or not isinstance(found[2], SendingRequest):
+            self.calls.late_count += 1
+            return
+        sending = found[2]
+        sending.sender.receive_credit(envelope.body)
+        if sending.is_awaited and sending.is_ready:
+            assert sending.action is not None
+            self._go_on(sending.action, now_ns)
+
+    def leave(self, stream: LongRequest) -> None:
+        """The reader or sender of a stream has left it; it is cancelled when the link is drained next, before this worker
+        sleeps.
 
         From any thread, and where the garbage collector runs: so it takes no lock, and wakes nobody.
         """
@@ -276,29 +289,42 @@ class OutgoingCalls:
     def reader_ended(self, action: MethodAction, now_ns: int) -> None:
         """An operation has ended: so do the streams that it has not read to their end, whoever holds them."""
         for stream in [each for each in self.streams.values() if each.action is action]:
-            stream.buffer.end_in(Cancelled(f"{stream.spec.route}: the operation that began to read it has ended"))
+            stream.end_in(Cancelled(f"{stream.spec.route}: the operation that began it has ended"))
             self._leave(stream, now_ns)
 
-    def _reads_on(self, action: MethodAction, stream: StreamRequest, now_ns: int) -> bool:
-        """The reader of a stream awaits more. False: it has to wait. The stream may have ended since the reader looked."""
-        if stream.buffer.has_ended:
+    def _has_more(self, action: MethodAction, stream: LongRequest, now_ns: int) -> bool:
+        """The reader or sender of a stream awaits it. False: it has to wait. It may have ended since its action looked."""
+        if stream.has_ended:
             self._go_on(action, now_ns)
             return True
         if not stream.id:
             return False
         peer = self.calls.peer_of(stream.id)
-        if peer is not None:
+        if peer is not None and isinstance(stream, StreamRequest):
             self._give_credit(stream, peer, now_ns)
-        if not stream.buffer.is_ready:
+        elif peer is not None and isinstance(stream, SendingRequest):
+            self._send_items(stream, peer, now_ns)
+        if not stream.is_ready:
             return False
         self._go_on(action, now_ns)
         return True
+
+    def _send_items(self, sending: SendingRequest, peer: bytes, now_ns: int) -> None:
+        sending.sender.put(sending.fetched, is_last=sending.is_complete)
+        sending.fetched = []
+        for packed in sending.sender.envelopes(sending.id):
+            if not self._sender.say_packed(peer, packed, now_ns):
+                place = self._routing.backplane_of(peer)
+                route = sending.spec.route
+                self._leave(sending, now_ns)
+                sending.end_in(Busy(f"{route}: {place} does not keep up with the items sent to it", retry_after=0.05))
+                return
 
     def _give_credit(self, stream: StreamRequest, peer: bytes, now_ns: int) -> None:
         if (items := stream.buffer.credit_due()) and self._sender.say_surely(peer, credit(stream.id, items), now_ns):
             stream.buffer.gave(items)
 
-    def _leave(self, stream: StreamRequest, now_ns: int) -> None:
+    def _leave(self, stream: LongRequest, now_ns: int) -> None:
         self.streams.pop(id(stream), None)
         peer, call_id = self._forget(stream)
         if peer is not None and peer not in _HERE:
@@ -354,7 +380,7 @@ class OutgoingCalls:
             spec.principal = action.principal
         envelope = call(id, spec, -spec.ends_ns, chain)
         envelope.priority = priority = self._inheritance.call_priority(action, spec.priority)
-        if isinstance(request, StreamRequest):
+        if isinstance(request, LongRequest):
             request.told_priority = action.priority
         if peer is LOCAL:
             self._intake.admit(LOCAL, self._sender.as_received(envelope), now_ns, action.object)
@@ -368,9 +394,9 @@ class OutgoingCalls:
         """A call has ended in its reply."""
         action, gather = request.action, request.gather
         assert action is not None
-        if isinstance(request, StreamRequest):
+        if isinstance(request, LongRequest):
             self.streams.pop(id(request), None)
-            request.buffer.end(result)
+            request.end(result)
             if request.is_awaited:
                 self._go_on(action, now_ns)
         elif _is_awaited(request) and (gather is None or gather.put(request, result)):
@@ -380,9 +406,9 @@ class OutgoingCalls:
         """A call has failed: retry it, or resume its action with the error."""
         action, gather = request.action, request.gather
         assert action is not None
-        if not (_is_awaited(request) or isinstance(request, StreamRequest)):
+        if not (_is_awaited(request) or isinstance(request, LongRequest)):
             return
-        has_begun = isinstance(request, StreamRequest) and (request.buffer.has_begun or not request.is_awaited)
+        has_begun = isinstance(request, LongRequest) and (request.has_begun or not request.is_awaited)
         if action.thrown is None and not has_begun:
             route = request.spec.route
             is_idempotent = type(route) is str and self._routing.is_idempotent(route)
@@ -394,9 +420,9 @@ class OutgoingCalls:
                 request.id = waiting
                 return
             error = after_attempts(error, count, waiting.because)
-        if isinstance(request, StreamRequest):
+        if isinstance(request, LongRequest):
             self.streams.pop(id(request), None)
-            request.buffer.end_in(error)
+            request.end_in(error)
             if request.is_awaited:
                 self._go_on(action, now_ns, error=None if has_begun else error)
         elif gather is None:
@@ -445,7 +471,7 @@ class OutgoingCalls:
         spans = self._recorders.spans
         if spans is not None and action.awaits_since_ns < now_ns:
             spans.waited(action, _awaited_by(action), error, action.awaits_since_ns, now_ns)
-        if isinstance(action.request, StreamRequest):
+        if isinstance(action.request, LongRequest):
             action.request.is_awaited = False
         elif isinstance(action.request, Gather):
             action.request.has_ended = True

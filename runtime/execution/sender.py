@@ -40,6 +40,13 @@ class Sender:
             return self.say(LOCAL, envelope, now_ns)
         return self.outbox.add_instead(peer, self.encoder.encode(envelope))
 
+    def say_packed(self, peer: bytes, packed: bytes, now_ns: int) -> bool:
+        """As `say`, for an envelope that is packed already."""
+        if peer is LOCAL:
+            self._receive(LOCAL, codec.decode(codec.batch([packed]))[0], now_ns)
+            return True
+        return self.outbox.add(peer, packed)
+
     def reply(self, peer: bytes, id: int, result: Any, now_ns: int) -> bool:  # hot: scripts/bench call_pipelined
         """Send a reply, as `say` does. For a remote peer no `Envelope` is constructed."""
         if peer is LOCAL:
@@ -48,10 +55,7 @@ class Sender:
 
     def answer(self, peer: bytes, id: int, packed: bytes, now_ns: int) -> None:
         """Send a packed reply or status under another call id. Counts it as undelivered if there is no room."""
-        packed = codec.renumbered(packed, id)
-        if peer is LOCAL:
-            self._receive(LOCAL, codec.decode(codec.batch([packed]))[0], now_ns)
-        elif not self.outbox.add(peer, packed):
+        if not self.say_packed(peer, codec.renumbered(packed, id), now_ns):
             self.undelivered_count += 1
 
     def as_received(self, envelope: Envelope) -> Envelope:

@@ -6,13 +6,10 @@ their credit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from appbackplane.transport import codec
 from appbackplane.transport.envelope import ARGUMENT_ITEMS, CREDIT, ITEMS, Envelope, argument_credit
 from appbackplane.transport.errors import Busy
 
-from ..objects.action import LOCAL, AcceptedCalls
+from ..objects.action import AcceptedCalls
 from .outgoing_calls import OutgoingCalls
 from .reading_action import AwaitedItems, ReadingAction
 from .remote_routes import RemoteRoutes
@@ -24,15 +21,12 @@ class Streaming:
     """Items and credit of the streams of one backplane. Used under the lead."""
 
     def __init__(
-        self, *, accepted: AcceptedCalls, sender: Sender, outgoing: OutgoingCalls, remote: RemoteRoutes,
-        receive: Callable[[bytes, Envelope, int], None],
-    ) -> None:  # fmt: skip
-        """`receive`: dispatches an envelope of this backplane to itself (peer, envelope, now_ns)."""
+        self, *, accepted: AcceptedCalls, sender: Sender, outgoing: OutgoingCalls, remote: RemoteRoutes
+    ) -> None:
         self._accepted = accepted
         self._sender = sender
         self._outgoing = outgoing
         self._remote = remote
-        self._receive = receive
 
     def send(self, action: StreamAction, now_ns: int) -> None:  # hot: scripts/bench streams
         """Send the items that a slice has yielded. Call it before the outcome of the slice is booked."""
@@ -50,9 +44,7 @@ class Streaming:
             packed = self._sender.encoder.items(
                 action.call_id, items, action.sent_count - len(items), is_blocked=is_blocked
             )
-            if peer is LOCAL:
-                self._receive(LOCAL, codec.decode(codec.batch([packed]))[0], now_ns)
-            elif not self._sender.outbox.add(peer, packed):
+            if not self._sender.say_packed(peer, packed, now_ns):
                 action.give_up(
                     Busy(f"{action.name}: its reader does not read its messages: no room for more", retry_after=0.1)
                 )
@@ -70,6 +62,8 @@ class Streaming:
             self.credit(peer, envelope, now_ns)
         elif kind == ARGUMENT_ITEMS:
             self.argument_items(peer, envelope, now_ns)
+        else:
+            self._outgoing.credited(peer, envelope, now_ns)
 
     def credit(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """The reader of a stream has read on. Credit for a call that has ended crossed with its end."""

@@ -16,9 +16,21 @@ from appbackplane.transport.addressing import OF_NODE, RESERVED
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, Envelope, items, reply, status
+from appbackplane.transport.envelope import (
+    ARGUMENT_ITEMS,
+    BOOST,
+    CALL,
+    CANCEL,
+    CAST,
+    CREDIT,
+    Envelope,
+    argument_credit,
+    items,
+    reply,
+    status,
+)
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
-from appbackplane.transport.events import Ended, Streamed
+from appbackplane.transport.events import Credited, Ended, Streamed
 from appbackplane.transport.peers.likeness import Likeness
 from appbackplane.transport.security.grants import EXPORTED
 from appbackplane.transport.security.ring import Holder
@@ -87,6 +99,9 @@ class System(Protocol):
     def give_credit(self, id: int, items: int) -> bool:
         """Let the callee of a stream have sent this many items in all."""
 
+    def pass_items(self, id: int, envelope: Envelope) -> None:
+        """Send items of a streamed argument to the callee. Raises a `BackplaneError`."""
+
 
 class Inward:
     """Calls of other nodes outstanding here."""
@@ -145,7 +160,7 @@ class Inward:
                 self._session.cast(_spec_of(envelope, 0, holder))
             except BackplaneError:
                 self.refused_casts_count += 1
-        elif kind == CANCEL or kind == BOOST or kind == CREDIT:
+        elif kind == CANCEL or kind == BOOST or kind == CREDIT or kind == ARGUMENT_ITEMS:
             held = self._held.get(asked)
             if held is None:
                 return
@@ -153,6 +168,12 @@ class Inward:
                 self._session.cancel(held.id)
             elif kind == CREDIT:
                 self._session.give_credit(held.id, envelope.body)
+            elif kind == ARGUMENT_ITEMS:
+                try:
+                    self._session.pass_items(held.id, envelope)
+                except BackplaneError as error:
+                    self.ended(Ended(asked, None, error))
+                    self._session.cancel(held.id)
             elif envelope.priority is not None and envelope.priority >= 0:  # from there on as on one host (law 10)
                 self._session.boost(held.id, envelope.priority)
 
@@ -179,6 +200,13 @@ class Inward:
             said = items(asked.id, streamed.items, streamed.number, is_blocked=streamed.is_blocked)
             if not self._say(asked.name, said, held.is_bulk):
                 self._session.cancel(held.id)  # a status was sent in their place, or nothing can be
+
+    def credited(self, credited: Credited) -> None:
+        """The operation of a call reads its streamed argument: let the node that made the call send more."""
+        asked: AskedHere = credited.token
+        held = self._held.get(asked)
+        if held is not None and not self._say(asked.name, argument_credit(asked.id, credited.credit), held.is_bulk):
+            self._session.cancel(held.id)  # as in `streamed`
 
     def leave(self) -> None:
         """This node leaves: cancel all calls. The nodes that know of it have ended these calls themselves."""
@@ -283,4 +311,5 @@ def _spec_of(envelope: Envelope, ends_ns: int, holder: Holder) -> CallSpec:
         idempotency_key=envelope.idempotency_key,
         source=f"node:{holder.user_id}",
         window=None if envelope.window is None else min(envelope.window, WINDOW_MAX),
+        streamed=envelope.streamed,
     )

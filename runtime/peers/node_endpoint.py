@@ -20,9 +20,20 @@ from typing import Final
 
 from appbackplane.transport import codec
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.envelope import CALL, CAST, ITEMS, PUBLISH, REPLY, STATUS, Envelope, cast, status
+from appbackplane.transport.envelope import (
+    ARGUMENT_CREDIT,
+    CALL,
+    CAST,
+    ITEMS,
+    PUBLISH,
+    REPLY,
+    STATUS,
+    Envelope,
+    cast,
+    status,
+)
 from appbackplane.transport.errors import BackplaneError, Busy, MalformedFrame, Unavailable
-from appbackplane.transport.events import Ended, Streamed
+from appbackplane.transport.events import Credited, Ended, Streamed
 from appbackplane.transport.foreign_frames import decode
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
@@ -215,6 +226,8 @@ class NodeEndpoint:
         for ended in events:
             if isinstance(ended, Streamed):
                 self._inward.streamed(ended)
+            elif isinstance(ended, Credited):
+                self._inward.credited(ended)
             elif isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
                 self._inward.ended(ended)
             elif isinstance(ended, Ended) and ended.token is _DIRECTORY and ended.error is not None:
@@ -314,7 +327,7 @@ class NodeEndpoint:
                 self._outward.down(peer.name, HOW_BROKEN)
         elif kind == REPLY or kind == STATUS:
             self._outward.answered(peer.name, envelope)
-        elif kind == ITEMS:
+        elif kind == ITEMS or kind == ARGUMENT_CREDIT:
             self._outward.came(peer.name, envelope)
         elif kind == PUBLISH:
             self._topics.came(peer.name, peer.incarnation, holder, envelope)

@@ -18,6 +18,8 @@ from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import BULK_FROM
 from appbackplane.transport.envelope import (
+    ARGUMENT_CREDIT,
+    ARGUMENT_ITEMS,
     BOOST,
     CALL,
     CANCEL,
@@ -25,6 +27,8 @@ from appbackplane.transport.envelope import (
     CREDIT,
     Envelope,
     answered_as,
+    argument_credit,
+    argument_items,
     boost,
     cancel,
     credit,
@@ -100,7 +104,7 @@ class Outward:
         return self._counts[name.encode()]
 
     def take(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
-        """Handle an envelope of a local process: a call, a cast, a cancellation, a boost, or credit of a stream."""
+        """Handle an envelope of a local process: a call or cast, a cancellation, a boost, credit of a stream, or items."""
         kind = envelope.kind
         if kind == CALL or kind == CAST:
             try:
@@ -112,6 +116,8 @@ class Outward:
                     self.lost_casts_count += 1
         elif kind == CANCEL or kind == BOOST or kind == CREDIT:
             self._follow(peer, envelope)
+        elif kind == ARGUMENT_ITEMS:
+            self._pass_items(peer, envelope)
 
     def answered(self, name: str, envelope: Envelope) -> None:
         """Hand a node's answer to the caller; ignored if the call has ended."""
@@ -120,12 +126,18 @@ class Outward:
             self._answer(asked.peer, answered_as(envelope, asked.id))
 
     def came(self, name: str, envelope: Envelope) -> None:
-        """Hand items of a stream to their reader. If the call has ended, its callee has not heard of that: tell it again."""
+        """Hand items of a stream to their reader, or credit for a streamed argument to its sender. If the call has ended, its
+        callee has not heard of that: tell it again.
+        """
         call = self._calls.get(envelope.id)
         if call is None or call[0] != name.encode():
             self._say(name, cancel(envelope.id), False)
             return
-        self._answer(call[2].peer, items(call[2].id, envelope.body, envelope.number, is_blocked=envelope.is_blocked))
+        asked = call[2]
+        if envelope.kind == ARGUMENT_CREDIT:
+            self._answer(asked.peer, argument_credit(asked.id, envelope.body))
+        else:
+            self._answer(asked.peer, items(asked.id, envelope.body, envelope.number, is_blocked=envelope.is_blocked))
 
     def down(self, name: str, because: str) -> None:
         """A node is gone: the calls that it held end in PEER_DOWN, because their outcome is unknown."""
@@ -229,6 +241,22 @@ class Outward:
         self._say(node.decode(), said, asked.is_bulk)
         if envelope.kind == CANCEL:
             self._end(id)
+
+    def _pass_items(self, peer: bytes, envelope: Envelope) -> None:
+        """Forward items of a streamed argument. If the line has no room, the call ends: a list with a hole is of no use."""
+        id = self._ids.get((peer, envelope.id))
+        call = None if id is None else self._calls.get(id)
+        if id is None or call is None:
+            return
+        node, _, asked = call
+        said = argument_items(
+            id, envelope.body, envelope.number, is_blocked=envelope.is_blocked, is_last=envelope.is_last
+        )
+        if not self._say(node.decode(), said, asked.is_bulk):
+            self._say(node.decode(), cancel(id), asked.is_bulk)
+            self._end(id)
+            error = Busy(f"{asked.route}: the connection to node {node.decode()!r} accepts no more items now")
+            self._answer(peer, status(asked.id, error))
 
     def _fail(self, node: bytes, because: str) -> None:
         if not self._counts.pop(node, 0):  # without it, each repetition of the news would scan all calls

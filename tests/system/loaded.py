@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 
 from appbackplane.runtime import AppObject, Component, operation
+from appbackplane.transport import stream
 
 
 class Store(Component):
@@ -71,3 +72,49 @@ class Table(AppObject):
             self._store.ended.append(type(error).__name__)
             raise
         return count, total
+
+
+class Relay(Component):
+    """Calls the other backplane with rows of its own."""
+
+    @operation(priority=0)
+    def pid(self) -> int:
+        """The process that sends."""
+        return os.getpid()
+
+    def setup(self) -> None:
+        """One object a key."""
+        for number in range(4):
+            self.add(Sender(), key=f"sender-{number}")
+
+
+class Sender(AppObject):
+    """Sends numbers from 0."""
+
+    @operation()
+    async def send(self, count: int, route: str = "store.load", window: int = 16, die_after: int = -1) -> list[int]:
+        """So many. `die_after`: this process kills itself before it sends the next one."""
+        rows = stream(_numbers(count, die_after), window=window)
+        return list(await self.call(route, rows=rows))
+
+    @operation()
+    async def pass_on(self, rows: AsyncIterator[int], window: int = 16) -> list[int]:
+        """The rows of its caller, each times ten."""
+
+        async def tens() -> AsyncIterator[int]:
+            async for row in rows:
+                yield 10 * row
+
+        return list(await self.call("store.load", rows=stream(tens(), window=window)))
+
+    @operation()
+    def send_and_block(self, count: int) -> list[int]:
+        """In a plain operation."""
+        return list(self.call_blocking("store.load", rows=stream(_numbers(count))))
+
+
+def _numbers(count: int, die_after: int = -1) -> Iterator[int]:
+    for number in range(count):
+        if number == die_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield number

@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import os
 import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from appbackplane.transport import stream
+from appbackplane.transport import (
+    Client,
+    DeadlineExceeded,
+    InvalidArgument,
+    PeerDown,
+    UnknownRoute,
+    connect_async,
+    stream,
+)
 
-from .conftest import System, Up
+from .conftest import LIMIT_S, System, Up, ask_until, wait_ready
 
 TILL = """
 [backplane.tables]
 components = ["loaded:Store"]
 restart = { max = 1000, backoff = "5ms", backoff_max = "10ms" }
+[backplane.relays]
+components = ["loaded:Relay"]
+restart = { max = 1000, backoff = "5ms", backoff_max = "10ms" }
 """
+#: A client program that sends so many items, and then waits to be killed.
+PROGRAM = """
+import sys
+from appbackplane.transport import connect, stream
+def rows():
+    for number in range(int(sys.argv[3])):
+        yield number
+    print("ready", flush=True)
+    sys.stdin.read()
+    yield 0
+connect(sys.argv[1]).call(sys.argv[2], rows=stream(rows(), window=8), timeout=600)
+"""
+LOADS = ("store.load", "store.load_plainly")
 
 
 @pytest.fixture
@@ -24,11 +56,242 @@ def system(folder: Path, up: Up) -> System:
     return up(TILL)
 
 
+class Rows:
+    """Numbers from 0, as a generator; and how it ended."""
+
+    def __init__(self, upto: int = 10**9) -> None:
+        self.fetched = 0
+        self.ended = ""
+        self._upto = upto
+
+    def __iter__(self) -> Iterator[int]:
+        try:
+            for number in range(self._upto):
+                self.fetched += 1
+                yield number
+            self.ended = "end"
+        except BaseException as error:
+            self.ended = type(error).__name__
+            raise
+
+
+class Mistake(Exception):
+    """An error of the iterator."""
+
+
+def wait_alive(client: Client, route: str) -> None:
+    """Until a backplane that was killed serves again."""
+    ask_until(client, route, lambda _: True)
+
+
 @pytest.mark.parametrize("window", [1, 7, 1024])
-@pytest.mark.parametrize("route", ["store.load", "store.load_plainly"])
+@pytest.mark.parametrize("route", LOADS)
 def test_all_items_come_in_order(system: System, route: str, window: int) -> None:
-    """From a list, and from a generator."""
+    """From a list and from a generator; from a client, and from operations, which pass on what they get."""
     with system.connect() as client:
         assert client.call(route, rows=stream(range(3000), window=window)) == [3000, 4_498_500]
-        assert client.call(route, rows=stream((n for n in range(300)), window=window)) == [300, 44_850]
+        assert client.call(route, rows=stream(Rows(300), window=window)) == [300, 44_850]
         assert client.call(route, rows=stream([], window=window)) == [0, 0]
+        assert client.call("relay.send", count=3000, route=route, window=window) == [3000, 4_498_500]
+        assert client.call("relay.pass_on", rows=stream(range(300)), window=window) == [300, 448_500]
+        assert client.call("relay.send_and_block", count=300) == [300, 44_850]
+
+
+def test_an_answer_before_the_end_closes_the_iterator(system: System) -> None:
+    """Its caller would go on to fetch what nobody reads."""
+    with system.connect() as client:
+        for upto in (0, 1, 7, 8, 9, 1024):
+            rows = Rows()
+            assert client.call("store.load", rows=stream(iter(rows), window=8), upto=upto)[0] == upto
+            assert rows.ended == ("GeneratorExit" if rows.fetched else ""), "none was fetched if none was asked for"
+            assert upto <= rows.fetched <= upto + 8
+
+
+@pytest.mark.parametrize("route", LOADS)
+def test_an_error_of_the_iterator_cancels_the_call(system: System, route: str) -> None:
+    """That very error comes out of `call`; its operation does not take what came for the whole."""
+    mistake = Mistake("on purpose")
+
+    def rows() -> Iterator[int]:
+        yield from range(3)
+        raise mistake
+
+    with system.connect() as client:
+        with pytest.raises(Mistake) as raised:
+            client.call(route, rows=stream(rows()), timeout=LIMIT_S)
+        assert raised.value is mistake
+        ask_until(client, "store.ended_by", lambda ended: ended == ["Cancelled"])
+
+
+@pytest.mark.parametrize("route", LOADS)
+def test_a_callee_that_is_killed_between_any_two_items_ends_the_call_in_peer_down(system: System, route: str) -> None:
+    """Once, and the iterator is closed. An operation that sends is told Unavailable, as with any call."""
+    with system.connect() as client:
+        for die_after in [1, 2, 3, 7, 8, 9, 63, 64, 65, 255, 256, 257, 1024, 2999, 3000]:
+            wait_alive(client, "store.pid")
+            rows = Rows(3000)
+            with pytest.raises(PeerDown):
+                client.call(route, rows=stream(iter(rows), window=64), die_after=die_after, timeout=LIMIT_S)
+            assert die_after <= rows.fetched <= die_after + 64
+            assert rows.ended == ("end" if rows.fetched == 3000 and rows.ended == "end" else "GeneratorExit")
+        wait_alive(client, "store.pid")
+        assert client.call(route, rows=stream(range(100))) == [100, 4_950]
+
+
+@pytest.mark.parametrize("route", LOADS)
+def test_a_caller_that_is_killed_between_any_two_items_cancels_the_operation(system: System, route: str) -> None:
+    """A client or a backplane; and the object serves the next, with all its items."""
+    with system.connect() as client:
+        count = 0
+        for items in (0, 1, 8, 9, 100):
+            program = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(system.run_dir), route, str(items)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            with program:
+                wait_ready(program)
+                program.send_signal(signal.SIGKILL)
+            count += 1
+            ask_until(client, "store.ended_by", lambda ended, n=count: ended == ["Cancelled"] * n)
+        for die_after in (0, 1, 15, 16, 17, 100):
+            wait_alive(client, "relay.pid")
+            with pytest.raises(PeerDown):
+                client.call("relay.send", count=3000, route=route, die_after=die_after, retry=False, timeout=LIMIT_S)
+            count += 1
+            ask_until(client, "store.ended_by", lambda ended, n=count: ended == ["Cancelled"] * n)
+        for key in range(4):
+            assert client.call(route, rows=stream(range(9)), key=f"table-{key}") == [9, 36]
+
+
+def test_a_deadline_ends_both_sides(system: System) -> None:
+    """While the iterator has no next item, and while the operation does not read."""
+
+    async def program() -> None:
+        async with await connect_async(system.run_dir) as client:
+
+            async def rows() -> AsyncIterator[int]:
+                yield 1
+                await asyncio.Event().wait()
+
+            with pytest.raises(DeadlineExceeded):
+                await client.call("store.load", rows=stream(rows()), timeout=0.5)
+
+    asyncio.run(program())
+    with system.connect() as client:
+        with pytest.raises(DeadlineExceeded):
+            client.call("store.load", rows=stream(itertools.repeat(1)), timeout=0.5)
+        ask_until(client, "store.ended_by", lambda ended: len(ended) == 2)
+        assert set(client.call("store.ended_by")) <= {"DeadlineExceeded", "Cancelled"}
+
+
+def test_operations_that_wait_for_items_hold_no_worker(system: System) -> None:
+    """A worker each, or memory without end, would be the price of every slow caller. A plain operation blocks a thread, and
+    another does its work.
+    """
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(system.run_dir), route, "3"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for route in LOADS * 2
+    ]  # fmt: skip
+    for program in programs:
+        wait_ready(program)
+    with system.connect() as client:
+        assert client.call("store.ended_by") == []
+        for program in programs:
+            with program:
+                program.kill()
+        ask_until(client, "store.ended_by", lambda ended: ended == ["Cancelled"] * 4)
+
+
+def test_an_asyncio_program_sends_iterators(system: System) -> None:
+    """Of both kinds, several at a time; and what is left is closed."""
+    ended: list[str] = []
+
+    async def rows(upto: int) -> AsyncIterator[int]:
+        try:
+            for number in range(upto):
+                yield number
+            ended.append("end")
+        except BaseException as error:
+            ended.append(type(error).__name__)
+            raise
+
+    async def mistaken() -> AsyncIterator[int]:
+        yield 1
+        raise Mistake
+
+    async def endless() -> AsyncIterator[int]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            ended.append("interrupted")
+
+    async def program() -> None:
+        async with await connect_async(system.run_dir) as client:
+
+            async def load(key: int, items: Any) -> Any:
+                return await client.call("store.load", key=f"table-{key}", rows=stream(items, window=16))
+
+            found = await asyncio.gather(*(load(n, rows(2000) if n % 2 else range(2000)) for n in range(4)))
+            assert found == [[2000, 1_999_000]] * 4
+            assert ended == ["end", "end"]
+            assert await client.call("store.load", rows=stream(rows(10**9)), upto=5) == [5, 10]
+            assert ended.pop() == "GeneratorExit"
+            with pytest.raises(Mistake):
+                await load(0, mistaken())
+            sources = Rows()
+            assert await client.call("store.load", rows=stream(iter(sources)), upto=5) == [5, 10]
+            assert sources.ended == "GeneratorExit"
+            assert await client.call("store.load", rows=stream(endless()), upto=1) == [1, 1]
+            assert ended.pop() == "interrupted", "the answer has not waited for the next item"
+            task = asyncio.create_task(load(0, endless()))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(task, 0.2)
+            assert ended.pop() == "interrupted"
+
+    asyncio.run(program())
+    with system.connect() as client:
+        ask_until(client, "store.ended_by", lambda ended: sorted(ended) == ["Cancelled"] * 2 + ["end"] * 7)
+
+
+def test_a_call_that_is_refused_has_not_touched_the_iterator(system: System) -> None:
+    """So it is retried as a call without a stream is; and its user can use the iterator for another call."""
+    with system.connect() as client:
+        rows = iter(range(10))
+        with pytest.raises(UnknownRoute):
+            client.call("store.lod", rows=stream(rows))
+        with pytest.raises(InvalidArgument, match="unknown argument 'rws'"):
+            client.call("store.load", rws=stream(rows))
+        with pytest.raises(InvalidArgument, match=r"argument 'upto': expected `int`, got `str`"):
+            client.call("store.load", rows=stream(rows), upto="many")
+        os.kill(client.call("store.pid"), signal.SIGKILL)
+        wait_alive(client, "store.pid")
+        assert client.call("store.load", rows=stream(rows)) == [10, 45]
+
+
+MISPLACED: list[tuple[str, Callable[[Client], Any]]] = [
+    ("two", lambda client: client.call("store.load", rows=stream([1]), upto=stream([1]))),
+    ("nested", lambda client: client.call("store.load", rows=[stream([1])])),
+    ("submitted", lambda client: client.submit("store.load", rows=stream([1]))),
+    ("cast", lambda client: client.cast("store.load", rows=stream([1]))),
+    ("streamed", lambda client: client.stream("store.load", rows=stream([1]))),
+    ("keyed", lambda client: client.call("store.load", rows=stream([1]), idempotency_key="once")),
+    ("none", lambda client: client.call("store.load", rows=[1])),
+    ("async", lambda client: client.call("store.load", rows=stream(_asynchronous()))),
+]
+
+
+async def _asynchronous() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("misplace", [call for _, call in MISPLACED], ids=[name for name, _ in MISPLACED])
+def test_a_stream_where_none_can_be_is_refused(system: System, misplace: Callable[[Client], Any]) -> None:
+    """With the route and the argument, before anything has begun."""
+    with system.connect() as client:
+        with pytest.raises(InvalidArgument, match=r"^store\.load: .*'rows'"):
+            misplace(client)
+        assert client.call("store.ended_by") == []

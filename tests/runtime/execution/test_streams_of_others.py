@@ -210,7 +210,7 @@ def test_a_second_operation_does_not_read_on(backplane: VirtualBackplane) -> Non
     say(backplane, stream, 0, 0)
     assert call.result() == 0
     second = backplane.call("bench.page", timeout=5)
-    assert "the operation that began to read it has ended" in str(second.error())
+    assert "the operation that began it has ended" in str(second.error())
     assert backplane.call("bench.urgent", timeout=5).result() == 1
     assert stream.is_cancelled
 

@@ -38,6 +38,7 @@ COMPONENTS = {
         "served:Store",
         "served:Prices",
         "served:Rows",
+        "served:Loads",
     ],
     "c": ["served:Calc"],
 }

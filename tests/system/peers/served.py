@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, operation, pause, subscribe
-from appbackplane.transport import errors
+from appbackplane.transport import errors, stream
 
 
 class Calc(Component):
@@ -180,6 +180,45 @@ class Table(AppObject):
             raise
 
 
+class Loads(Component):
+    """Reads the rows of callers of other nodes, and remembers how each operation ended."""
+
+    def __init__(self) -> None:
+        self.ends: list[str] = []
+
+    @operation(priority=0)
+    def ended(self) -> list[str]:
+        """How each operation that has ended did so."""
+        return self.ends
+
+    def setup(self) -> None:
+        """One that loads, beside this one, which it keeps waiting."""
+        self.add(Loader(self.ends), key="loader")
+
+
+class Loader(AppObject):
+    """Sums of rows."""
+
+    def __init__(self, ends: list[str]) -> None:
+        self.ends = ends
+
+    @operation(export=True)
+    async def rows(self, rows: AsyncIterator[list[object]], upto: int = -1) -> list[int]:
+        """How many, and the sum of their numbers."""
+        count = total = 0
+        try:
+            async for number, _ in rows:
+                assert isinstance(number, int)
+                count, total = count + 1, total + number
+                if count == upto:
+                    break
+            self.ends.append("end")
+        except BaseException as error:
+            self.ends.append(type(error).__name__)
+            raise
+        return [count, total]
+
+
 class Home(Component):
     """Asks others, from inside of an operation."""
 
@@ -201,6 +240,11 @@ class Home(Component):
     async def sum_far(self, route: str, count: int) -> int:
         """Of a stream of another node."""
         return sum([number async for number, _ in self.stream(route, count=count, window=16)])
+
+    @operation()
+    async def load_far(self, route: str, count: int) -> list[int]:
+        """Rows of this operation at another node."""
+        return list(await self.call(route, rows=stream(([n, ""] for n in range(count)), window=16)))
 
     @operation()
     async def have_done(self, name: str, key: str) -> str:

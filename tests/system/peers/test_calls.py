@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
 
-from appbackplane.transport import BackplaneError, Busy, Client, InvalidArgument, NotFound, PendingCall, Unavailable
+from appbackplane.transport import (
+    BackplaneError,
+    Busy,
+    Client,
+    InvalidArgument,
+    NotFound,
+    PendingCall,
+    Unavailable,
+    stream,
+)
 from appbackplane.transport.errors import (
     Cancelled,
     FailedPrecondition,
@@ -112,6 +122,28 @@ def test_a_stream_of_another_node_ends_with_its_reader(client: Client, there: Cl
         if number == 5_000:
             break
     ask_until(there, "rows.ended", lambda ended: ended[before:] == ["GeneratorExit"])
+
+
+@pytest.mark.parametrize("route", ["loads.rows", "b/loads.rows"])
+def test_an_iterator_is_an_argument_of_a_call_to_another_node(client: Client, there: Client, route: str) -> None:
+    """Item by item within the window: from a client, and from inside of an operation. None is lost on the way."""
+    for window, text in ((1024, ""), (3, ""), (1024, "x" * 50_000)):
+        rows = stream(([number, text] for number in range(300)), window=window)
+        assert client.call(route, rows=rows, timeout=LIMIT_S) == [300, 44_850]
+    assert client.call("home.load_far", route=route, count=2_000) == [2_000, 1_999_000]
+
+
+def test_an_iterator_for_another_node_ends_with_either_side(client: Client, there: Client) -> None:
+    """An answer that comes early, an error of the iterator, and one that is not a row."""
+    before = len(there.call("loads.ended"))
+    rows = ([number, ""] for number in itertools.count())
+    assert client.call("loads.rows", rows=stream(rows), upto=5_000, timeout=LIMIT_S) == [5_000, 12_497_500]
+    assert next(rows, None) is None, "it is closed"
+    with pytest.raises(ZeroDivisionError):
+        client.call("loads.rows", rows=stream([1 // (2 - number), ""] for number in range(9)), timeout=LIMIT_S)
+    ask_until(there, "loads.ended", lambda ended: ended[before:] == ["end", "Cancelled"])
+    with pytest.raises(InvalidArgument, match=r"^loads\.rows: argument 'rows', item 0: expected `array`, got `int`$"):
+        client.call("loads.rows", rows=stream([1]), timeout=LIMIT_S)
 
 
 # How it ends

@@ -29,6 +29,7 @@ from appbackplane.transport import (
     Unavailable,
     connect,
     connect_async,
+    stream,
 )
 from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keyring import Keyring
@@ -170,9 +171,19 @@ def test_a_stream_is_read_as_on_one_host(client: Client, there: Client) -> None:
     """And ends with its reader."""
     assert [number for number, _ in client.stream("rows.upto", count=3_000)] == [*range(3_000)]
     before = len(there.call("rows.ended"))
-    with client.stream("rows.upto", count=10**9, window=8, timeout=10 * LIMIT_S) as stream:
-        assert [next(stream) for _ in range(20)] == [[number, ""] for number in range(20)]
+    with client.stream("rows.upto", count=10**9, window=8, timeout=10 * LIMIT_S) as rows:
+        assert [next(rows) for _ in range(20)] == [[number, ""] for number in range(20)]
     ask_until(there, "rows.ended", lambda ended: ended[before:] == ["GeneratorExit"])
+
+
+def test_an_iterator_is_an_argument_as_on_one_host(client: Client, there: Client) -> None:
+    """Of a blocking client and of one on asyncio; and the operation ends with its caller's iterator."""
+    rows = [[number, ""] for number in range(3_000)]
+    assert client.call("loads.rows", rows=stream(rows), timeout=LIMIT_S) == [3_000, 4_498_500]
+    before = len(there.call("loads.ended"))
+    with pytest.raises(ZeroDivisionError):
+        client.call("loads.rows", rows=stream([1 // (2 - number), ""] for number in range(9)), timeout=LIMIT_S)
+    ask_until(there, "loads.ended", lambda ended: ended[before:] == ["Cancelled"])
 
 
 def test_topics_are_heard_and_published_on_as_on_one_host(client: Client) -> None:
