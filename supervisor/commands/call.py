@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
+from appbackplane.transport.argument_stream import stream
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.errors import DeadlineExceeded
 
@@ -13,7 +16,7 @@ from .completing import routes
 from .connecting import client_of, keys_option
 from .quantities import timeout_option
 from .systems import system_option
-from .words import arguments
+from .words import arguments, json_lines
 
 
 @click.command("call")
@@ -25,6 +28,9 @@ from .words import arguments
 @timeout_option(TIMEOUT_DEFAULT_S, "Deadline of the call, in seconds from now.", max_s=TIMEOUT_MAX_S)
 @click.option("--idempotency-key", metavar="TEXT", help="Calls with the same key are done once.")
 @click.option("--stream", "is_stream", is_flag=True, help="ROUTE is a generator: print each item as a line of JSON.")
+@click.option(
+    "--stream-in", "streamed", metavar="KEY", help="Send the lines of standard input, JSON values, as items of KEY."
+)
 @keys_option
 @output_options
 def command(
@@ -36,6 +42,7 @@ def command(
     timeout: float,
     idempotency_key: str | None,
     is_stream: bool,
+    streamed: str | None,
     keys: str | None,
     as_json: bool,
 ) -> None:
@@ -43,6 +50,14 @@ def command(
     body = arguments(words)
     if is_stream and idempotency_key is not None:
         raise click.UsageError("--idempotency-key is for a call with one result: the items of a stream are not kept")
+    if streamed is not None:
+        if is_stream or idempotency_key is not None:
+            raise click.UsageError("--stream-in is for a call with one result, and without an idempotency key")
+        if not streamed.isidentifier() or streamed in body:
+            raise click.UsageError(
+                f"--stream-in {streamed!r}: expected the name of an argument that is not given otherwise"
+            )
+        body[streamed] = stream(json_lines(sys.stdin.buffer))
     client = client_of(system, keys)
     try:
         if is_stream:

@@ -6,11 +6,14 @@ list; `text='"20"'` is the string 20. The callee checks all of them against its 
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
 
 import click
+
+from appbackplane.transport.codec import FRAME_BYTES_MAX
 
 
 def arguments(words: Iterable[str]) -> dict[str, Any]:
@@ -24,6 +27,29 @@ def arguments(words: Iterable[str]) -> dict[str, Any]:
             raise click.UsageError(f"{key!r} is given twice")
         found[key] = _value(value)
     return found
+
+
+def json_lines(lines: BinaryIO) -> Iterator[Any]:
+    """The values of a file with one JSON value a line, each when its line is there. Raises `UsageError` for any other line."""
+    for number in itertools.count(1):
+        line = lines.readline(FRAME_BYTES_MAX + 1)
+        if not line:
+            return
+        where = f"standard input, line {number}"
+        if len(line) > FRAME_BYTES_MAX:
+            raise click.UsageError(f"{where}: more than {FRAME_BYTES_MAX >> 20} MiB")
+        try:
+            value = json.loads(line, parse_constant=_refuse)
+        except RecursionError:
+            raise click.UsageError(f"{where}: nested too deep") from None
+        except ValueError:
+            raise click.UsageError(f"{where}: expected one JSON value a line, got {_shown(line)}") from None
+        yield value
+
+
+def _shown(line: bytes) -> str:
+    text = line.decode(errors="replace").rstrip("\n")
+    return repr(text) if len(text) <= 40 else f"{text[:40]!r}..."
 
 
 def _value(text: str) -> Any:

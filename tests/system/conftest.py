@@ -182,12 +182,13 @@ def is_of_session(pid: int, session: int) -> bool:
         return False
 
 
-def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A verb of the command line."""
+def command(folder: Path, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    """A verb of the command line. `given`: its standard input."""
     return subprocess.run(
         [*COMMAND, *words],
         cwd=folder,
         env=environment(folder),
+        input=given,
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import shutil
 import signal
@@ -25,7 +26,7 @@ from appbackplane.transport import (
     stream,
 )
 
-from .conftest import LIMIT_S, System, Up, ask_until, wait_ready
+from .conftest import LIMIT_S, System, Up, ask_until, command, wait_ready
 
 TILL = """
 [backplane.tables]
@@ -270,6 +271,29 @@ def test_a_call_that_is_refused_has_not_touched_the_iterator(system: System) -> 
         os.kill(client.call("store.pid"), signal.SIGKILL)
         wait_alive(client, "store.pid")
         assert client.call("store.load", rows=stream(rows)) == [10, 45]
+
+
+def test_the_command_sends_the_lines_of_its_input(system: System) -> None:
+    """As they come; a line that is no JSON is a mistake of the user, and its operation takes nothing for the whole."""
+
+    def load(given: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return command(system.folder, "call", "--stream-in", "rows", "store.load", *words, given=given)
+
+    ran = load("1\n2\n 3 \n4")
+    assert (json.loads(ran.stdout), ran.stderr, ran.returncode) == ([4, 10], "", 0)
+    assert json.loads(load("").stdout) == [0, 0]
+    assert json.loads(load("1\n2\n3\n", "upto=2").stdout) == [2, 3]
+    for given, problem in {
+        "1\ntwo\n3\n": "standard input, line 2: expected one JSON value a line, got 'two'",
+        "1\n\n3\n": "standard input, line 2: expected one JSON value a line, got ''",
+        "[" * 100_000: "standard input, line 1: nested too deep",
+    }.items():
+        ran = load(given)
+        assert problem in ran.stderr
+        assert (ran.stdout, ran.returncode) == ("", 2)
+    ran = load('"x"\n')
+    assert "store.load: argument 'rows', item 0: expected `int`, got `str`" in ran.stderr
+    assert (ran.stdout, ran.returncode) == ("", 1)
 
 
 MISPLACED: list[tuple[str, Callable[[Client], Any]]] = [
