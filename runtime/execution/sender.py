@@ -12,6 +12,7 @@ from typing import Any
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox
 from appbackplane.transport.envelope import Envelope, reply
+from appbackplane.transport.errors import InvalidArgument
 
 from ..objects.action import LOCAL
 
@@ -32,7 +33,7 @@ class Sender:
         if peer is LOCAL:
             self._receive(LOCAL, self.as_received(envelope), now_ns)
             return True
-        return self.outbox.add(peer, self.encoder.encode(envelope))
+        return self.outbox.add(peer, self._packed(envelope))
 
     def say_surely(self, peer: bytes, envelope: Envelope, now_ns: int) -> bool:
         """As `say`, for a short envelope without which the peer would work or wait in vain: it may use the reserve."""
@@ -60,4 +61,12 @@ class Sender:
 
     def as_received(self, envelope: Envelope) -> Envelope:
         """The envelope as a peer would receive it: packed and unpacked. Raises `InvalidArgument` if it cannot be packed."""
-        return codec.decode(codec.batch([self.encoder.encode(envelope)]))[0]
+        return codec.decode(codec.batch([self._packed(envelope)]))[0]
+
+    def _packed(self, envelope: Envelope) -> bytes:
+        try:
+            return self.encoder.encode(envelope)
+        except InvalidArgument as error:
+            if envelope.route is None:
+                raise
+            raise InvalidArgument(f"{envelope.route}: {error.message}") from error

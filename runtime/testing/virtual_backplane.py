@@ -15,6 +15,8 @@ from appbackplane.transport import call_checks, codec
 from appbackplane.transport.calling import CONNECT_TIMEOUT_S
 from appbackplane.transport.directory import Directory, Place, Registration
 from appbackplane.transport.envelope import (
+    ARGUMENT_ITEMS,
+    BOOST,
     CALL,
     CANCEL,
     CAST,
@@ -22,11 +24,13 @@ from appbackplane.transport.envelope import (
     REPLY,
     STATUS,
     Envelope,
+    argument_credit,
     reply,
     status,
 )
 from appbackplane.transport.errors import BackplaneError
 from appbackplane.transport.handles import ItemStream, Subscription
+from appbackplane.transport.item_buffer import ItemBuffer
 from appbackplane.transport.waitables import Waitable
 
 from ..backplane import Backplane
@@ -63,21 +67,48 @@ class OutsideCall:
         self.boosted_to: int | None = None
         #: Requests to search for a cycle of waits through this call (execution/ring_detector.py), newest last.
         self.searches: list[Envelope] = []
+        #: The items of its streamed argument; None: it has none.
+        self._arrived: ItemBuffer | None = None
+        if envelope.streamed is not None:
+            self._arrived = ItemBuffer(envelope.route, envelope.body[envelope.streamed], credit=0)
 
     def heard(self, envelope: Envelope) -> None:
-        """Handle a later envelope about it: a cancellation, a search or a boost."""
+        """Handle a later envelope about it: a cancellation, a search, a boost, or items."""
         if envelope.kind == CANCEL:
             self.is_cancelled = True
         elif envelope.chain is not None:
             self.searches.append(envelope)
-        else:
+        elif envelope.kind == BOOST:
             self.boosted_to = envelope.priority
+        elif envelope.kind == ARGUMENT_ITEMS and self._arrived is not None:
+            self._arrived.put(envelope.body, envelope.number, envelope.is_blocked)
+            if envelope.is_last:
+                self._arrived.end(envelope.number + len(envelope.body))
 
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments of the call, by name."""
         arguments: Mapping[str, Any] = self.envelope.body
         return arguments
+
+    def items(self, upto: int | None = None) -> list[Any]:
+        """Read its streamed argument: so many items or a few more, or to its end. The backplane runs meanwhile."""
+        arrived, found = self._arrived, list[Any]()
+        assert arrived is not None, f"{self.envelope.route} was called without a stream"
+        while upto is None or len(found) < upto:
+            items = arrived.take()
+            if items is not None:
+                found += items
+            elif arrived.has_ended:
+                arrived.check_end()
+                break
+            else:
+                credit = arrived.credit_due()
+                assert credit, "no item has come: the caller awaits something, or time has to pass (advance)"
+                self._backplane.hear(argument_credit(self.envelope.id, credit), self._peer)
+                arrived.gave(credit)
+                self._backplane.run_until_idle()
+        return found
 
     def reply(self, result: Any = None) -> None:
         """Answer the call with a result."""
