@@ -33,18 +33,18 @@ ROOT = Path(__file__).parent.resolve()
 #: subclass freely stays interpreted (AppObject, Component), and so does what is declared with msgspec (Mark, Policy) and
 #: what runs once a second, a connection or a failure.
 COMPILED = """
-    transport: batching call_checks call_spec caller_core calling calls codec connections envelope events fan_out frame_reader
-        inbox item_buffer link pulling resolver session topics waitables waiting
+    transport: argument_stream batching call_checks call_spec caller_core calling calls codec connections envelope events
+        fan_out frame_reader inbox item_buffer item_sender link pulling resolver session topics waitables waiting
     transport/peers: line lines node parts route_table view window
     transport/security: roll
     runtime/objects: action binding operation_spec registry schedulable
     runtime/scheduling: balance cpu_budget deadline_order fair_order nice object_queue quotas ranked_queues ready_queues
         scheduler throttle timers
     runtime/observation: histogram recorder span_buffer span_ids statistics
-    runtime/execution: admission board call_changes completion coroutines deferring digest digesting engine
-        engine_platform fairness grants host idempotency_cache inheritance intake method_action node_services os_priority
-        outgoing_calls parked_actions poll_leader priority_publisher publishing recorders remote_routes ring_detector routing
-        sender sources stream_action streaming user_actions withdrawal worker worker_loop
+    runtime/execution: admission board call_changes completion coroutines deferring digest digesting engine engine_platform
+        fairness grants host idempotency_cache inheritance intake method_action node_services os_priority outgoing_calls
+        parked_actions poll_leader priority_publisher publishing reading_action recorders remote_routes ring_detector
+        routing sender sources stream_action streaming user_actions withdrawal worker worker_loop
     runtime/dispatcher: delivery locking registration served
     runtime/peers: answers breaks inward node_endpoint outward
     runtime/requests: element lanes ledger owners posters ready_pool synchronized_ledger threads waiting

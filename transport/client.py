@@ -77,6 +77,8 @@ class Client:
         retry: whether a failed call is retried, until `timeout`, if that is harmless: the operation is idempotent, the call
         has an idempotency key, or the work has certainly not begun (docs/concepts/retries.md).
 
+        One argument may be `stream(rows)`: the operation reads it item by item, while this method iterates over `rows`.
+
         Raises the `BackplaneError` in which the call ended: `UnknownRoute`, `InvalidArgument`, `Busy` (with `retry_after`),
         `Unavailable`, `DeadlineExceeded`, `PeerDown`, or `InternalError` if the operation raised.
         """

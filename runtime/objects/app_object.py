@@ -123,7 +123,7 @@ class AppObject(Schedulable):
         key: key of the object to call. None: any that serves the route.
         priority: 0 is the highest. None: that of the running action, whose trace the call carries as well.
         timeout: seconds, 30 by default. The call ends earlier if the running action's deadline comes first.
-        idempotency_key, retry: as in `Client.call`.
+        idempotency_key, retry: as in `Client.call`. One argument may be `stream(rows)`: this operation iterates over `rows`.
 
         Only in `async def` operations. While it waits, the object is in the wait queue: new requests queue behind the reply
         (law 6). Raises the subclass of `BackplaneError` in which the call ended.

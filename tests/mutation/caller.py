@@ -25,9 +25,86 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         ("attempts are not counted", "        retried.attempts_count += 1\n", ""),
         (
+            "a call whose operation has asked for items is made again",
+            "            self.calls.replace(id, (token, spec, size, None))\n        return token.token",
+            "            pass\n        return token.token",
+        ),
+        (
+            "credit is believed of anybody",
+            "        if found is None or found[0] != peer:\n            self.calls.late_count += 1\n            return None\n"
+            "        return found[2]",
+            "        if found is None:\n            self.calls.late_count += 1\n            return None\n"
+            "        return found[2]",
+        ),
+        (
             "a call that waits for its retry is cancelled at nobody",
             "            self.retries.waited(id)\n        elif peer != UNSENT:\n            self._say_cancel(peer, id)",
             "            self._say_cancel(peer, id)",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/item_sender.py",
+        (f"{TESTS}/test_item_sender.py", f"{DOERS}/test_calls_with_streams.py"),
+        ("the caller runs ahead without end", "            and self._put_count + count < self._credit\n", ""),
+        ("large items count as one", "            and self._ahead_bytes + bytes < BYTES_AHEAD_MAX\n", ""),
+        (
+            "what was read stays ahead",
+            "                self._ahead_bytes -= ahead.popleft()[1]",
+            "                ahead.popleft()",
+        ),
+        ("forged credit is believed", "credit = min(credit, self._sent_count + self._window)", "credit = credit + 0"),
+        (
+            "a caller without room does not say so",
+            "is_blocked=is_end and not self.has_room()",
+            "is_blocked=False",
+        ),
+        ("the end is not sent", "is_last=is_end and self._is_complete", "is_last=False"),
+        ("all items have one number", "                self._sent_count += last - first\n", ""),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/call_with_stream.py",
+        (f"{DOERS}/test_calls_with_streams.py",),
+        (
+            "an iterator that raises leaves its call behind",
+            "                self._drop(request)\n",
+            "                pass\n",
+        ),
+        ("an iterator that nobody reads is not closed", "                close(items)\n", "                pass\n"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/streaming.py",
+        (f"{DOERS}/test_streamed_arguments.py",),
+        ("the end of an argument is overlooked", " and envelope.is_last:", " and False:"),
+        (
+            "an operation that waits for items is not woken",
+            "                self._outgoing.set(request, now_ns)\n            elif buffer",
+            "                pass\n            elif buffer",
+        ),
+        (
+            "a plain operation that waits for items is not woken",
+            "                action.open_gate()\n",
+            "                pass\n",
+        ),
+        ("credit is given again and again", "            buffer.gave(credit)\n", "            pass\n"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/reading_action.py",
+        (f"{DOERS}/test_streamed_arguments.py",),
+        ("a plain operation outlives its caller", "        self.open_gate()\n", "        pass\n"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/streamed_argument.py",
+        (f"{DOERS}/test_streamed_arguments.py",),
+        ("anybody reads an argument", " or action.buffer is not self._buffer:", ":"),
+        (
+            "items before one that does not fit are lost",
+            "                if not converted:\n                    raise self._unfit from None\n                break",
+            "                raise self._unfit from None",
         ),
     ),
     *mutations(

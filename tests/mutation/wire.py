@@ -50,6 +50,8 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if type(route) is not str or type(body) is not dict:",
             "if type(body) is not dict:",
         ),
+        ("the end of an argument is lost", "fields[3] == LAST", "fields[3] == BLOCKED"),
+        ("a window may be 0", "(type(window) is int and window >= 1)", "type(window) is int"),
         ("a deadline may be a string", " and _is_int_or_nil(deadline)", ""),
         ("a status may have three fields", "        and len(body) == 4\n", "        and len(body) >= 3\n"),
         ("what was not begun looks as if it had", "is_refused=fields[3] == REFUSED", "is_refused=False"),

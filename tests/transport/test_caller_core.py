@@ -6,7 +6,15 @@ import pytest
 
 from appbackplane.transport.batching import PEER_BYTES_MAX, SendResult
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import CANCEL, Envelope, reply, status
+from appbackplane.transport.envelope import (
+    CANCEL,
+    Envelope,
+    argument_credit,
+    argument_items,
+    credit,
+    reply,
+    status,
+)
 from appbackplane.transport.errors import (
     Busy,
     Cancelled,
@@ -15,7 +23,8 @@ from appbackplane.transport.errors import (
     PeerDown,
     Unavailable,
 )
-from appbackplane.transport.events import Ended, Heard
+from appbackplane.transport.events import Credited, Ended, Heard
+from appbackplane.transport.item_sender import ItemSender
 from appbackplane.transport.retrying import BACKOFF_NS, SPREAD_NS
 from tests.transport.test_session import World, directory, only_error
 
@@ -271,3 +280,59 @@ def test_an_outage_is_not_multiplied(world: World) -> None:
         for call in world.link.take("query-1"):
             world.link.feed("query-1", status(call.id, Busy("full"), is_refused=True))
     assert ended + len(world.turn()) == 2_000
+
+
+def test_a_call_with_a_stream_is_tried_again_until_its_operation_asks_for_items(world: World) -> None:
+    """Until then its iterable is untouched. Later another attempt would lack the items that this one has got."""
+    spec = world.spec({"rows": 4}, streamed="rows")
+    sender = ItemSender(spec, 4)
+    id = world.session.call("mine", spec)
+    world.turn()
+    first = asked(world)
+    assert (first.streamed, first.body) == ("rows", {"rows": 4})
+    assert refuse(world, "query-1", first, Busy("full"), is_refused=True) == []
+    world.session.send_items(id, sender)
+    assert world.turn(BACKOFF_NS + SPREAD_NS) == []
+    second = asked(world)
+    assert second.row()[2:] == first.row()[2:] and second.id != first.id
+    world.link.feed("query-1", argument_credit(first.id, 4), argument_credit(second.id, 4))
+    (credited,) = world.turn()
+    assert isinstance(credited, Credited)
+    assert (credited.token, credited.credit) == ("mine", 4), "once: the first attempt has ended"
+    sender.receive_credit(credited.credit)
+    sender.put([b"\x07", b"\x08"], is_last=True)
+    world.session.send_items(id, sender)
+    world.turn()
+    assert asked(world) == argument_items(second.id, [7, 8], 0, is_blocked=False, is_last=True)
+    (ended,) = refuse(world, "query-1", second, PeerDown("it died"), is_refused=False)
+    assert isinstance(ended, Ended) and isinstance(ended.error, PeerDown), "though its route is idempotent"
+    world.session.send_items(id, sender)
+    assert world.turn() == [] and world.link.take("query-1") == []
+
+
+def test_credit_for_another_call_is_dropped(world: World) -> None:
+    """From who does not hold the call, and for one without a stream; a call under the same id may be anybody's."""
+    plain = world.call("plain", "index.stats")
+    id = world.session.call("mine", world.spec({"rows": 4}, streamed="rows"))
+    world.turn()
+    world.link.feed("index-1", argument_credit(id, 4))
+    world.link.feed("index-1", argument_credit(plain, 4), argument_credit(99, 4))
+    world.link.feed("query-1", argument_credit(plain, 4), credit(id, 4))
+    assert world.turn() == []
+    world.link.feed("index-1", reply(plain, 1))
+    world.link.feed("query-1", reply(id, 2))
+    assert world.turn() == [Ended("plain", 1, None), Ended("mine", 2, None)]
+
+
+def test_items_from_elsewhere_are_passed_on_as_they_are(world: World) -> None:
+    """A node does not keep them; the callee counts them."""
+    id = world.session.call("mine", world.spec({"rows": 4}, streamed="rows"))
+    world.turn()
+    world.link.take("query-1")
+    world.session.pass_items(id, argument_items(5, [1, 2], 3, is_blocked=True, is_last=False))
+    world.turn()
+    assert asked(world) == argument_items(id, [1, 2], 3, is_blocked=True, is_last=False)
+    world.session.cancel(id)
+    world.session.pass_items(id, argument_items(5, [9], 5, is_blocked=False, is_last=True))
+    world.turn()
+    assert asked(world).kind == CANCEL

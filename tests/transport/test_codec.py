@@ -19,6 +19,8 @@ from appbackplane.transport import codec
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.codec import Encoder, batch, decode, renumbered
 from appbackplane.transport.envelope import (
+    ARGUMENT_CREDIT,
+    ARGUMENT_ITEMS,
     CALL,
     CANCEL,
     CAST,
@@ -28,6 +30,7 @@ from appbackplane.transport.envelope import (
     STATUS,
     TRACE_MAX,
     Envelope,
+    argument_items,
     due_ns,
     reply,
     status,
@@ -109,6 +112,56 @@ def test_a_call_is_packed_as_any_envelope_is(id: int, priority: int | None, key:
         call = Envelope(CALL, id, priority, route, key, -(10**15), None, {"text": "x"})
         spec = CallSpec(route, {"text": "x"}, key=key, priority=priority, ends_ns=10**15)
         assert codec.decode(codec.batch([encoder.call(id, spec)])) == [call]
+
+
+@pytest.mark.parametrize("window", [None, 5])
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_call_names_the_argument_that_is_sent_by_items(window: int | None, key: str | None) -> None:
+    """Else its callee would take the window for the argument."""
+    spec = CallSpec("index.load", {"rows": 4}, key=key, streamed="rows", window=window, ends_ns=10**15)
+    call = Envelope(CALL, 7, None, "index.load", key, -(10**15), None, {"rows": 4}, window=window, streamed="rows")
+    assert codec.decode(codec.batch([encoder.call(7, spec)])) == [call]
+    assert codec.head(codec.batch([encoder.call(7, spec)])) == (CALL, 7)
+
+
+@pytest.mark.parametrize("id", [1, 2**32 - 1, 2**32, 2**63])
+@pytest.mark.parametrize("number", [0, 2**32])
+@pytest.mark.parametrize("items", [[], [1, "two", None], [{"x": [1]}]])
+@pytest.mark.parametrize(("is_blocked", "is_last"), [(False, False), (True, False), (False, True)])
+def test_items_of_an_argument_are_packed_as_any_envelope_is(
+    id: int, number: int, items: list[Any], is_blocked: bool, is_last: bool
+) -> None:
+    """Put together of parts that were packed when they were fetched. The last ones say so, and none else."""
+    said = argument_items(id, items, number, is_blocked=is_blocked, is_last=is_last)
+    parts = [encoder.item(item) for item in items]
+    together = codec.argument_items(id, parts, number, is_blocked=is_blocked, is_last=is_last)
+    for frame in (packed([said]), codec.batch([together])):
+        (arrived,) = codec.decode(frame)
+        assert arrived == said
+        assert (arrived.is_blocked, arrived.is_last) == (is_blocked, is_last)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [CALL, 7, None, "index.load", None, None, None, {"rows": 4}, None, None, None, None, None, None],
+        [CALL, 7, None, "index.load", None, None, None, {"rows": 4}, None, None, None, None, None, 5],
+        [CALL, 7, None, "index.load", None, None, None, {"rows": 4}, None, None, None, None, 0, "rows"],
+        [CALL, 7, None, "index.load", None, None, None, {"rows": 4}, None, None, None, None, "5", "rows"],
+        [CALL, 7, None, "index.load", None, None, None, {"rows": 4}, None, None, None, 5, None, "rows"],
+        [CAST, 0, None, "index.load", None, None, None, {"rows": 4}, None, None, None, None, None, "rows"],
+        [ARGUMENT_ITEMS, 7, 0, None, None, None, None, "items", None],
+        [ARGUMENT_ITEMS, 7, -1, None, None, None, None, [], None],
+        [ARGUMENT_ITEMS, 7, None, None, None, None, None, [], None],
+        [ARGUMENT_CREDIT, 7, None, None, None, None, None, "4", None],
+        [ARGUMENT_CREDIT, 7, None, None, None, None, None, None, None],
+        [ARGUMENT_CREDIT + 1, 7, None, None, None, None, None, None, None],
+    ],
+)
+def test_a_stream_of_the_wrong_types_is_malformed(row: list[Any]) -> None:
+    """Each envelope that is decoded is safe to use."""
+    with pytest.raises(MalformedFrame):
+        codec.decode(msgpack.packb([row]))
 
 
 def test_routes_are_not_kept_without_end() -> None:

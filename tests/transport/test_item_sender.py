@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appbackplane.transport import codec
@@ -106,6 +106,7 @@ def test_all_items_come_in_order_and_then_the_end(window: int, count: int, steps
     assert not wire.sender.has_room()
 
 
+@example(sizes=[300_000] * 8, window=9)
 @given(sizes=st.lists(st.integers(0, 700_000), max_size=12), window=st.integers(1, 9))
 def test_large_items_count_by_their_bytes(sizes: list[int], window: int) -> None:
     """A window of items alone would let a thousand of 1 MiB pile up, and then wait for credit that never comes."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import CALL, CAST, STATUS, Envelope, reply, status
+from appbackplane.transport.envelope import ARGUMENT_ITEMS, CALL, CANCEL, CAST, STATUS, Envelope, cancel, reply, status
 from appbackplane.transport.errors import InvalidArgument, MalformedFrame
 from appbackplane.transport.salvage import salvage
 from tests.nesting import UNREADABLE_DEPTH, nested
@@ -49,6 +49,16 @@ def test_the_caller_of_a_bad_call_is_refused_and_a_bad_cast_is_dropped() -> None
     heard, refusals = salvage(codec.batch([*map(encoder.encode, bad), encoder.reply(2, "next")]))
     assert heard == [reply(2, "next")]
     assert [(one.kind, one.id, one.is_refused) for one in refusals] == [(STATUS, 3, True)]
+
+
+def test_bad_items_of_an_argument_end_the_call_on_both_sides() -> None:
+    """The caller is told, and the operation is cancelled: it would wait for items that never come until its deadline."""
+    good, bad = Envelope(CANCEL, 9).row(), [ARGUMENT_ITEMS, 7, -1, None, None, None, None, [1], None]
+    heard, refusals = salvage(msgpack.packb([bad, good]))
+    assert heard == [cancel(7), cancel(9)]
+    assert [(told.kind, told.id, told.body[1]) for told in refusals] == [
+        (STATUS, 7, "items of an argument cannot be read: items are a list, and have the number of the first")
+    ]
 
 
 def test_a_row_that_is_no_envelope_costs_itself_alone() -> None:

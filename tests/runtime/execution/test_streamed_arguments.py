@@ -98,7 +98,7 @@ class Table(AppObject):
         return await anext(self.kept)
 
     @operation()
-    async def read_kept(self) -> int:
+    async def read_kept(self, rows: AsyncIterator[int] | None = None) -> int:
         return await anext(self.kept)
 
     @operation(priority=1)
@@ -307,6 +307,8 @@ def test_the_stream_is_read_once_and_by_its_operation_alone(backplane: VirtualBa
     table.kept._at = len(table.kept._items)
     with pytest.raises(FailedPrecondition, match="can only be read by the operation that was called with it"):
         backplane.call("bench.read_kept").result()
+    with pytest.raises(FailedPrecondition, match="can only be read by the operation that was called with it"):
+        backplane.call("bench.read_kept", rows=stream([3])).result()
 
 
 def test_an_operation_declares_the_stream_that_it_can_read() -> None:
