@@ -13,9 +13,19 @@ from appbackplane.runtime.peers.outward import BULK_FROM
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, STATUS, Envelope
+from appbackplane.transport.envelope import (
+    ARGUMENT_ITEMS,
+    BOOST,
+    CALL,
+    CANCEL,
+    CAST,
+    STATUS,
+    Envelope,
+    argument_credit,
+    argument_items,
+)
 from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, InternalError, Status, Unavailable
-from appbackplane.transport.events import Ended
+from appbackplane.transport.events import Credited, Ended
 from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
@@ -45,6 +55,13 @@ class Session:
         self.cancelled: list[int] = []
         self.traces: list[str | None] = []
         self.boosted: list[tuple[int, int]] = []
+        self.items: list[tuple[int, Envelope]] = []
+
+    def pass_items(self, id: int, envelope: Envelope) -> None:
+        """Send."""
+        if self.error is not None:
+            raise self.error
+        self.items.append((id, envelope))
 
     def call(self, token: AskedHere, spec: CallSpec) -> int:
         """Begin."""
@@ -74,6 +91,7 @@ class Here:
 
     def __init__(self) -> None:
         self.session = Session()
+        self.is_full = False
         self.said: list[tuple[str, Envelope, bool]] = []
         self.inward = Inward(cast(System, self.session), self._say)
 
@@ -96,8 +114,9 @@ class Here:
         self.said.clear()
         return ends
 
-    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> None:
+    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
         self.said.append((name, envelope, is_bulk))
+        return not self.is_full
 
 
 @pytest.fixture
@@ -399,3 +418,38 @@ def test_what_a_peer_may_have_meant_is_looked_for_within_bounds(here: Here) -> N
     hints = ["did you mean" in end.body[1] for _, end, _ in here.said]
     assert (len(hints), hints[0], hints[-1]) == (50, True, False)
     assert 0 < sum(hints) < 10
+
+
+def test_items_of_an_argument_are_passed_on_and_their_credit_returned(here: Here) -> None:
+    """Under the ids of either side. Items of a call that has ended crossed with its end."""
+    here.hear(7, body={"rows": 4}, streamed="rows")
+    assert here.session.calls[1].streamed == "rows"
+    here.inward.credited(Credited(here.session.tokens[1], 4))
+    assert here.said == [("a", argument_credit(7, 4), False)]
+    sent = argument_items(7, [1, 2], 0, is_blocked=False, is_last=True)
+    here.inward.take("a", 1, PEER, sent, 5 * S)
+    here.inward.take("a", 1, PEER, argument_items(8, [1], 0, is_blocked=False, is_last=True), 5 * S)
+    assert here.session.items == [(1, sent)]
+    here.said.clear()
+    here.end(1, 3)
+    assert here.told() == [("a", 7, 3, False)]
+    here.inward.credited(Credited(AskedHere("a", 1, 7), 8))
+    here.inward.take("a", 1, PEER, sent, 5 * S)
+    assert (here.said, len(here.session.items), here.session.cancelled) == ([], 1, [])
+
+
+def test_items_that_find_no_room_end_the_call(here: Here) -> None:
+    """A list with a hole is of no use: the node that sends is told, and the operation is cancelled."""
+    here.hear(7, body={"rows": 4}, streamed="rows")
+    here.session.error = Busy("main does not read its messages")
+    here.hear(7, kind=ARGUMENT_ITEMS, body=[1])
+    assert here.told() == [("a", 7, Status.RESOURCE_EXHAUSTED, False)]
+    assert (here.session.cancelled, len(here.inward)) == ([1], 0)
+
+
+def test_credit_that_finds_no_room_ends_the_call(here: Here) -> None:
+    """Its caller has been told by a status in its place (answers.py)."""
+    here.hear(7, body={"rows": 4}, streamed="rows")
+    here.is_full = True
+    here.inward.credited(Credited(here.session.tokens[1], 4))
+    assert here.session.cancelled == [1]

@@ -9,7 +9,19 @@ import pytest
 
 from appbackplane.runtime.peers.outward import BULK_FROM, Outward
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REPLY, STATUS, Envelope, status
+from appbackplane.transport.envelope import (
+    BOOST,
+    CALL,
+    CANCEL,
+    CAST,
+    REPLY,
+    STATUS,
+    Envelope,
+    argument_credit,
+    argument_items,
+    cancel,
+    status,
+)
 from appbackplane.transport.errors import Busy, Status, UnknownRoute
 from appbackplane.transport.resolver import home
 
@@ -326,3 +338,29 @@ def test_what_no_node_offers_may_be_a_backplanes_here_that_has_yet_to_register(a
     around.outward.missing = ("late",)
     around.ask(2, "b/late.do")
     assert around.told() == [(ANN, 2, Status.NOT_FOUND)], "it names another node"
+
+
+def test_items_of_an_argument_are_passed_on_and_their_credit_returned(around: Around) -> None:
+    """Under the ids of either side, on the line of their call."""
+    around.ask(1, body={"rows": 4}, streamed="rows")
+    assert (around.last().streamed, around.last().body) == ("rows", {"rows": 4})
+    around.outward.came("b", argument_credit(FIRST_ID + 1, 4))
+    assert around.answers == [(ANN, argument_credit(1, 4))]
+    around.outward.take(ANN, argument_items(1, [1, 2], 0, is_blocked=False, is_last=True), NOW)
+    assert around.last() == argument_items(FIRST_ID + 1, [1, 2], 0, is_blocked=False, is_last=True)
+    said = len(around.said)
+    around.outward.take(BOB, argument_items(1, [1], 2, is_blocked=False, is_last=True), NOW)
+    around.outward.take(ANN, argument_items(2, [1], 2, is_blocked=False, is_last=True), NOW)
+    assert len(around.said) == said, "nobody has such a call"
+    around.outward.came("c", argument_credit(FIRST_ID + 1, 4))
+    assert around.last() == cancel(FIRST_ID + 1), "it does not hold this call"
+
+
+def test_items_that_find_no_room_end_the_call(around: Around) -> None:
+    """Once: a list with a hole is of no use."""
+    around.ask(1, body={"rows": 4}, streamed="rows")
+    around.is_full = True
+    for number in range(2):
+        around.outward.take(ANN, argument_items(1, [number], number, is_blocked=False, is_last=False), NOW)
+    assert around.told() == [(ANN, 1, Status.RESOURCE_EXHAUSTED)]
+    assert (len(around.outward), around.outward.count_on("b")) == (0, 0)
