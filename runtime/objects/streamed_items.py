@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin
 
 from .operation import DeclarationError
 
-#: By annotation: whether it is for `async def` operations.
+#: By annotation: whether it is for `async def` operations. A bare `Iterable` is none of these: a list is one, too.
 _STREAMS: dict[Any, bool] = {AsyncIterator: True, AsyncIterable: True, Iterator: False, Iterable: False}
 
 
@@ -30,7 +30,7 @@ def streamed_parameter(name: str, hints: dict[str, Any], *, is_async: bool) -> t
     found: tuple[str, Any] | None = None
     for parameter, annotation in hints.items():
         kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-        streams = [kind for kind in kinds if (get_origin(kind) or kind) in _STREAMS]
+        streams = [kind for kind in kinds if (get_origin(kind) or kind) in _STREAMS and kind is not Iterable]
         if parameter == "return" or not streams:
             continue
         if found is not None:

@@ -9,12 +9,14 @@ a chain lets a call in ahead of a queue. A cycle over nodes ends by its deadline
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from appbackplane.transport.addressing import OF_NODE, RESERVED
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import (
     ARGUMENT_ITEMS,
@@ -31,6 +33,7 @@ from appbackplane.transport.envelope import (
 )
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Credited, Ended, Streamed
+from appbackplane.transport.item_sender import BYTES_AHEAD_MAX
 from appbackplane.transport.peers.likeness import Likeness
 from appbackplane.transport.security.grants import EXPORTED
 from appbackplane.transport.security.ring import Holder
@@ -43,6 +46,11 @@ OUTSTANDING_MAX: Final = 8_192
 #: Bytes of the frames of these calls: all 8,192 at 8 KiB each, or four frames of the greatest length. If only the number of
 #: calls were bounded, a key could make this node keep 128 GiB.
 OUTSTANDING_BYTES_MAX: Final = 64 << 20
+#: Bytes of the frames with items of streamed arguments that one call may have passed on without their having been read: what an
+#: honest caller may run ahead (item_sender.py), and a frame of the greatest length.
+UNREAD_BYTES_MAX: Final = BYTES_AHEAD_MAX + FRAME_BYTES_MAX
+#: The same of all calls of one key: 256 that run ahead as far as they may. They wait in the memory of the callees.
+UNREAD_OF_KEY_MAX: Final = 256 << 20
 #: Routes remembered as permitted, per holder of a key.
 PERMITTED_MAX: Final = 4_096
 #: A W3C traceparent; any other value of the field is dropped: a recorder takes it apart (observation/recorder.py).
@@ -68,22 +76,49 @@ class Arrival:
     def __init__(self, bytes: int = 0) -> None:
         self.bytes = bytes
         self.outstanding = 0
+        #: The length, until it is charged to the first items in it.
+        self.uncharged = bytes
+
+
+class UnreadItems:
+    """The items of one call's streamed argument that were passed on, as far as it is known that they have not been read."""
+
+    def __init__(self, window: int) -> None:
+        self.bytes = 0
+        self._window = window
+        #: Of each frame: the number behind its last item, and its bytes.
+        self._frames: deque[tuple[int, int]] = deque()
+
+    def passed(self, envelope: Envelope, bytes: int) -> None:
+        """Items were passed on, in a frame of so many bytes."""
+        self._frames.append((envelope.number + len(envelope.body), bytes))
+        self.bytes += bytes
+
+    def credited(self, credit: int) -> int:
+        """The operation has read on: returns the bytes of what it has read."""
+        before, frames = self.bytes, self._frames
+        while frames and frames[0][0] <= credit - self._window:
+            self.bytes -= frames.popleft()[1]
+        return before - self.bytes
 
 
 class _Usage:
-    """Calls and bytes that one key holds here."""
+    """Calls, bytes of their frames, and bytes of unread items that one key holds here."""
 
     def __init__(self) -> None:
-        self.calls = self.bytes = 0
+        self.calls = self.bytes = self.unread = 0
 
 
 class HeldCall(NamedTuple):
-    """An outstanding call: its id in the session, the line of its answer, the holder of its key, and its frame."""
+    """An outstanding call: its id in the session, the line of its answer, the holder of its key, its frame, and the items of
+    its streamed argument; None: it has none.
+    """
 
     id: int
     is_bulk: bool
     holder: str
     arrival: Arrival
+    unread: UnreadItems | None
 
 
 class System(Protocol):
@@ -170,7 +205,7 @@ class Inward:
                 self._session.give_credit(held.id, envelope.body)
             elif kind == ARGUMENT_ITEMS:
                 try:
-                    self._session.pass_items(held.id, envelope)
+                    self._pass_items(held, envelope, arrival or Arrival())
                 except BackplaneError as error:
                     self.ended(Ended(asked, None, error))
                     self._session.cancel(held.id)
@@ -205,7 +240,10 @@ class Inward:
         """The operation of a call reads its streamed argument: let the node that made the call send more."""
         asked: AskedHere = credited.token
         held = self._held.get(asked)
-        if held is not None and not self._say(asked.name, argument_credit(asked.id, credited.credit), held.is_bulk):
+        if held is None or held.unread is None:
+            return
+        self._usage[held.holder].unread -= held.unread.credited(credited.credit)
+        if not self._say(asked.name, argument_credit(asked.id, credited.credit), held.is_bulk):
             self._session.cancel(held.id)  # as in `streamed`
 
     def leave(self) -> None:
@@ -245,17 +283,37 @@ class Inward:
             )
         left_ns = TIMEOUT_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
         id = self._session.call(asked, _spec_of(envelope, now_ns + left_ns, holder))
-        self._held[asked] = HeldCall(id, self._is_bulk(envelope), holder.name, arrival)
+        unread: UnreadItems | None = None
+        if envelope.streamed is not None:
+            window = envelope.body.get(envelope.streamed)
+            unread = UnreadItems(
+                window if type(window) is int else 0
+            )  # if it is no number, the callee refuses the call
+        self._held[asked] = HeldCall(id, self._is_bulk(envelope), holder.name, arrival, unread)
         self._counts[asked.name] = self._counts.get(asked.name, 0) + 1
         self._usage[holder.name] = usage
         arrival.outstanding += 1
         usage.calls += 1
         usage.bytes += charge
 
+    def _pass_items(self, held: HeldCall, envelope: Envelope, arrival: Arrival) -> None:
+        """Pass items on to the callee, in whose memory they wait. Raises `Busy` if its caller does not keep to the bounds."""
+        usage, unread, size = self._usage[held.holder], held.unread, arrival.uncharged
+        if unread is None:
+            return
+        arrival.uncharged = 0
+        if unread.bytes + size > UNREAD_BYTES_MAX or usage.unread + size > UNREAD_OF_KEY_MAX:
+            raise Busy(f"too many items of the key of {held.holder!r} have not been read", retry_after=0.1)
+        unread.passed(envelope, size)
+        usage.unread += size
+        self._session.pass_items(held.id, envelope)
+
     def _release(self, held: HeldCall) -> None:
         arrival, usage = held.arrival, self._usage[held.holder]
         arrival.outstanding -= 1
         usage.calls -= 1
+        if held.unread is not None:
+            usage.unread -= held.unread.bytes
         if not arrival.outstanding:
             usage.bytes -= arrival.bytes
         if not usage.calls:

@@ -12,6 +12,7 @@ from appbackplane.runtime.peers.inward import OUTSTANDING_BYTES_MAX, OUTSTANDING
 from appbackplane.runtime.peers.outward import BULK_FROM
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import (
     ARGUMENT_ITEMS,
@@ -26,6 +27,7 @@ from appbackplane.transport.envelope import (
 )
 from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, InternalError, Status, Unavailable
 from appbackplane.transport.events import Credited, Ended
+from appbackplane.transport.item_sender import BYTES_AHEAD_MAX
 from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
@@ -453,3 +455,38 @@ def test_credit_that_finds_no_room_ends_the_call(here: Here) -> None:
     here.is_full = True
     here.inward.credited(Credited(here.session.tokens[1], 4))
     assert here.session.cancelled == [1]
+
+
+def test_items_that_are_not_read_are_bounded_in_bytes(here: Here) -> None:
+    """An honest caller runs ahead by 1 MiB. One that does not keep to it would fill the memory of the callee: its call ends."""
+    here.hear(7, body={"rows": 1_000}, streamed="rows")
+    here.inward.credited(Credited(here.session.tokens[1], 1_000))
+    here.said.clear()
+
+    def send(number: int, bytes: int) -> None:
+        items = argument_items(7, [1], number, is_blocked=False, is_last=False)
+        here.inward.take("a", 1, PEER, items, 5 * S, Arrival(bytes))
+
+    send(0, FRAME_BYTES_MAX)
+    send(1, BYTES_AHEAD_MAX)
+    here.inward.credited(Credited(here.session.tokens[1], 1_001))
+    here.said.clear()
+    send(2, FRAME_BYTES_MAX)
+    assert (len(here.session.items), here.said) == (3, [])
+    send(3, 1)
+    assert here.told() == [("a", 7, Status.RESOURCE_EXHAUSTED, False)]
+    assert (len(here.session.items), here.session.cancelled, here.inward._usage) == (3, [1], {})
+
+
+def test_items_that_are_not_read_are_bounded_for_a_key(here: Here) -> None:
+    """By all its calls together; and what has ended counts no more."""
+    for id in range(20):
+        here.hear(id, body={"rows": 1_000}, streamed="rows")
+        items = argument_items(id, [1], 0, is_blocked=False, is_last=False)
+        here.inward.take("a", 1, PEER, items, 5 * S, Arrival(FRAME_BYTES_MAX))
+    assert [id for _, id, _, _ in here.told()] == [16, 17, 18, 19]
+    here.end(1, "read")
+    here.said.clear()
+    here.hear(20, body={"rows": 1_000}, streamed="rows")
+    here.inward.take("a", 1, PEER, argument_items(20, [1], 0, is_blocked=False, is_last=False), 5 * S, Arrival(9))
+    assert here.said == []
