@@ -7,7 +7,7 @@ cancelled, as by `asyncio.timeout`: the caller gets the answer, or the deadline,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .argument_stream import ArgumentStream, close
@@ -32,15 +32,15 @@ class AsyncSendingCall:
         self.has_ended = False
         self.result: Any = None
         self.error: BackplaneError | None = None
-        #: Of the await for the next item of an async iterable.
-        self._scope: asyncio.Timeout | None = None
+        #: Around the iteration, which must not outlast the call.
+        self.scope: asyncio.Timeout | None = None
 
     def end(self, result: Any, error: BackplaneError | None) -> None:
         """The call has ended."""
         self.has_ended, self.result, self.error = True, result, error
         self.changed.set()
-        if self._scope is not None:
-            self._scope.reschedule(asyncio.get_running_loop().time())
+        if self.scope is not None:
+            self.scope.reschedule(asyncio.get_running_loop().time())
 
     async def has_room(self) -> bool:
         """Wait until one more item may be sent. False: the call has ended."""
@@ -55,21 +55,6 @@ class AsyncSendingCall:
         loop.call_soon(self.changed.set)
         await self.changed.wait()
 
-    async def next_of(self, items: AsyncIterator[Any]) -> tuple[list[bytes], bool]:
-        """As `ItemSender.fetch`, from an async iterator. Returns nothing if the call ends meanwhile."""
-        try:
-            async with asyncio.timeout(None) as self._scope:
-                item = await anext(items)
-        except StopAsyncIteration:
-            return [], True
-        except TimeoutError:
-            if not self.has_ended:  # the iterator's own
-                raise
-            return [], False
-        finally:
-            self._scope = None
-        return [self.sender.pack(item)], False
-
 
 async def call_with_stream(client: AsyncClient, spec: CallSpec, stream: ArgumentStream) -> Any:
     """Call, and iterate over the stream meanwhile, as far as there is room."""
@@ -78,20 +63,18 @@ async def call_with_stream(client: AsyncClient, spec: CallSpec, stream: Argument
     try:
         id = await client._begin_patiently(spec, sending)
         try:
-            while await sending.has_room():
-                if isinstance(items, AsyncIterator):
-                    packed, is_last = await sending.next_of(items)
-                else:
-                    packed, is_last = sending.sender.fetch(items, TOGETHER_MAX)
-                if not sending.has_ended:
-                    sending.sender.put(packed, is_last=is_last)
-                    client._session.send_items(id, sending.sender)
-                    client._soon()
-                    await sending.give_way(client._loop)
-        except BaseException:  # of the user's iterable, or the task is cancelled: nobody needs the answer any more
+            async with asyncio.timeout(None) as sending.scope:
+                await _send(client, id, sending, items)
+        except (
+            BaseException
+        ) as error:  # of the user's iterable, or the task is cancelled: nobody needs the answer any more
             if not sending.has_ended:
                 client._take_back(id)
-            raise
+                raise
+            if not isinstance(error, TimeoutError):  # else that of `end`
+                raise
+        finally:
+            sending.scope = None
     finally:
         if isinstance(items, AsyncGenerator):
             await items.aclose()
@@ -100,3 +83,26 @@ async def call_with_stream(client: AsyncClient, spec: CallSpec, stream: Argument
     if sending.error is not None:
         raise sending.error
     return sending.result
+
+
+async def _send(
+    client: AsyncClient, id: int, sending: AsyncSendingCall, items: Iterator[Any] | AsyncIterator[Any]
+) -> None:
+    sender, count = sending.sender, 0
+    while await sending.has_room():
+        if isinstance(items, AsyncIterator):
+            try:
+                packed, is_last = [sender.pack(await anext(items))], False
+            except StopAsyncIteration:
+                packed, is_last = [], True
+        else:
+            packed, is_last = sender.fetch(items, TOGETHER_MAX)
+        if sending.has_ended:
+            return
+        sender.put(packed, is_last=is_last)
+        client._session.send_items(id, sender)
+        client._soon()
+        count += len(packed)
+        if count >= TOGETHER_MAX:
+            count = 0
+            await sending.give_way(client._loop)

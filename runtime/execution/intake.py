@@ -309,6 +309,8 @@ class Intake:
         where = f"{route.name}: argument {envelope.streamed!r} is a stream"
         if envelope.kind != CALL or envelope.idempotency_key is not None:
             raise InvalidArgument(f"{where}: its items are not kept, so the call takes no idempotency key")
+        if envelope.window is not None:
+            raise InvalidArgument(f"{where}: a call whose reply is a stream takes none")
         if route.endpoint is not None:
             raise InvalidArgument(f"{where}: an endpoint takes whole requests")
         if route.has_digest and envelope.key is None:

@@ -202,6 +202,7 @@ def test_operations_that_wait_for_items_hold_no_worker(system: System) -> None:
         wait_ready(program)
     with system.connect() as client:
         assert client.call("store.ended_by") == []
+        assert "its caller, which has not sent more items of 'rows'" in system.command("why", "store.load").stdout
         for program in programs:
             with program:
                 program.kill()

@@ -449,7 +449,7 @@ def test_the_wire_carries_no_stream_where_none_can_be(backplane: VirtualBackplan
     with pytest.raises(InvalidArgument, match="takes no idempotency key"):
         backplane.hear_call(envelope.call(ID, keyed, None)).result()
     both = CallSpec("bench.load", {"rows": 4}, streamed="rows", window=5)
-    with pytest.raises(InvalidArgument, match="has one result, and no stream of items"):
+    with pytest.raises(InvalidArgument, match="a call whose reply is a stream takes none"):
         backplane.hear_call(envelope.call(ID + 1, both, None)).result()
     missing = CallSpec("bench.load", {}, streamed="rows")
     with pytest.raises(InvalidArgument, match="window"):
