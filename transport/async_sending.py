@@ -76,7 +76,9 @@ async def call_with_stream(client: AsyncClient, spec: CallSpec, stream: Argument
         finally:
             sending.scope = None
     finally:
-        if isinstance(items, AsyncGenerator):
+        if not sending.sender.has_credit:
+            pass  # it is untouched, and its user may use it for another call
+        elif isinstance(items, AsyncGenerator):
             await items.aclose()
         elif not isinstance(items, AsyncIterator):
             close(items)

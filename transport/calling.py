@@ -145,7 +145,8 @@ class Calling:
                         self._look(_monotonic_ns())
                 raise
         finally:
-            close(items)
+            if sender.has_credit:  # else it is untouched, and its user may use it for another call
+                close(items)
         if sending._error is not None:
             raise sending._error
         return sending._result

@@ -51,7 +51,9 @@ class CallWithStream(Awaitable[Any]):
                 self._drop(request)
             raise
         finally:
-            if isinstance(items, AsyncGenerator):
+            if not sender.has_credit:
+                pass  # it is untouched, and its user may use it for another call
+            elif isinstance(items, AsyncGenerator):
                 await items.aclose()
             elif not isinstance(items, AsyncIterator):
                 close(items)

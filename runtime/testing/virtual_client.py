@@ -272,7 +272,8 @@ class VirtualClient:
             for event in events:
                 if isinstance(event, Ended):
                     _end(event.token, event.result, event.error)
-                    if isinstance(event.token, VirtualCall) and (feed := self._feeds.pop(event.token._id, None)):
+                    feed = self._feeds.pop(event.token._id, None) if isinstance(event.token, VirtualCall) else None
+                    if feed is not None and feed.sender.has_credit:  # else it is untouched
                         close(feed.items)
                 elif isinstance(event, Credited):
                     self._feeds[event.token._id].sender.receive_credit(event.credit)

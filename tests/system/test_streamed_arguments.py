@@ -287,7 +287,7 @@ def test_an_asyncio_program_sends_iterators(system: System) -> None:
 def test_a_call_that_is_refused_has_not_touched_the_iterator(system: System) -> None:
     """So it is retried as a call without a stream is; and its user can use the iterator for another call."""
     with system.connect() as client:
-        rows = iter(range(10))
+        rows = (number for number in range(10))
         with pytest.raises(UnknownRoute):
             client.call("store.lod", rows=stream(rows))
         with pytest.raises(InvalidArgument, match="unknown argument 'rws'"):

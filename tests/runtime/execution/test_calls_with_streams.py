@@ -72,6 +72,14 @@ class Sender(AppObject):
         return "it did not fail"
 
     @operation()
+    async def twice(self) -> Any:
+        rows = (number for number in range(3))
+        try:
+            return await self.call("far.load", rows=stream(rows), retry=False)
+        except Busy:
+            return await self.call("far.load", rows=stream(rows))
+
+    @operation()
     async def gathered(self) -> Any:
         return await self.gather(self.call("far.load", rows=stream([1])))
 
@@ -235,6 +243,17 @@ def test_a_call_is_retried_until_its_operation_asks_for_items(backplane: Virtual
     assert isinstance(call.error(), Busy)
     assert len(backplane.outside_calls("far.load")) == 2
     assert sender.ended_by == "GeneratorExit"
+
+
+def test_an_iterator_that_nobody_asked_for_can_be_used_again(backplane: VirtualBackplane) -> None:
+    """It has not been touched, so a refused call costs no item."""
+    call, first = begun(backplane, "bench.twice")
+    first.fail(Busy("full"), is_refused=True)
+    backplane.run_until_idle()
+    again = backplane.outside_calls("far.load")[-1]
+    assert again.items() == [0, 1, 2]
+    again.reply("all")
+    assert call.result() == "all"
 
 
 def test_a_stream_where_none_can_be_is_refused(backplane: VirtualBackplane) -> None:
