@@ -55,7 +55,8 @@ class ArgumentStream:
         return iter(self.iterable)
 
 
-def stream(iterable: Iterable[Any] | AsyncIterable[Any], *, window: int = WINDOW_DEFAULT) -> ArgumentStream:
+# `window` is an int: typed `Any`, because compiled code would refuse anything else with a message of its own.
+def stream(iterable: Iterable[Any] | AsyncIterable[Any], *, window: Any = WINDOW_DEFAULT) -> ArgumentStream:
     """One argument of a call that is sent item by item: `client.call("index.load", rows=stream(rows))`.
 
     The operation iterates over it (docs/concepts/streaming.md). `iterable`: also an async iterable, for an asyncio client and

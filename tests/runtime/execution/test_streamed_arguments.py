@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from appbackplane.runtime import AppObject, Component, Endpoint, Request, operation, pause
+from appbackplane.runtime import Action, AppObject, Component, Endpoint, Request, operation, pause
 from appbackplane.runtime.execution.reading_action import ReadingAction
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.testing import VirtualBackplane
@@ -411,11 +411,30 @@ def test_a_stream_without_a_window_is_refused(backplane: VirtualBackplane, windo
         asked(backplane, window=window).result()
 
 
-class Told(Endpoint):
-    """An endpoint."""
+class Line(Endpoint):
+    """It serves whole requests."""
 
-    def action_for(self, request: Request) -> Any:
+    def __init__(self) -> None:
+        super().__init__("line", priority=2)
+
+    def create_action(self, request: Request) -> Action:
         raise AssertionError("it is not asked")
+
+
+class Gateway(Component):
+    """With an endpoint."""
+
+    def setup(self) -> None:
+        self.expose(Line())
+
+
+def test_an_endpoint_takes_no_stream() -> None:
+    """It would get the window for the argument."""
+    backplane = VirtualBackplane(Gateway())
+    with pytest.raises(
+        InvalidArgument, match=r"gateway\.line: argument 'rows' is a stream: an endpoint takes whole requests"
+    ):
+        backplane.call("gateway.line", rows=stream([1])).result()
 
 
 class Shelves(Component):
