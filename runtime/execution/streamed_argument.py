@@ -7,6 +7,7 @@ before the operation begins.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,8 +29,10 @@ class StreamedArgument(AsyncItems, StreamedItems):
 
     __slots__ = ("_buffer", "_convert", "_converted_count", "_unfit", "_what")
 
-    def __init__(self, route: str, name: str, buffer: ItemBuffer, convert: Callable[[Any], Any] | None) -> None:
-        """`convert`: checks and converts an item, or raises ValidationError; None: each is taken as it comes."""
+    def __init__(
+        self, route: str, name: str, buffer: ItemBuffer, convert: Callable[[list[Any]], list[Any]] | None
+    ) -> None:
+        """`convert`: checks and converts items, or raises ValidationError; None: each is taken as it comes."""
         super().__init__(f"{route}: argument {name!r}")
         self._buffer = buffer
         self._convert = convert
@@ -83,18 +86,24 @@ class StreamedArgument(AsyncItems, StreamedItems):
         items = self._buffer.take()
         if items is None or self._convert is None:
             return items
-        converted: list[Any] = []
-        for item in items:
-            try:
-                converted.append(self._convert(item))
-            except msgspec.ValidationError as error:
-                number, problem = self._converted_count + len(converted), str(error)
-                self._unfit = InvalidArgument(f"{self._route}, item {number}: {problem[0].lower()}{problem[1:]}")
-                if not converted:
-                    raise self._unfit from None
-                break
+        try:
+            converted = self._convert(items)
+        except msgspec.ValidationError as error:
+            fit_count, self._unfit = self._explained(str(error))
+            if not fit_count:
+                raise self._unfit from None
+            converted = self._convert(items[:fit_count])
         self._converted_count += len(converted)
         return converted
+
+    def _explained(self, problem: str) -> tuple[int, InvalidArgument]:
+        """How many of a list of items are before the first that does not fit, and the error in the place of that one."""
+        found = re.match(r"(.)(.*?) - at `\$\[(\d+)\](.*)`$", problem, re.DOTALL)
+        assert found is not None, problem
+        first, rest, count, inside = found.groups()
+        where = f" - at `{inside.removeprefix('.')}`" if inside else ""
+        number = self._converted_count + int(count)
+        return int(count), InvalidArgument(f"{self._route}, item {number}: {first.lower()}{rest}{where}")
 
     def _check_end(self, action: ReadingAction) -> None:
         action.received = self._buffer.error  # the caller's fault or the wire's, and none of this operation

@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 import msgspec
@@ -50,7 +51,7 @@ class OperationSpec:
         self.parameters: dict[str, tuple[Any, bool]] = {
             p.name: (hints.get(p.name, Any), p.default is p.empty) for p in parameters
         }
-        #: The parameter that takes a stream, and what checks and converts an item (None: any is in order); None: there is none.
+        #: The parameter that takes a stream, and what checks and converts a list of items (None: any are in order).
         self.streamed = self._streamed(function, hints) if mark.kind == "operation" else None
         struct, names = _struct(function, parameters, hints), tuple(p.name for p in parameters)
 
@@ -75,7 +76,14 @@ class OperationSpec:
         if self.is_stream:
             raise DeclarationError(f"{function.__qualname__} is a generator: its items are a stream, so it takes none")
         name, annotation = found
-        return name, None if annotation is Any else functools.partial(_converted, annotation)
+        if annotation is Any:
+            return name, None
+        convert = functools.partial(_converted, GenericAlias(list, (annotation,)))
+        try:
+            convert([])
+        except TypeError as error:
+            raise DeclarationError(f"{function.__qualname__}: an annotation cannot be checked: {error}") from error
+        return name, convert
 
     def takes_as(self, other: OperationSpec) -> bool:
         """Whether it takes the same arguments as `other`. A parameter without annotation matches any type."""

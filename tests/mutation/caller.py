@@ -103,8 +103,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("anybody reads an argument", " or action.buffer is not self._buffer:", ":"),
         (
             "items before one that does not fit are lost",
-            "                if not converted:\n                    raise self._unfit from None\n                break",
-            "                raise self._unfit from None",
+            "            if not fit_count:\n                raise self._unfit from None\n",
+            "            raise self._unfit from None\n",
         ),
     ),
     *mutations(

@@ -272,6 +272,11 @@ def test_items_are_converted_as_arguments_are(backplane: VirtualBackplane) -> No
     rows = [Row(1), {"number": 2}, {"numbr": 3}, {"number": 4}]
     found = backplane.call("bench.convert", rows=stream(rows)).result()
     assert found == [1, 2, "bench.convert: argument 'rows', item 2: object missing required field `number`"]
+    inside = backplane.call("bench.convert", rows=stream([{"number": 1}, {"number": "two"}])).result()
+    assert inside == [1, "bench.convert: argument 'rows', item 1: expected `int`, got `str` - at `number`"]
+    many = [{"number": number} for number in range(700)] + [{}]
+    (*fit, problem) = backplane.call("bench.convert", rows=stream(many)).result()
+    assert (fit, "item 700: object missing" in problem) == ([*range(700)], True)
     assert backplane.call("bench.anything", rows=stream([1, "two", None])).result() == [1, "two", None]
     assert backplane.call("bench.perhaps", rows=stream([1, 2])).result() == 3
 
@@ -318,6 +323,7 @@ def test_an_operation_declares_the_stream_that_it_can_read() -> None:
     def asynchronous(self: Any, rows: AsyncIterator[int]) -> None: ...
     async def two(self: Any, rows: AsyncIterator[int], more: AsyncIterator[int]) -> None: ...
     async def either(self: Any, rows: AsyncIterator[int] | int) -> None: ...
+    async def unchecked(self: Any, rows: AsyncIterator[Row | Other]) -> None: ...
     def both(self: Any, rows: Iterator[int]) -> Iterator[int]:
         yield 1
 
@@ -326,6 +332,7 @@ def test_an_operation_declares_the_stream_that_it_can_read() -> None:
         (asynchronous, "is a plain operation: it takes the stream 'rows' as Iterator"),
         (two, "'rows' and 'more' are streams: an operation takes one"),
         (either, "it can only be a stream, or None"),
+        (unchecked, "an annotation cannot be checked"),
         (both, "is a generator: its items are a stream, so it takes none"),
     ):
         declared: Callable[..., Any] = function
