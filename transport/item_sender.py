@@ -17,7 +17,7 @@ from .call_spec import CallSpec
 from .codec import Encoder, argument_items
 from .errors import InvalidArgument
 
-#: Bytes that a sender may run ahead of the reader, beside the window of items.
+#: Bytes that the sender of a reply or an argument may run ahead of its reader, beside the window of items.
 BYTES_AHEAD_MAX: Final = 1 << 20
 #: Added to the size of each item, so that a million empty items count as well.
 ITEM_OVERHEAD_BYTES: Final = 32

@@ -19,6 +19,7 @@ from typing import Any, Final
 from appbackplane.transport import codec
 from appbackplane.transport.batching import BATCH_BYTES_MAX
 from appbackplane.transport.errors import BackplaneError, InternalError, InvalidArgument
+from appbackplane.transport.item_sender import BYTES_AHEAD_MAX, ITEM_OVERHEAD_BYTES
 
 from ..objects.action import DONE, WAITING, YIELDED, Outcome
 from ..objects.app_object import AppObject
@@ -29,10 +30,6 @@ from .method_action import AWAITABLE, MethodAction, explained
 #: A slice of a generator: as long as short actions may run before the link is polled again (engine.py), so that it delays
 #: urgent calls no more than they do. Choosing it again costs some 5 us.
 SLICE_NS: Final = 50_000
-#: Bytes that a stream may run ahead of its reader, beside the window of items.
-BYTES_AHEAD_MAX: Final = 1 << 20
-#: Added to the size of each item, so that a million empty items count as well.
-ITEM_OVERHEAD_BYTES: Final = 32
 #: How long a wait for credit may take: longer than any deadline.
 _UNTIL_DEADLINE_NS: Final = 8 * 86_400 * 1_000_000_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import signal
@@ -177,7 +178,7 @@ def test_a_stream_is_read_as_on_one_host(client: Client, there: Client) -> None:
 
 
 def test_an_iterator_is_an_argument_as_on_one_host(client: Client, there: Client) -> None:
-    """Of a blocking client and of one on asyncio; and the operation ends with its caller's iterator."""
+    """And the operation ends with its caller's iterator."""
     rows = [[number, ""] for number in range(3_000)]
     assert client.call("loads.rows", rows=stream(rows), timeout=LIMIT_S) == [3_000, 4_498_500]
     before = len(there.call("loads.ended"))
@@ -291,6 +292,8 @@ def test_the_same_on_an_event_loop(node: Node, there: Client) -> None:
 
     async def main() -> None:
         async with await node.connect_async() as client:
+            rows = stream([number, ""] for number in range(2_000))
+            assert await client.call("loads.rows", rows=rows) == [2_000, 1_999_000]
             calls = [client.call("calc.add", x=number, y=1) for number in range(500)]
             assert await asyncio.gather(*calls) == [number + 1 for number in range(500)]
             with pytest.raises(NotFound):
@@ -362,6 +365,27 @@ def test_what_may_be_done_twice_is_asked_again_when_the_node_is_back(own_node: N
         with connect_when_up(own_node) as other:
             assert other.call("calc.add", x=1, y=2) == 3
         assert client.call("calc.add", x=1, y=2, retry=False) == 3
+
+
+def test_a_node_that_is_killed_ends_a_call_with_an_iterator(own_node: Node) -> None:
+    """Once: the iterator is closed, and the operation cancelled, which would wait for its rows until the deadline."""
+    ended: list[str] = []
+
+    def rows() -> Iterator[list[object]]:
+        try:
+            for number in itertools.count():
+                if number == 50:
+                    os.kill(own_node.system.pids()["node"], signal.SIGKILL)
+                yield [number, ""]
+        except BaseException as error:
+            ended.append(type(error).__name__)
+            raise
+
+    with own_node.connect() as client, own_node.system.connect() as there:
+        with pytest.raises(PeerDown):
+            client.call("loads.rows", rows=stream(rows(), window=8), timeout=10 * LIMIT_S)
+        assert ended == ["GeneratorExit"]
+        ask_until(there, "loads.ended", lambda ended: ended == ["Cancelled"])
 
 
 def test_the_same_on_an_event_loop_when_the_node_is_back(own_node: Node) -> None:
