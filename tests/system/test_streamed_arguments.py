@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,22 @@ def test_a_backplane_that_is_drained_reads_to_the_end(system: System) -> None:
         restart.join(LIMIT_S)
         assert done[0].returncode == 0
         assert client.call("store.load", rows=stream(range(10))) == [10, 45]
+
+
+def test_threads_send_iterators_by_one_client(system: System) -> None:
+    """Each iterates in its own thread, without the lock of the client; and an iterator may call by the same client."""
+    with system.connect() as client, ThreadPoolExecutor(4) as threads:
+
+        def rows() -> Iterator[int]:
+            for number in range(500):
+                if number % 100 == 0:
+                    assert client.call("store.pid") > 0
+                yield number
+
+        def load(key: int) -> Any:
+            return client.call("store.load", rows=stream(rows(), window=7), key=f"table-{key}", timeout=LIMIT_S)
+
+        assert [*threads.map(load, [*range(4)] * 3)] == [[500, 124_750]] * 12
 
 
 def test_an_asyncio_program_sends_iterators(system: System) -> None:
