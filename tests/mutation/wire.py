@@ -30,6 +30,33 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
+        "runtime/peers/inward.py",
+        ("tests/runtime/peers/test_inward.py",),
+        ("one call of another host fills a callee", "unread.bytes + size > UNREAD_BYTES_MAX or ", ""),
+        ("a key of another host fills a callee", " or usage.unread + size > UNREAD_OF_KEY_MAX", ""),
+        (
+            "what was read counts as unread",
+            "self._usage[held.holder].unread -= held.unread.credited(credited.credit)",
+            "pass",
+        ),
+        (
+            "unread items of a call that has ended count",
+            "            usage.unread -= held.unread.bytes\n",
+            "            pass\n",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/peers/outward.py",
+        ("tests/runtime/peers/test_outward.py",),
+        (
+            "items without room leave a hole",
+            "            self._end(id)\n            error = Busy",
+            "            error = Busy",
+        ),
+    ),
+    *mutations(
+        AREA,
         "transport/codec.py",
         (f"{TESTS}/test_codec.py",),
         ("a batch of sixteen is no array", "    if count < 16:", "    if count <= 16:"),
