@@ -341,6 +341,14 @@ class CallerCore:
             self._outstanding_bytes -= call[2]
         return failed
 
+    def lose_answers(self, peer: bytes) -> list[tuple[int, OpenCall]]:
+        """As `fail_peer`, where the peer lives: streams would wait there, for credit or for items, until their deadlines."""
+        failed = self.fail_peer(peer)
+        for id, (_, spec, _, _) in failed:
+            if spec.window is not None or spec.streamed is not None:
+                self._say_cancel(peer, id)
+        return failed
+
     # -- room at replicas ---------------------------------------------------------------------------------------------
 
     def grant(self, peer: bytes, may_send: int) -> None:

@@ -308,7 +308,7 @@ class ClientSession:
             token = self.core.streamed(envelope.id, peer)
             if token is not None:
                 events.append(Credited(token, envelope.body))
-        elif kind == CREDIT and type(envelope.body) is int:
+        elif kind == CREDIT and not envelope.id and type(envelope.body) is int:
             self.core.grant(peer, envelope.body)
             self._send_waiting(events)
         elif kind == PUBLISH and envelope.route is not None:
@@ -355,7 +355,7 @@ class ClientSession:
     def _end_unanswered(self, events: Events) -> None:
         """The answers of some calls may have been in a lost frame: end all calls of its sender."""
         for peer in self.reader.lost_peers():
-            for id, call in self.core.fail_peer(peer):
+            for id, call in self.core.lose_answers(peer):
                 self._failed(id, call, PeerDown(f"{call[1].route}: {_LOST}"), events)
         self.reader.lost_from.clear()
         if self.directory is not None:  # the lost frame may have held a newer one

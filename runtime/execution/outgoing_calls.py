@@ -47,14 +47,18 @@ from .intake import Intake
 from .method_action import MethodAction
 from .poll_leader import PollLeader
 from .priority_publisher import PriorityPublisher
+from .reading_action import AwaitedItems
 from .recorders import Recorders
 from .routing import Routing
 from .sender import Sender
+from .stream_action import AwaitedCredit
 
 log = logging.getLogger("appbackplane.runtime")
 
 #: The callee of a pause. The table of outstanding calls holds pauses and retries, too, since all of them end at a time.
 CLOCK: Final = b"\x00clock"
+#: Shorter waits of streams have no spans: there would be little else in a trace.
+STREAM_WAIT_NS: Final = 1_000_000
 #: Callees of calls that have not left yet.
 _HERE: Final = (WAITING, UNSENT)
 
@@ -469,7 +473,7 @@ class OutgoingCalls:
         self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None
     ) -> None:
         spans = self._recorders.spans
-        if spans is not None and action.awaits_since_ns < now_ns:
+        if spans is not None and now_ns - action.awaits_since_ns > _unseen_ns(action):
             spans.waited(action, _awaited_by(action), error, action.awaits_since_ns, now_ns)
         if isinstance(action.request, LongRequest):
             action.request.is_awaited = False
@@ -489,6 +493,11 @@ def _is_awaited(request: CallRequest | Pause) -> bool:
     if action is None or not action.is_awaiting:
         return False
     return action.request is request or (isinstance(request, CallRequest) and action.request is request.gather)
+
+
+def _unseen_ns(action: MethodAction) -> int:
+    """The longest wait without a span of its own. An action waits once for each few items of a stream."""
+    return STREAM_WAIT_NS if isinstance(action.request, (LongRequest, AwaitedCredit, AwaitedItems)) else 0
 
 
 def _awaited_by(action: MethodAction) -> str:

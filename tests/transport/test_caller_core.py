@@ -336,3 +336,19 @@ def test_items_from_elsewhere_are_passed_on_as_they_are(world: World) -> None:
     world.session.pass_items(id, argument_items(5, [9], 5, is_blocked=False, is_last=True))
     world.turn()
     assert asked(world).kind == CANCEL
+
+
+def test_streams_are_cancelled_where_their_answers_may_be_lost(world: World) -> None:
+    """Their callee lives: it would wait for credit, or for items, until the deadline. A call there just ends."""
+    plain = world.session.call("plain", world.spec({}, "index.stats"))
+    replies = world.session.call("replies", world.spec({}, "index.stats", window=4))
+    argument = world.session.call("argument", world.spec({"rows": 4}, "index.stats", streamed="rows"))
+    world.turn()
+    world.link.take("index-1")
+    peer = world.session.core.calls.peer_of(plain)
+    assert peer is not None
+    world.session.reader.lost_from.append(peer)
+    ended = {one.token for one in world.turn() if isinstance(one, Ended) and isinstance(one.error, PeerDown)}
+    assert ended == {"plain", "replies", "argument"}
+    cancelled = [envelope.id for envelope in world.link.take("index-1") if envelope.kind == CANCEL]
+    assert cancelled == [replies, argument]
