@@ -41,13 +41,20 @@ COMPILED = """
     runtime/scheduling: balance cpu_budget deadline_order fair_order nice object_queue quotas ranked_queues ready_queues
         scheduler throttle timers
     runtime/observation: histogram recorder span_buffer span_ids statistics
-    runtime/execution: admission board call_changes completion coroutines deferring digest digesting engine engine_platform
-        fairness grants host idempotency_cache inheritance intake method_action node_services os_priority outgoing_calls
-        parked_actions poll_leader priority_publisher publishing reading_action recorders remote_routes ring_detector
-        routing sender sources stream_action streaming user_actions withdrawal worker worker_loop
+    runtime/execution/workers: poll_leader worker
+    runtime/execution/urgency: board os_priority priority_publisher
+    runtime/execution/intake: admission call_changes deferring digest digesting fairness grants idempotency_cache intake
+        remote_routes sources user_actions withdrawal
+    runtime/execution/actions: completion coroutines inheritance method_action parked_actions reading_action recorders
+        stream_action
+    runtime/execution/outgoing: outgoing_calls publishing ring_detector routing sender streaming
+    runtime/execution/loop: engine worker_loop
+    runtime/execution/services: engine_platform host node_services
     runtime/dispatcher: delivery locking registration served
     runtime/peers: answers breaks inward node_endpoint outward
-    runtime/requests: element lanes ledger owners posters ready_pool synchronized_ledger threads waiting
+    runtime/requests/contexts: waiting
+    runtime/requests/ledger: element lanes ledger owners posters ready_pool synchronized_ledger
+    runtime/requests/executing: threads
 """
 #: All that a wheel and an sdist are made of.
 SOURCES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "transport", "runtime", "supervisor", "spark")

@@ -3,7 +3,7 @@
 Users import only the names in `__all__`. The layers, bottom up: `objects/` holds the classes that users declare,
 `scheduling/` chooses the next action (pure), `observation/` keeps figures and records, `execution/` runs the actions.
 `backplane.py` assembles one process; `testing/` runs a whole backplane under a virtual clock. Not here: starting processes
-(supervisor) and sending bytes (transport). Read `objects/action.py`, `scheduling/scheduler.py`, `execution/worker.py`.
+(supervisor) and sending bytes (transport). Read `objects/action.py`, `scheduling/scheduler.py`, `execution/workers/worker.py`.
 """
 
 from importlib import import_module
@@ -27,8 +27,8 @@ from appbackplane.transport.errors import (
 )
 
 if TYPE_CHECKING:
-    from .execution.coroutines import checkpoint, should_stop, should_yield
-    from .execution.user_functions import current, pause
+    from .execution.actions.coroutines import checkpoint, should_stop, should_yield
+    from .execution.workers.user_functions import current, pause
     from .objects.action import Action, Outcome
     from .objects.app_object import AppObject
     from .objects.component import Component
@@ -74,8 +74,8 @@ __all__ = [
 #: Imported on first use. The commands `logs` and `top` need only the log line and the histogram of this package, and a
 #: person waits for them.
 _LATER = {
-    "execution.coroutines": ("checkpoint", "should_stop", "should_yield"),
-    "execution.user_functions": ("current", "pause"),
+    "execution.actions.coroutines": ("checkpoint", "should_stop", "should_yield"),
+    "execution.workers.user_functions": ("current", "pause"),
     "objects.action": ("Action", "Outcome"),
     "objects.app_object": ("AppObject",),
     "objects.component": ("Component",),

@@ -17,18 +17,18 @@ from appbackplane.transport.directory import ComponentEntry
 from appbackplane.transport.errors import InvalidArgument
 
 from .backplane_operations import BackplaneOperations
-from .execution.applying import Applying
-from .execution.board import OwnSlot
-from .execution.clock import Clock
-from .execution.engine import Engine, EngineLink
-from .execution.host import EngineHost
-from .execution.inspection import Inspection
-from .execution.os_priority import OsPriority
-from .execution.poll_leader import RELIEFS_MAX
-from .execution.recording import Recording
-from .execution.span_export import SpanExport
-from .execution.worker import ReliefWorker, Worker
-from .execution.worker_loop import start
+from .execution.loop.engine import Engine, EngineLink
+from .execution.loop.worker_loop import start
+from .execution.records.applying import Applying
+from .execution.records.recording import Recording
+from .execution.records.span_export import SpanExport
+from .execution.services.host import EngineHost
+from .execution.services.inspection import Inspection
+from .execution.urgency.board import OwnSlot
+from .execution.urgency.os_priority import OsPriority
+from .execution.workers.clock import Clock
+from .execution.workers.poll_leader import RELIEFS_MAX
+from .execution.workers.worker import ReliefWorker, Worker
 from .objects.component import Component
 from .objects.module_state import ModuleState
 from .process_config import LiveSettings, ProcessConfig
@@ -209,7 +209,7 @@ class Backplane:
     # -- figures ------------------------------------------------------------------------------------------------------
 
     def why(self, asked: str, *, with_stack: bool = False) -> dict[str, Any]:
-        """Why an object, a call or a route waits, as data (execution/inspection.py). Raises `NotFound`, `InvalidArgument`."""
+        """Why an object, a call or a route waits, as data (services/inspection.py). Raises `NotFound`, `InvalidArgument`."""
         return self._inspection.why(asked, with_stack=with_stack)
 
     def statistics(self, *, with_buckets: bool = False) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from appbackplane.transport import addressing
 from appbackplane.transport.errors import InvalidArgument, NotFound
 from appbackplane.transport.topics import check_pattern, check_topic
 
-from .execution.applying import Applying
-from .execution.current import current
-from .execution.engine import Engine
-from .execution.method_action import MethodAction
+from .execution.actions.method_action import MethodAction
+from .execution.loop.engine import Engine
+from .execution.records.applying import Applying
+from .execution.workers.current import current
 from .objects.app_object import AppObject
 from .objects.component import Component
 from .objects.module_state import ModuleState
@@ -213,7 +213,7 @@ def batches(applying: Applying, priorities: int) -> AppObject:
             """Publish rows `first` and following of a group's batch, except rows published before. Idempotent.
 
             Batches of a group are numbered upwards. Send the next once the returned `done` reaches the batch's length
-            (execution/applying.py).
+            (execution/records/applying.py).
             """
             check_topic(topic)
             if len(topic) > _TOPIC_MAX:

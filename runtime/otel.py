@@ -7,7 +7,7 @@ NEEDS = "needs OpenTelemetry: pip install 'appbackplane[otel]'"
 
 
 def is_installed() -> bool:
-    """Whether spans can be exported (execution/span_export.py)."""
+    """Whether spans can be exported (execution/records/span_export.py)."""
     try:
         return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
     except ModuleNotFoundError:

@@ -31,18 +31,18 @@ from appbackplane.transport.link import Link
 
 from . import otel
 from .backplane import Backplane
-from .execution.async_log import AsyncLog, last_words
-from .execution.board import Board, OwnSlot
-from .execution.clock import RealClock
-from .execution.forked import end_children_of
-from .execution.log_handler import LogHandler
-from .execution.log_ring import RingWriter
-from .execution.os_priority import OsPriority, allowed
-from .execution.recording import Recording
-from .execution.sentinel import SUPERVISOR_GONE, Sentinel
-from .execution.signals import heed_no_more, heed_orders
-from .execution.span_export import SpanExport
-from .execution.stacks import write_on_signal
+from .execution.logs.async_log import AsyncLog, last_words
+from .execution.logs.log_handler import LogHandler
+from .execution.logs.log_ring import RingWriter
+from .execution.records.recording import Recording
+from .execution.records.span_export import SpanExport
+from .execution.sentinel.forked import end_children_of
+from .execution.sentinel.sentinel import SUPERVISOR_GONE, Sentinel
+from .execution.sentinel.signals import heed_no_more, heed_orders
+from .execution.sentinel.stacks import write_on_signal
+from .execution.urgency.board import Board, OwnSlot
+from .execution.urgency.os_priority import OsPriority, allowed
+from .execution.workers.clock import RealClock
 from .loading import DeclarationFault, first_line, load_component, told
 from .objects.component import Component
 from .process_config import LiveSettings, ProcessConfig

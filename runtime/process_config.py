@@ -27,7 +27,7 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReplayPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of the idempotency cache (execution/idempotency_cache.py): an answer is dropped once one limit is reached."""
+    """Limits of the idempotency cache (intake/idempotency_cache.py): an answer is dropped once one limit is reached."""
 
     count: int = 10_000
     keep_ns: int = 600_000_000_000
@@ -36,7 +36,7 @@ class ReplayPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of recording to disk (execution/recording.py): total bytes, maximum age, and bytes of one file."""
+    """Limits of recording to disk (execution/records/recording.py): total bytes, maximum age, and bytes of one file."""
 
     size: _Positive
     age_ns: _Positive
@@ -44,7 +44,7 @@ class RecordPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class TracePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where spans are exported to (execution/span_export.py), and the share of traces that begin here and are."""
+    """Where spans are exported to (execution/records/span_export.py), and the share of traces that begin here and are."""
 
     otlp: str
     sample: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
@@ -67,7 +67,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     import_dir: str | None = None
     board_fd: int | None = None
     board_slot: int = 0
-    #: Memory of the log ring buffer, and the eventfd that wakes its reader (execution/log_ring.py); None: standard error.
+    #: Memory of the log ring buffer, and the eventfd that wakes its reader (execution/logs/log_ring.py); None: standard error.
     log_fd: int | None = None
     log_wake_fd: int = -1
     #: Whether a log call waits for room in a full ring; else the line is lost.
@@ -86,11 +86,11 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     quotas: tuple[int, ...] = ()
     #: Order of ready objects within one priority: first come first served, or earliest deadline first.
     order: Literal["fifo", "deadline"] = "fifo"
-    #: Whose share a request takes within its priority (execution/fairness.py); None: first come, first served. And by pattern
+    #: Whose share a request takes within its priority (intake/fairness.py); None: first come, first served. And by pattern
     #: of that key: how much more than others it gets.
     fair_by: str | None = None
     weights: dict[str, int] = {}
-    #: Whether callers take turns among its replicas, or keep their calls until one has room (execution/grants.py).
+    #: Whether callers take turns among its replicas, or keep their calls until one has room (execution/intake/grants.py).
     balance: Literal["turns", "pull"] = "turns"
     tick_ns: int = 1_000_000_000
     #: Percent of one core; None: no limit.
@@ -107,7 +107,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     #: Folder of this backplane's own cgroup, with its weight file; None: a shared cgroup, or no cgroups.
     cgroup: str | None = None
     replay: ReplayPolicy = ReplayPolicy()
-    #: By pattern of a source (execution/sources.py): the priority of its requests, or "refuse".
+    #: By pattern of a source (execution/intake/sources.py): the priority of its requests, or "refuse".
     sources: dict[str, int | Literal["refuse"]] = {}
     #: None: actions are not recorded.
     record: RecordPolicy | None = None

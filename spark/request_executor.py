@@ -1,6 +1,6 @@
 """SparkExecutor: execute the runnables of a request kernel on a Spark cluster, for a fan-out too large for one machine.
 
-Implements the port of `runtime/requests/executor.py`; the kernel finds it by its entry point, and runtime never imports it.
+Implements the port of `requests/executing/executor.py`; the kernel finds it by its entry point, and runtime never imports it.
 Each worker runs one Spark job at a time, so `policy.workers` is the number of concurrent jobs. 2 to 4 keep any cluster busy,
 because each job spreads over its cores (requests/sizing.py). A session takes seconds to start, so it starts in a thread;
 requests wait in the ready pool meanwhile. If it fails or dies, it is started again: the requests that it was executing are
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from appbackplane.runtime.requests.executor import KernelPort
+from appbackplane.runtime.requests.executing.executor import KernelPort
 
 from . import java
 from .master import check_answers, parsed

@@ -1,5 +1,5 @@
 """Async items: the async iterator over the items of a stream, of an asyncio client (async_stream.py) and of an operation
-(runtime/execution/call_stream.py). It can be read once, and by one reader at a time.
+(runtime/execution/outgoing/call_stream.py). It can be read once, and by one reader at a time.
 """
 
 from collections.abc import AsyncIterator

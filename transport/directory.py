@@ -72,7 +72,7 @@ class Place(msgspec.Struct, frozen=True):
     generation: int
     path: str
     is_up: bool = True
-    #: For boosting it (runtime/execution/os_priority.py): its process id, which is also that of its process group, and the
+    #: For boosting it (execution/urgency/os_priority.py): its process id, which is also that of its process group, and the
     #: folder of its own cgroup, if it has one.
     pid: int = 0
     cgroup: str | None = None

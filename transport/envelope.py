@@ -65,7 +65,7 @@ class Envelope:
     socket of a stopped callee then counts, and an expired call does not run when that callee goes on.
     `chain` is [object, route] of every call that waits for this one, outermost first; nil when a client calls. A BOOST with one
     is a question, which older peers ignore: does the call wait for the first of them, which waits for it by way of all others?
-    `idempotency_key`: the work of all calls with the same key is done once (runtime/execution/idempotency_cache.py).
+    `idempotency_key`: the work of all calls with the same key is done once (runtime/execution/intake/idempotency_cache.py).
     `source`, `principal`: of a CALL or CAST that a backplane makes for somebody else: who calls, and on whose behalf.
     `window`: of a CALL that asks for a stream: how many items the callee may run ahead of the reader. None: for a result.
     `streamed`: of a CALL, the name of the argument that its caller sends item by item; the body has the window in its place.

@@ -1,7 +1,7 @@
 """Pulling: the caller's side of `balance = "pull"`, a queue that the replicas of a backplane share.
 
 Assigned when it is made, a call may wait behind a long one while another replica is idle. Here it waits at its caller until a
-replica has room: each grants credit as it has capacity (runtime/execution/grants.py), as receivers do in AMQP 1.0. The most
+replica has room: each grants credit as it has capacity (execution/intake/grants.py), as receivers do in AMQP 1.0. The most
 urgent call goes first, then the oldest. A call that is more urgent than all that its caller has at some replica goes there
 without credit: the replica's own scheduler runs it first, so urgent work never waits here behind bulk work.
 

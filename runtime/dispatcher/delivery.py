@@ -4,7 +4,7 @@ For each handler (seed 003, section 3.1): its arguments are selected by the mess
 rank, the handler is called, the locks are released. Its result, error and changes are processed here.
 
 locking.py decides who has which lock, under the dispatcher's mutex; this file acts on its decisions, without the mutex. A busy
-lock costs no thread: the delivery is parked (execution/parked_actions.py), and whoever releases the lock hands it over.
+lock costs no thread: the delivery is parked (execution/actions/parked_actions.py), and whoever releases the lock hands it over.
 Meanwhile the holders of the lock inherit the waiter's priority (law 10). Only a handler that uses an accessor (accessor.py)
 blocks its thread, because its stack cannot be parked. Meanwhile the backplane has a spare thread in its place, so that the
 holders it waits for find a thread to run in.

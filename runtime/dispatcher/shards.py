@@ -23,7 +23,7 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.resolver import RETRY_AFTER_S, home
 
-from ..execution.method_action import MethodAction
+from ..execution.actions.method_action import MethodAction
 from ..objects.action import Action
 from ..objects.endpoint import Request
 from .checks.matching import HandlerParameter
@@ -169,7 +169,7 @@ async def _forward(queue: DeliveryQueue, route: str, key: str, fields: dict[str,
     try:
         return await queue.request(route, fields, key=key, timeout=timeout)
     except BackplaneError as error:
-        # A new error: one received by an operation's own call would be reported as its own fault (execution/failures.py).
+        # A new error: one received by an operation's own call would be reported as its own fault (actions/failures.py).
         raise error_from(int(error.status), error.message, error.retry_after, error.trace) from None
 
 

@@ -79,7 +79,7 @@ class Action:
         #: The priority it was created with, before any inheritance.
         self.priority_asked = priority
         #: Its caller's priority: `priority_asked`, until the caller itself becomes more urgent, or less. The action falls back
-        #: to it when nothing more urgent waits for it any more (execution/inheritance.py).
+        #: to it when nothing more urgent waits for it any more (execution/actions/inheritance.py).
         self.priority_own = priority
         #: Monotonic ns after which it is not begun; None: never too late.
         self.deadline_ns = deadline_ns
@@ -97,10 +97,10 @@ class Action:
         #: [object, route] of every call that waits for this one, outermost first.
         self.chain: Sequence[Sequence[str]] = ()
         self.trace: str | None = None
-        #: Who asked for it (execution/sources.py); "": nobody, as for a timer. And on whose behalf; None: on no one's.
+        #: Who asked for it (execution/intake/sources.py); "": nobody, as for a timer. And on whose behalf; None: on no one's.
         self.source = ""
         self.principal: str | None = None
-        #: Whether it is one of the calls that its backplane has room for, where callers keep the rest (execution/grants.py).
+        #: Whether it is one of the calls that its backplane has room for, where callers keep the rest (intake/grants.py).
         self.takes_room = False
         #: Whose share it is done of, and its place in that order, where there is one (scheduling/fair_order.py).
         self.fair_key = ""

@@ -4,7 +4,7 @@ Batches arrive from outside, in order: each batch of a group has a higher number
 Before rows go to a recorded topic, a ledger entry notes their numbers and the topic position of the first; after them, a
 second entry notes that they are there. An entry without its end means that the process was killed in between. Only rows of
 that entry can follow its position, because no other message comes between them. So they are counted, and the rest is new.
-Decides only; execution/applying.py owns the file and the topic. An entry takes about 120 bytes.
+Decides only; execution/records/applying.py owns the file and the topic. An entry takes about 120 bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Recorder: writes one record per action into the memory of a segment (segments.py), with the lead.
 
-Per action it does one `pack_into`: some 200 ns compiled, no allocation that stays, no system call. execution/recording.py
+Per action it does one `pack_into`: some 200 ns compiled, no allocation that stays, no system call. records/recording.py
 makes, seals and removes the files in a thread of its own; the recorder only asks for the next one. If there is none (the
 disk is full), lost records are counted here and reported there. A name is written once per segment, before the first record
 that uses it. Every action is a span; calls from within it carry its span as a W3C traceparent (span_ids.py).
@@ -67,7 +67,7 @@ class RecordedPart(NamedTuple):
 
 
 class Supply(Protocol):
-    """Provides segments (execution/segment_files.py). Never blocks: the lead is held."""
+    """Provides segments (execution/records/segment_files.py). Never blocks: the lead is held."""
 
     def take(self, least: int = 0) -> SegmentRoom | None: ...
     def prepare(self) -> None: ...

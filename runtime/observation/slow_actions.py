@@ -15,7 +15,7 @@ from .rate_limit import RateLimit
 #: Frames shown, innermost last; the worker's own outermost frames are cut.
 FRAMES_MAX = 12
 #: The files that call the user's code; the frames up to theirs belong to the runtime.
-_OUTERMOST = ("execution/method_action.py", "dispatcher/delivery.py")
+_OUTERMOST = ("execution/actions/method_action.py", "dispatcher/delivery.py")
 
 
 class SlowActions:

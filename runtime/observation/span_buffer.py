@@ -1,4 +1,4 @@
-"""Span buffer: the spans of ended actions, until a thread exports them (execution/span_export.py).
+"""Span buffer: the spans of ended actions, until a thread exports them (execution/records/span_export.py).
 
 One span for each sampled action, and one for each of its waits. The holder of the lead adds them, without a lock and without
 waiting for anybody: beyond the bound, spans are lost and counted. An exporter that is slow or dead costs no more than that.

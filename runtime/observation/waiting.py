@@ -1,6 +1,6 @@
 """Waiting: explains why an action or object waits, in sentences and as data (DESIGN 12, "why is this waiting?").
 
-Pure: facts about one action and its object come in (execution/inspection.py collects them); reasons go out, the most
+Pure: facts about one action and its object come in (execution/services/inspection.py collects them); reasons go out, the most
 important first. Each reason is an effect of a law: the object's order (1), the ready queues and their quotas (3), the CPU
 budget (5), an awaited reply (6), the digester (7), the throttle (9), the component's state (12). A reason that points to
 another call names it in `next`; asking about that call, too, yields the chain across backplanes. No cost until it is asked.

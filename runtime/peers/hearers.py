@@ -16,7 +16,7 @@ from appbackplane.transport.errors import FailedPrecondition
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.topics import PAIRS_MAX, TopicTable, check_pattern
 
-#: Subscriptions of one client: as many as at a backplane (execution/publishing.py).
+#: Subscriptions of one client: as many as at a backplane (execution/outgoing/publishing.py).
 PATTERNS_MAX: Final = 1_000
 #: Subscriptions of all clients of one key, which may have 64 connections (security/roll.py).
 PATTERNS_OF_KEY_MAX: Final = 4_000

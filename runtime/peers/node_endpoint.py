@@ -45,9 +45,9 @@ from appbackplane.transport.salvage import salvage
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
-from ..execution.async_log import last_words
-from ..execution.caller_liveness import PROBE_NS
-from ..execution.worker_loop import EXIT_BUG
+from ..execution.intake.caller_liveness import PROBE_NS
+from ..execution.logs.async_log import last_words
+from ..execution.loop.worker_loop import EXIT_BUG
 from .allowance import Allowance
 from .answers import Answers, Packed
 from .breaks import BROKEN, Breaks

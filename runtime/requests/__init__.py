@@ -1,22 +1,22 @@
 """Requests: bulk work that splits into sub-requests, runs on many workers, and joins again (seed 001, Domino eXplorer).
 
 A request is posted with a runnable that executes it, waits in the ready pool, is executed by a worker, and rejoins its owner.
-`ledger.py` and the parts beside it (`lanes.py`, `ready_pool.py`, `owners.py`, `stall.py`) are pure and decide which step may
-happen when. `synchronized_ledger.py` puts a mutex around the ledger and notifies waiters. `executor.py` is the port behind
-which workers are threads of this backplane (`threads.py`), backplanes of their own (`processes.py`), or a cluster (spark/).
-This package never interprets a request. Read `ledger.py` first, then `kernel.py`.
+`contexts/` is where code posts and rejoins. `ledger/` decides which step may happen when; all of it is pure but
+`synchronized_ledger.py`, which puts a mutex around it and notifies waiters. `executing/` has the port behind which workers are
+threads of this backplane, backplanes of their own, or a cluster (spark/). `operating/` is for people: status, commands and
+schedules. This package never interprets a request. Read `ledger/ledger.py` first, then `kernel.py`.
 """
 
-from .command import command
-from .commands import CommandHandler
-from .context import Context
-from .element import Element, Failure, State
+from .contexts.context import Context
 from .errors import RequestFailed
-from .figures import Figures
+from .executing.request_worker import RequestWorker
 from .kernel import RequestKernel
-from .owners import Rejoin
+from .ledger.element import Element, Failure, State
+from .ledger.figures import Figures
+from .ledger.owners import Rejoin
+from .operating.command import command
+from .operating.commands import CommandHandler
 from .policy import KernelPolicy
-from .request_worker import RequestWorker
 from .resource import Resource
 from .runnable import Runnable
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from appbackplane.transport.errors import InternalError
 
 if TYPE_CHECKING:
-    from .element import Element
+    from .ledger.element import Element
 
 
 class RequestFailed(InternalError):

@@ -23,32 +23,32 @@ from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError
 from ..objects.platform import WorkHandle
-from .action_records import RequestNames
-from .backlog_detector import BacklogDetector
-from .command_routes import CommandRoutes
-from .commands import CommandHandler, handler_of
-from .context import Context
-from .executor import ENTRY_POINTS, Executor
-from .figures import Figures
+from .contexts.context import Context
+from .contexts.local_context import LocalContext
+from .executing.action_records import RequestNames
+from .executing.executor import ENTRY_POINTS, Executor
+from .executing.kernel_service import KernelService
+from .executing.processes import ProcessExecutor
+from .executing.remote_records import RemoteRecords
+from .executing.shortage import shortage_of
+from .executing.thread_resources import ThreadResources
+from .executing.threads import ThreadExecutor
+from .executing.wire import POST
 from .instrumentation import Instrumentation, IntervalRecord
 from .kernel_base import KernelBase
-from .kernel_service import KernelService
-from .local_context import LocalContext
-from .operating_mode import OperatingMode
-from .optimiser_loop import OptimiserAction, OptimiserLoop
+from .ledger.backlog_detector import BacklogDetector
+from .ledger.figures import Figures
+from .ledger.synchronized_ledger import SynchronizedLedger
+from .operating.command_routes import CommandRoutes
+from .operating.commands import CommandHandler, handler_of
+from .operating.operating_mode import OperatingMode
+from .operating.optimiser_loop import OptimiserAction, OptimiserLoop
+from .operating.schedule import When
+from .operating.scheduled_commands import ScheduledCommands
+from .operating.status import RateSampler
 from .policy import KernelPolicy
-from .processes import ProcessExecutor
-from .remote_records import RemoteRecords
 from .resource import Resource
 from .runnable import Runnable, RunnableSpec
-from .schedule import When
-from .scheduled_commands import ScheduledCommands
-from .shortage import shortage_of
-from .status import RateSampler
-from .synchronized_ledger import SynchronizedLedger
-from .thread_resources import ThreadResources
-from .threads import ThreadExecutor
-from .wire import POST
 
 #: Period of the watchdog. One run costs 20 us; a person takes seconds to notice that no request makes progress.
 WATCH_NS: Final = 500_000_000

@@ -11,12 +11,12 @@ from typing import Any
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
-from .action_records import RequestNames
-from .executor import Executor
-from .figures import Figures
+from .executing.action_records import RequestNames
+from .executing.executor import Executor
+from .executing.thread_resources import ThreadResources
+from .ledger.figures import Figures
+from .ledger.synchronized_ledger import SynchronizedLedger
 from .policy import KernelPolicy
-from .synchronized_ledger import SynchronizedLedger
-from .thread_resources import ThreadResources
 
 
 class KernelBase(Component):

@@ -17,10 +17,10 @@ import msgspec
 
 from appbackplane.transport.directory import nearest
 
-from .element import LANES
-from .lanes import shares
+from .ledger.element import LANES
+from .ledger.lanes import shares
+from .operating.schedule import lines_of
 from .optimiser.policy import OptimiserPolicy
-from .schedule import lines_of
 
 #: Threads beyond a few dozen wait for each other's GIL; processes take 30 MB each. No backplane may have more threads.
 WORKERS_MAX: Final = 256

@@ -20,10 +20,10 @@ from appbackplane.transport.errors import InvalidArgument, text_of
 
 from ..objects.hints import has_bounds, hints_of
 from ..objects.operation import DeclarationError
-from .wire import ITEM_BYTES_MAX
+from .executing.wire import ITEM_BYTES_MAX
 
 if TYPE_CHECKING:
-    from .context import Context
+    from .contexts.context import Context
 
 
 class Runnable:

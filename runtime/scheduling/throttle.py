@@ -29,7 +29,7 @@ KEPT_OF: Final = 10
 
 
 class Throttle:
-    """The account of one component. Only counts and decides; admission refuses (execution/admission.py)."""
+    """The account of one component. Only counts and decides; admission refuses (execution/intake/admission.py)."""
 
     #: The name of its limit in messages and settings.
     key: ClassVar[str] = "max_requests"

@@ -12,7 +12,7 @@ from appbackplane.transport.batching import SendResult
 
 
 class MemoryLink:
-    """An `EngineLink` (execution/engine.py) without a socket."""
+    """An `EngineLink` (execution/loop/engine.py) without a socket."""
 
     def __init__(self, known_as: str = "virtual-1") -> None:
         """`known_as`: the identity by which all peers know this backplane."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from ..execution.current import current
-from ..execution.worker import Worker
+from ..execution.workers.current import current
+from ..execution.workers.worker import Worker
 
 if TYPE_CHECKING:
     from .virtual_backplane import VirtualBackplane

@@ -1,7 +1,7 @@
 """VirtualBackplane: a backplane that runs in the calling thread, one action at a time, until nothing is left to do.
 
 The test plays everybody outside: the client that calls (virtual_client.py), the other backplanes that its objects call, and the
-supervisor that moves its components. `run_until_idle` takes the same steps as a worker (execution/engine.py).
+supervisor that moves its components. `run_until_idle` takes the same steps as a worker (execution/loop/engine.py).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from appbackplane.transport.item_buffer import ItemBuffer
 from appbackplane.transport.waitables import Waitable
 
 from ..backplane import Backplane
-from ..execution.current import current
-from ..execution.method_action import MethodAction
-from ..execution.worker import Worker
+from ..execution.actions.method_action import MethodAction
+from ..execution.workers.current import current
+from ..execution.workers.worker import Worker
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
@@ -65,7 +65,7 @@ class OutsideCall:
         self.is_cancelled = False
         #: The priority of its latest boost; None: it was not boosted.
         self.boosted_to: int | None = None
-        #: Requests to search for a cycle of waits through this call (execution/ring_detector.py), newest last.
+        #: Requests to search for a cycle of waits through this call (execution/outgoing/ring_detector.py), newest last.
         self.searches: list[Envelope] = []
         #: The items of its streamed argument; None: it has none.
         self._arrived: ItemBuffer | None = None

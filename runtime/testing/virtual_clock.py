@@ -10,7 +10,7 @@ UNIX_START_NS = 2_000_000_000_000_000_000
 
 
 class VirtualClock:
-    """A `Clock` (execution/clock.py) that stands still until a test moves it."""
+    """A `Clock` (execution/workers/clock.py) that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self._now_ns = START_NS

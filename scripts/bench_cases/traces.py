@@ -2,7 +2,7 @@
 
 Four systems: without tracing, with a collector that takes all, with one that takes a connection and never answers, and with
 an address where nobody listens. A surprise would be any loss with the last two: nothing but a thread of its own waits there.
-With the first, the export takes its share of the core (runtime/execution/span_export.py).
+With the first, the export takes its share of the core (runtime/execution/records/span_export.py).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 | an action | computes for `cpu` (interpreter.py), then is blocked for `run - cpu`, while others may compute |
 | one that awaits | runs for half of `run`; awaits in the wait queue, without a worker; runs for the other half |
 | between two actions | a worker is busy for `Costs.between_ns` more: it receives messages, replies, keeps accounts |
-| an overrun | 1 or 2 relief workers for more urgent work (execution/poll_leader.py): after the quantum, if foreseen at once |
+| an overrun | 1 or 2 relief workers for more urgent work (workers/poll_leader.py): after the quantum, if foreseen at once |
 | a CPU limit | enforced by the kernel: a slower interpreter; by the scheduler: its own budget, with its ticks |
 | a lane | an action beyond its limit waits for one of the lane to end; its object waits with it, in order |
 
@@ -28,7 +28,7 @@ from .interpreter import NEVER_NS, Interpreter
 from .load import NEVER, Load
 from .setting import ReplaySetting
 
-#: As in runtime/execution/poll_leader.py: how long an action may run before a relief worker is let in, and how many there are.
+#: As in execution/workers/poll_leader.py: how long an action may run before a relief worker is let in, and how many there are.
 QUANTUM_NS: Final = 500_000
 RELIEFS_MAX: Final = 2
 #: Mean time from the end of a quantum to the sentinel's next scan: half of its pause, which is a quantum.

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from appbackplane.runtime.requests.element import Element
-from appbackplane.runtime.requests.executor import KernelPort
+from appbackplane.runtime.requests.executing.executor import KernelPort
+from appbackplane.runtime.requests.ledger.element import Element
 
 from .arriving import Arriving
 from .job import Batches

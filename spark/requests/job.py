@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from appbackplane.runtime.requests.element import Done, Element, Failure, Packed
-from appbackplane.runtime.requests.executor import KernelPort
+from appbackplane.runtime.requests.executing.executor import KernelPort
+from appbackplane.runtime.requests.ledger.element import Done, Element, Failure, Packed
 from appbackplane.runtime.requests.runnable import RunnableSpec
 
 from ..session import in_a_line

@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from appbackplane.runtime.requests.failures import failure_of
+from appbackplane.runtime.requests.executing.failures import failure_of
+from appbackplane.runtime.requests.executing.thread_resources import ThreadResources
 from appbackplane.runtime.requests.runnable import RunnableSpec
-from appbackplane.runtime.requests.thread_resources import ThreadResources
 from appbackplane.transport.errors import FailedPrecondition
 
 #: Size of results at which a task ends and gives its further requests back. JVMs hold a task's results several times, as one

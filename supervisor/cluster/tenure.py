@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 
 from ..configuration.cluster_settings import ClusterSettings

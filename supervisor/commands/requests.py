@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from appbackplane.transport.discovery import Location
 
-#: Name and summary of the route for a kernel's command lines: runtime/requests/command_routes.py, whose import would make a
+#: Name and summary of the route for a kernel's command lines: requests/operating/command_routes.py, whose import would make a
 #: person at a terminal wait (tests/supervisor/test_requests_command.py).
 LINE: Final = "command"
 SUMMARY: Final = "Run a command, such as `workers 4`; `help` lists all commands."

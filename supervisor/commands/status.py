@@ -15,7 +15,7 @@ from .systems import find, system_option
 
 #: Actions that run longer are named: somebody waits, or will.
 LONG_S = 2.0
-#: Failures of a timer in a row, from which on it is named; the board counts them (runtime/execution/completion.py).
+#: Failures of a timer in a row, from which on it is named; the board counts them (runtime/execution/actions/completion.py).
 FAILING_MIN = 3
 #: Time-out for the names: a sentinel answers in 10 ms, unless an action holds the interpreter lock; then they are left out.
 NAMED_LIMIT_S = 0.2

@@ -85,7 +85,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """replay = {...}: bounds of a backplane's idempotency cache (runtime/execution/idempotency_cache.py)."""
+    """replay = {...}: bounds of a backplane's idempotency cache (runtime/execution/intake/idempotency_cache.py)."""
 
     #: Number of entries: the default takes 6 MB with the keys, plus the replies.
     count: Annotated[int, msgspec.Meta(ge=0, le=_REPLAYS_MAX)] = 10_000
@@ -152,7 +152,7 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_latency_ns: Duration = msgspec.field(default=Duration(5_000_000), name="max_latency")
     slow_action_ns: Duration = msgspec.field(default=Duration(50_000_000), name="slow_action")
     affinity: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
-    #: Pattern of a source to the priority of its requests, or "refuse" (runtime/execution/sources.py).
+    #: Pattern of a source to the priority of its requests, or "refuse" (runtime/execution/intake/sources.py).
     sources: dict[str, Annotated[int, msgspec.Meta(ge=0)] | Literal["refuse"]] = {}
     preempt: bool = True
     restart: RestartPolicy = RestartPolicy()

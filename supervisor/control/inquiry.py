@@ -1,7 +1,7 @@
 """Inquiry: one `why`, followed from backplane to backplane until the chain of reasons ends; of replicas from each. Pure.
 
 Each backplane explains its own part and names the next call, with the backplane that holds it
-(runtime/execution/inspection.py). Sentinels answer, so busy workers do not matter. Bounded: hops, time for each hop, and no
+(execution/services/inspection.py). Sentinels answer, so busy workers do not matter. Bounded: hops, time for each hop, and no
 call twice. Where a chain cannot be followed, the last step gives the reason.
 """
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from appbackplane.runtime.execution.board import SLOTS_MAX
+from appbackplane.runtime.execution.urgency.board import SLOTS_MAX
 from appbackplane.runtime.process_config import LiveSettings, ProcessConfig
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, Unavailable
 

@@ -17,7 +17,7 @@ from ..direction.child.process import Phase
 from ..direction.director import Director
 
 if TYPE_CHECKING:
-    from appbackplane.runtime.execution.board import BoardSlot
+    from appbackplane.runtime.execution.urgency.board import BoardSlot
 
 #: Time-out for a backplane's statistics. Sentinels answer within an iteration, in 10 ms while the most urgent work keeps all
 #: busy. Where an extension holds the interpreter lock, a caller should not wait for a second.

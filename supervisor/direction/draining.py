@@ -3,7 +3,7 @@
 A backplane that goes down by an order (`down`, an ordered restart) is drained. One that goes down because of another's crash
 is not, and stops draining if it had begun: the crashed one, whose replies it may await, comes back only afterwards. Nor is one
 that does not serve yet. A backplane is drained after its dependents have gone down, because they need it to finish their own
-work; backplanes that depend on each other are drained at the same time. The process's part: runtime/execution/draining.py.
+work; backplanes that depend on each other are drained at the same time. The process's part: execution/sentinel/draining.py.
 """
 
 from __future__ import annotations

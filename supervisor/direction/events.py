@@ -19,7 +19,7 @@ from .effects import Caller
 from .reconfiguration import Plan
 
 if TYPE_CHECKING:
-    from appbackplane.runtime.execution.board import BoardSlot
+    from appbackplane.runtime.execution.urgency.board import BoardSlot
 
 
 class ProcessEvent(msgspec.Struct, frozen=True):

@@ -20,9 +20,9 @@ from .effects import Effect, Say, TakeStacks
 from .events import Exited, Looked, Sight, Wrote
 
 if TYPE_CHECKING:
-    from appbackplane.runtime.execution.board import BoardSlot
+    from appbackplane.runtime.execution.urgency.board import BoardSlot
 
-#: A sentinel beats four times a second (runtime/execution/sentinel.py). Two seconds without a heartbeat mean a stopped
+#: A sentinel beats four times a second (runtime/execution/sentinel/sentinel.py). Two seconds without a heartbeat mean a stopped
 #: process, or an extension that keeps the GIL. A shorter limit would take a swapping machine for either.
 SILENT_NS = 2_000_000_000
 #: The limit after which `status` shows a backplane as wedged, if it is never replaced (`stuck_after = "never"`).

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from appbackplane.runtime import otel
 from appbackplane.runtime.build import BUILD
-from appbackplane.runtime.execution.board import Board
-from appbackplane.runtime.execution.os_priority import probe
+from appbackplane.runtime.execution.urgency.board import Board
+from appbackplane.runtime.execution.urgency.os_priority import probe
 from appbackplane.runtime.scheduling.nice import NICE_MIN
 from appbackplane.transport.addressing import default_run_dir, supervisor_socket
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition

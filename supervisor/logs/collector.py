@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from appbackplane.runtime.execution.log_ring import RingReader
+from appbackplane.runtime.execution.logs.log_ring import RingReader
 from appbackplane.runtime.observation.log_line import LogLine, decode, encode
 from appbackplane.transport.addressing import RUN_LINK, SUPERVISOR
 from appbackplane.transport.errors import FailedPrecondition

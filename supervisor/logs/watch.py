@@ -19,7 +19,7 @@ REPORT_NS = 1_000_000_000
 
 
 class LogRingPort(Protocol):
-    """Methods of a log ring that are used here (runtime/execution/log_ring.py)."""
+    """Methods of a log ring that are used here (runtime/execution/logs/log_ring.py)."""
 
     @property
     def lost_count(self) -> int: ...

@@ -1,6 +1,6 @@
 """Board file: the supervisor's side of the shared-memory board; a slot a backplane, in the order of the TOML.
 
-The layout is the runtime's (runtime/execution/board.py). Here the board is made, read for `status`, and cleared for dead
+The layout is the runtime's (execution/urgency/board.py). Here the board is made, read for `status`, and cleared for dead
 backplanes, whose "urgent work is present" would otherwise stay for ever (DESIGN 12.9): between two generations, never beside
 one.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from appbackplane.runtime.execution.board import SLOTS_MAX, Board, BoardSlot
+from appbackplane.runtime.execution.urgency.board import SLOTS_MAX, Board, BoardSlot
 
 
 class BoardFile:

@@ -2,7 +2,7 @@
 
 The board is memory, and costs nothing. /proc is read only for a backplane that has given no sign of life or progress for half
 of its limit: whether its process is stopped, or a debugger is attached. Stacks are requested by a signal
-(runtime/execution/stacks.py).
+(runtime/execution/sentinel/stacks.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from appbackplane.runtime.execution.stacks import ASKED, FORCED
+from appbackplane.runtime.execution.sentinel.stacks import ASKED, FORCED
 
 from ..direction.events import Looked, Sight
 from ..direction.health import HealthWatch

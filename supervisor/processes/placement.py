@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-from appbackplane.runtime.execution.os_priority import allowed, because
+from appbackplane.runtime.execution.urgency.os_priority import allowed, because
 from appbackplane.runtime.scheduling.nice import NiceTable, weight_of_nice
 
 from ..configuration.config import Config

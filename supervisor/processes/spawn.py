@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from appbackplane.runtime.execution.log_ring import RingReader
+from appbackplane.runtime.execution.logs.log_ring import RingReader
 from appbackplane.runtime.observation.log_line import LEVELS
 from appbackplane.runtime.process_config import ProcessConfig, ReplayPolicy
 

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import pytest
 
-from appbackplane.runtime.execution.engine import DRAIN_INTERVAL_NS, SHORT_NS, STALLED_RETRY_NS
-from appbackplane.runtime.execution.naming import LOOK_MAX as INSPECTION_LOOK_MAX
-from appbackplane.runtime.execution.poll_leader import QUANTUM_NS
-from appbackplane.runtime.execution.publishing import PATTERNS_MAX
+from appbackplane.runtime.execution.loop.engine import DRAIN_INTERVAL_NS, SHORT_NS, STALLED_RETRY_NS
+from appbackplane.runtime.execution.outgoing.publishing import PATTERNS_MAX
+from appbackplane.runtime.execution.services.naming import LOOK_MAX as INSPECTION_LOOK_MAX
+from appbackplane.runtime.execution.workers.poll_leader import QUANTUM_NS
 from appbackplane.runtime.objects.component import POSTED_MAX_DEFAULT, REQUESTS_MAX_DEFAULT
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT
 from appbackplane.runtime.observation.log_line import LINE_BYTES_MAX, TEXT_LENGTH_MAX
 from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS
 from appbackplane.runtime.process import _SWITCH_FRACTION, _SWITCH_MAX_S, COLLECT_AFTER
 from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.runtime.requests.executing.wire import BATCH_BYTES_MAX, ITEM_BYTES_MAX
+from appbackplane.runtime.requests.executing.worker_connection import BATCH_MAX, BATCH_NS, RECALL_NS
 from appbackplane.runtime.requests.kernel import WATCH_NS
 from appbackplane.runtime.requests.policy import POOL_MAX, WORKERS_MAX
 from appbackplane.runtime.requests.resource import HELD_MAX_DEFAULT
-from appbackplane.runtime.requests.wire import BATCH_BYTES_MAX, ITEM_BYTES_MAX
-from appbackplane.runtime.requests.worker_connection import BATCH_MAX, BATCH_NS, RECALL_NS
 from appbackplane.runtime.scheduling.balance import LOOK_MAX
 from appbackplane.runtime.scheduling.deadline_order import LOOK_AHEAD_MAX, PATIENCE_NS
 from appbackplane.supervisor.commands.logs import LINES

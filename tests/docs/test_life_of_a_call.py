@@ -21,7 +21,7 @@ import pytest
 
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.build import BUILD
-from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport import codec, connect

@@ -49,7 +49,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", ALL, ids=name_of)
 def test_files_and_functions_that_are_named_exist(page: Path) -> None:
-    """Whoever reads `runtime/execution/poll_leader.py` goes and looks for it."""
+    """Whoever reads `runtime/execution/workers/poll_leader.py` goes and looks for it."""
     missing = []
     for name, function in FILE.findall(prose(page.read_text())):
         path = ROOT / name

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from appbackplane.runtime.backplane_operations import BackplaneOperations
-from appbackplane.runtime.execution.idempotency_cache import NOT_NOW
+from appbackplane.runtime.execution.intake.idempotency_cache import NOT_NOW
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT, operation
 from appbackplane.runtime.objects.registry import DRIVERS
@@ -25,10 +25,10 @@ from appbackplane.runtime.observation.log_line import LogLine
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.runtime.observation.waiting import Because
 from appbackplane.runtime.requests import CommandHandler, Context, KernelPolicy, Rejoin, Resource, State
+from appbackplane.runtime.requests.executing.priority_mapping import backplane_priority
 from appbackplane.runtime.requests.instrumentation.interval import IntervalRecord
-from appbackplane.runtime.requests.lanes import shares
+from appbackplane.runtime.requests.ledger.lanes import shares
 from appbackplane.runtime.requests.optimiser import OptimiserPolicy
-from appbackplane.runtime.requests.priority_mapping import backplane_priority
 from appbackplane.runtime.scheduling.quotas import UNLIMITED, default_quotas
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.supervisor.commands import main, peers

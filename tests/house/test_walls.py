@@ -60,8 +60,8 @@ KNOW_ZMQ = (
 #: What Spark's side may know of runtime: the layout of the records, and the port behind which requests are executed, with
 #: what passes it.
 KNOWN_TO_SPARK = (
-    "runtime.observation.segments", "runtime.requests.element", "runtime.requests.executor",
-    "runtime.requests.failures", "runtime.requests.runnable", "runtime.requests.thread_resources",
+    "runtime.observation.segments", "runtime.requests.ledger.element", "runtime.requests.executing.executor",
+    "runtime.requests.executing.failures", "runtime.requests.runnable", "runtime.requests.executing.thread_resources",
 )  # fmt: skip
 #: What the replay alone may know beside that: it simulates the workers, but the scheduler is the real one.
 KNOWN_TO_REPLAY = ("runtime.objects", "runtime.scheduling")
@@ -288,7 +288,10 @@ BROKEN = {
         {"runtime.objects.a": "from appbackplane.transport import link", "transport.link": "import zmq"},
     ),
     "a second place for ZeroMQ": (strangers_to_zmq, {"runtime.worker": "import zmq.asyncio"}),
-    "spark in the works": (known_to_spark, {"spark.jobs.a": "from appbackplane.runtime.requests.ledger import Ledger"}),
+    "spark in the works": (
+        known_to_spark,
+        {"spark.jobs.a": "from appbackplane.runtime.requests.ledger.ledger import Ledger"},
+    ),
     "spark at the scheduler": (
         known_to_spark,
         {"spark.advice.a": "from appbackplane.runtime.scheduling.scheduler import Scheduler"},

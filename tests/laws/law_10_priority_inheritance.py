@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from appbackplane.runtime import AppObject, Component, checkpoint, operation, should_yield
-from appbackplane.runtime.execution.board import Board, OwnSlot
-from appbackplane.runtime.execution.current import current
+from appbackplane.runtime.execution.urgency.board import Board, OwnSlot
+from appbackplane.runtime.execution.workers.current import current
 from appbackplane.runtime.testing import VirtualBackplane
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from appbackplane.runtime import AppObject, operation
 from appbackplane.runtime.backplane import Backplane
-from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.sentinel import HEARTBEAT_NS, Sentinel
+from appbackplane.runtime.execution.sentinel.sentinel import HEARTBEAT_NS, Sentinel
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.objects.component import Component
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig

@@ -1,4 +1,4 @@
-"""The slow, obvious twin of runtime/requests/ledger.py: one list of requests, and everything worked out from it anew each time.
+"""The slow, obvious twin of requests/ledger/ledger.py: one list of requests, and everything worked out from it anew each time.
 
 As the source tells it (seed 001, section 5): each interval visits every request that waits and adds to its priority, lanes are
 counted, pools are searched. Its priorities are the source's, where larger is more urgent; `of_the_source` converts. Nothing is
@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from appbackplane.runtime.requests.element import REQUEST_PRIORITY
+from appbackplane.runtime.requests.ledger.element import REQUEST_PRIORITY
 
 POSTED, READY, EXECUTING, REJOINABLE = "posted", "ready", "executing", "rejoinable"
 JOINED, FAILED, DONE, GONE = "joined", "failed", "done", "gone"

@@ -1,6 +1,6 @@
 """The slow twin of thread-held resources: one list of all that is open, and a diary of who used what.
 
-It takes after the rules as they are told (runtime/requests/thread_handles.py): nothing is kept in order. Which
+It takes after the rules as they are told (runtime/requests/executing/thread_handles.py): nothing is kept in order. Which
 handle was used least recently is looked up in the diary.
 """
 

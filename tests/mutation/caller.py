@@ -64,7 +64,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/call_with_stream.py",
+        "runtime/execution/outgoing/call_with_stream.py",
         (f"{DOERS}/test_calls_with_streams.py",),
         (
             "an iterator that raises leaves its call behind",
@@ -75,7 +75,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/streaming.py",
+        "runtime/execution/outgoing/streaming.py",
         (f"{DOERS}/test_streamed_arguments.py",),
         ("the end of an argument is overlooked", " and envelope.is_last:", " and False:"),
         (
@@ -92,13 +92,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/reading_action.py",
+        "runtime/execution/actions/reading_action.py",
         (f"{DOERS}/test_streamed_arguments.py",),
         ("a plain operation outlives its caller", "        self.open_gate()\n", "        pass\n"),
     ),
     *mutations(
         AREA,
-        "runtime/execution/streamed_argument.py",
+        "runtime/execution/actions/streamed_argument.py",
         (f"{DOERS}/test_streamed_arguments.py",),
         ("anybody reads an argument", " or action.buffer is not self._buffer:", ":"),
         (
@@ -411,7 +411,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/outgoing_calls.py",
+        "runtime/execution/outgoing/outgoing_calls.py",
         (f"{DOERS}/test_object_retries.py",),
         (
             "objects make again what must not be done twice",

@@ -11,7 +11,7 @@ DISPATCHER = "tests/runtime/dispatcher"
 MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
-        "runtime/requests/lanes.py",
+        "runtime/requests/ledger/lanes.py",
         (f"{REQUESTS}/test_lanes.py",),
         (
             "a small share is nothing, and holds its requests for ever",
@@ -33,13 +33,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/requests/lanes.py",
+        "runtime/requests/ledger/lanes.py",
         (f"{REQUESTS}/test_ledger_model.py",),
         ("the sum of all lanes only grows", "        self.total -= 1\n", ""),
     ),
     *mutations(
         AREA,
-        "runtime/requests/ready_pool.py",
+        "runtime/requests/ledger/ready_pool.py",
         (f"{REQUESTS}/test_ready_pool.py",),
         (
             "what is boosted does not age faster",
@@ -64,13 +64,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/requests/ready_pool.py",
+        "runtime/requests/ledger/ready_pool.py",
         (f"{REQUESTS}/test_ledger.py", f"{REQUESTS}/test_ledger_model.py"),
         ("what was taken out still counts", "        self.count -= len(removed)\n", ""),
     ),
     *mutations(
         AREA,
-        "runtime/requests/posters.py",
+        "runtime/requests/ledger/posters.py",
         (f"{REQUESTS}/test_ledger.py", f"{REQUESTS}/test_ledger_model.py"),
         (
             "who is as urgent passes who waits",
@@ -86,7 +86,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/requests/ledger.py",
+        "runtime/requests/ledger/ledger.py",
         (f"{REQUESTS}/test_ledger.py",),
         (
             "what has ended in lanes above holds up who posts",
@@ -96,7 +96,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/requests/ledger.py",
+        "runtime/requests/ledger/ledger.py",
         (f"{REQUESTS}/test_ledger_model.py",),
         (
             "a worker executes beyond the limit of its lane",

@@ -21,14 +21,14 @@ def law(number: int, breaks: str, file: str, text: str, replacement: str) -> Mut
 SCHEDULER = "runtime/scheduling/scheduler.py"
 OBJECT_QUEUE = "runtime/scheduling/object_queue.py"
 READY_QUEUES = "runtime/scheduling/ready_queues.py"
-ENGINE = "runtime/execution/engine.py"
-ENDINGS = "runtime/execution/completion.py"
-PRIORITY_PUBLISHER = "runtime/execution/priority_publisher.py"
-INTAKE = "runtime/execution/intake.py"
-ADMISSION = "runtime/execution/admission.py"
-DIGESTING = "runtime/execution/digesting.py"
-MODULES = "runtime/execution/lifecycle.py"
-COROUTINES = "runtime/execution/coroutines.py"
+ENGINE = "runtime/execution/loop/engine.py"
+ENDINGS = "runtime/execution/actions/completion.py"
+PRIORITY_PUBLISHER = "runtime/execution/urgency/priority_publisher.py"
+INTAKE = "runtime/execution/intake/intake.py"
+ADMISSION = "runtime/execution/intake/admission.py"
+DIGESTING = "runtime/execution/intake/digesting.py"
+MODULES = "runtime/execution/loop/lifecycle.py"
+COROUTINES = "runtime/execution/actions/coroutines.py"
 
 MUTATIONS = (
     law(
@@ -112,7 +112,7 @@ MUTATIONS = (
         "if head is not None and (head.continues or not object._waits):", "if head is not None:",
     ),
     law(
-        6, "who waits can be removed", "runtime/execution/host.py", "self._scheduler.check_removable(object)", "pass"
+        6, "who waits can be removed", "runtime/execution/services/host.py", "self._scheduler.check_removable(object)", "pass"
     ),
     law(
         6, "reentrant calls queue behind ordinary ones", SCHEDULER,
@@ -139,7 +139,7 @@ MUTATIONS = (
         'self._turn_away(peer, envelope, told, then_ns)', "pass",
     ),
     law(
-        8, "timers run at once", "runtime/execution/engine.py",
+        8, "timers run at once", "runtime/execution/loop/engine.py",
         "action.throttle, timer.account = timer.account, None\n            self.inheritance.post(action, now_ns)",
         "action.timer = timer\n            action.run()",
     ),
@@ -178,18 +178,18 @@ MUTATIONS = (
         10, "other backplanes are not seen", PRIORITY_PUBLISHER,
         "if self._slot is not None and self._slot.has_above(priority):", "if False:",
     ),
-    law(10, "equal work elsewhere counts", "runtime/execution/board.py", "> 255 - priority", ">= 255 - priority"),
+    law(10, "equal work elsewhere counts", "runtime/execution/urgency/board.py", "> 255 - priority", ">= 255 - priority"),
     law(
-        10, "a callee runs at its own priority", "runtime/execution/outgoing_calls.py",
+        10, "a callee runs at its own priority", "runtime/execution/outgoing/outgoing_calls.py",
         "envelope.priority = priority = self._inheritance.call_priority(action, spec.priority)",
         "priority = spec.priority",
     ),
     law(
-        10, "what is awaited does not inherit", "runtime/execution/inheritance.py",
+        10, "what is awaited does not inherit", "runtime/execution/actions/inheritance.py",
         "                self.inherit(waiting, action.priority, now_ns)", "                pass",
     ),
     law(
-        10, "the chain ends after one link", "runtime/execution/inheritance.py",
+        10, "the chain ends after one link", "runtime/execution/actions/inheritance.py",
         "self._sender.say(peer, boost(call.id, priority), now_ns)", "pass",
     ),
     law(
@@ -217,7 +217,8 @@ MUTATIONS = (
         "if run_ns >= self.reports.slow_actions.threshold_ns and not is_long(action):", "if False:",
     ),
     law(
-        11, "no stack", "runtime/execution/sentinel.py", "frame = sys._current_frames().get(worker.ident)", "frame = None"
+        11, "no stack", "runtime/execution/sentinel/sentinel.py",
+        "frame = sys._current_frames().get(worker.ident)", "frame = None",
     ),
     law(12, "routes may come later", "runtime/objects/registry.py", "if self.is_static:", "if False:"),
     law(

@@ -14,7 +14,7 @@ DOERS = "tests/runtime/execution"
 MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
-        f"{RULES}/local_context.py",
+        f"{RULES}/contexts/local_context.py",
         OPERATIONS,
         (
             "operations share one owner",
@@ -29,7 +29,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/ledger.py",
+        f"{RULES}/ledger/ledger.py",
         OPERATIONS,
         (
             "an operation takes along what nobody was to ask for",
@@ -39,7 +39,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/synchronized_ledger.py",
+        f"{RULES}/ledger/synchronized_ledger.py",
         OPERATIONS,
         (
             "what an operation leaves stays",
@@ -54,7 +54,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/ledger.py",
+        f"{RULES}/ledger/ledger.py",
         MODEL,
         (
             "one that was lost ends a second time",
@@ -106,7 +106,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/ledger.py",
+        f"{RULES}/ledger/ledger.py",
         MODEL,
         ("a request that was withdrawn is admitted", "        self.posters.remove(element)\n", ""),
         (
@@ -128,7 +128,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/owners.py",
+        f"{RULES}/ledger/owners.py",
         (f"{TESTS}/test_ledger_model.py", f"{TESTS}/test_disowning.py"),
         (
             "what was given up comes back",
@@ -139,7 +139,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        f"{RULES}/ledger.py",
+        f"{RULES}/ledger/ledger.py",
         (f"{TESTS}/test_disowning.py", f"{TESTS}/test_ledger_model.py"),
         (
             "what nobody rejoins fills the rejoin pool",
@@ -178,7 +178,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/applying.py",
+        "runtime/execution/records/applying.py",
         (f"{DOERS}/test_applying.py",),
         ("rows that are there are applied again", "rows[done - first : done - first + SLICE]", "rows[:SLICE]"),
         (
@@ -191,7 +191,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/intake.py",
+        "runtime/execution/intake/intake.py",
         (f"{DOERS}/test_idempotency_cache.py",),
         (
             "an urgent call with the key of a bulk call waits as long as that one",
@@ -201,7 +201,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/call_changes.py",
+        "runtime/execution/intake/call_changes.py",
         (f"{DOERS}/test_idempotency_cache.py",),
         (
             "the work stays urgent when the urgent one of its callers has gone",
@@ -211,7 +211,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/idempotency_cache.py",
+        "runtime/execution/intake/idempotency_cache.py",
         (f"{DOERS}/test_idempotency_cache.py",),
         (
             "another call with the same key gets the reply of the first",

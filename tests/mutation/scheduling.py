@@ -72,7 +72,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/grants.py",
+        "runtime/execution/intake/grants.py",
         (f"{DOERS}/test_grants.py",),
         (
             "room is never taken back",
@@ -95,7 +95,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/outgoing_calls.py",
+        "runtime/execution/outgoing/outgoing_calls.py",
         (f"{DOERS}/test_shared_queue.py",),
         (
             "an object that awaits keeps its place",
@@ -253,7 +253,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/draining.py",
+        "runtime/execution/sentinel/draining.py",
         (f"{DOERS}/test_draining.py",),
         ("a drain ends while something runs", "if not is_busy or now_ns >= self._ends_ns:", "if True:"),
         ("calls that are on their way are refused", "return now_ns - self._quiet_since_ns >= GRACE_NS and", "return"),
@@ -271,7 +271,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/parked_actions.py",
+        "runtime/execution/actions/parked_actions.py",
         (f"{DOERS}/test_parked_actions.py",),
         ("who is woken before he sleeps, sleeps for ever", "        if action.is_resumed:\n", "        if False:\n"),
         (
@@ -282,14 +282,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/parked_actions.py",
+        "runtime/execution/actions/parked_actions.py",
         ("tests/runtime/dispatcher/test_waiting_for_locks.py",),
         ("what has begun is taken back", "if action.has_begun or self.parked.pop", "if self.parked.pop"),
         ("nobody is left to run who accessors wait for", "            self.spares = self._blocked_count\n", ""),
     ),
     *mutations(
         AREA,
-        "runtime/execution/completion.py",
+        "runtime/execution/actions/completion.py",
         (f"{DOERS}/test_inheritance.py",),
         (
             "an inherited priority stays when the urgent call is taken back",
@@ -299,7 +299,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/inheritance.py",
+        "runtime/execution/actions/inheritance.py",
         (f"{DOERS}/test_inheritance.py",),
         (
             "a call falls back although others as urgent wait",
@@ -316,7 +316,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/parked_actions.py",
+        "runtime/execution/actions/parked_actions.py",
         ("tests/runtime/dispatcher/test_waiting_for_locks.py",),
         (
             "a holder stays urgent when who waits for its lock is taken back",
@@ -326,7 +326,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/inheritance.py",
+        "runtime/execution/actions/inheritance.py",
         (f"{DOERS}/test_inheritance.py",),
         (
             "a boost is lost with a digester",
@@ -341,7 +341,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/caller_liveness.py",
+        "runtime/execution/intake/caller_liveness.py",
         (f"{DOERS}/test_caller_liveness.py",),
         ("calls of a dead process wait on, once its successor is up", " or now.generation != place.generation", ""),
         (
@@ -352,14 +352,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/progress.py",
+        "runtime/execution/loop/progress.py",
         (f"{DOERS}/test_progress.py",),
         ("what was declared to take long looks wedged", " or any(is_long(worker.action) for worker in workers)", ""),
         ("what queues behind a stuck action is not seen", "    if len(actions) == len(workers):", "    if False:"),
     ),
     *mutations(
         AREA,
-        "runtime/execution/intake.py",
+        "runtime/execution/intake/intake.py",
         (f"{DOERS}/test_intake.py",),
         (
             "a priority below the lowest is taken",
@@ -369,7 +369,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/idempotency_cache.py",
+        "runtime/execution/intake/idempotency_cache.py",
         (f"{DOERS}/test_ring_detector.py",),
         (
             "a chain that returns with its own key waits for itself",
@@ -379,7 +379,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/intake.py",
+        "runtime/execution/intake/intake.py",
         (f"{DOERS}/test_ring_detector.py",),
         (
             "a ring closed by an idempotency key waits for itself",
@@ -389,13 +389,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/call_cycles.py",
+        "runtime/execution/outgoing/call_cycles.py",
         (f"{DOERS}/test_ring_detector.py",),
         ("a cycle of calls waits for itself", "        if waiting != name:", "        if True:"),
     ),
     *mutations(
         AREA,
-        "runtime/execution/ring_detector.py",
+        "runtime/execution/outgoing/ring_detector.py",
         (f"{DOERS}/test_ring_detector.py",),
         ("two chains that cross wait for each other", "self._withdrawal.take_out(action, error, now_ns)", "True"),
         (
@@ -416,7 +416,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/admission.py",
+        "runtime/execution/intake/admission.py",
         (f"{DOERS}/test_admission.py",),
         (
             "the oldest request makes room",
@@ -449,7 +449,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/inheritance.py",
+        "runtime/execution/actions/inheritance.py",
         (f"{DOERS}/test_admission.py",),
         (
             "what has become less urgent is never refused",
@@ -459,7 +459,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/call_changes.py",
+        "runtime/execution/intake/call_changes.py",
         (f"{DOERS}/test_outgoing_calls.py",),
         (
             "the calls that a cancelled one awaits go on",
@@ -469,7 +469,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/poll_leader.py",
+        "runtime/execution/workers/poll_leader.py",
         (f"{DOERS}/test_workers.py",),
         (
             "a relief runs what is no more urgent",

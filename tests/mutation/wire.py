@@ -10,7 +10,7 @@ TESTS = "tests/transport"
 MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
-        "runtime/execution/sources.py",
+        "runtime/execution/intake/sources.py",
         ("tests/runtime/execution/test_sources.py", "tests/runtime/execution/test_admission.py"),
         (
             "a client poses as another",
@@ -23,7 +23,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
-        "runtime/execution/intake.py",
+        "runtime/execution/intake/intake.py",
         ("tests/runtime/execution/test_sources.py", "tests/runtime/execution/test_admission.py"),
         ("a client speaks for anybody", "            principal = None\n", "            pass\n"),
         ("a refused source is served", '        if rule == "refuse":', "        if False:"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.execution.os_priority import probe
+from appbackplane.runtime.execution.urgency.os_priority import probe
 from appbackplane.supervisor.processes.cgroup_layout import SHARED
 from appbackplane.supervisor.processes.cgroups import make
 from appbackplane.transport import connect

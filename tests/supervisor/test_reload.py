@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from appbackplane.runtime.execution.poll_leader import RELIEFS_MAX
+from appbackplane.runtime.execution.workers.poll_leader import RELIEFS_MAX
 from appbackplane.supervisor.commands import main
 from appbackplane.transport import connect
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, NotFound

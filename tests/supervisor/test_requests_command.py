@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable, command_routes
+from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
+from appbackplane.runtime.requests.operating import command_routes
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.supervisor.commands import requests, show
 from appbackplane.transport import resolver

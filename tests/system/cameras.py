@@ -15,7 +15,7 @@ from appbackplane.runtime.dispatcher import (
     cast_message,
     message,
 )
-from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.workers.clock import RealClock
 
 #: For whatever should take a fraction of a second.
 LIMIT_NS = 30_000_000_000

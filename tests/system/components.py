@@ -26,9 +26,9 @@ from appbackplane.runtime import (
     pause,
     subscribe,
 )
-from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.current import current
-from appbackplane.runtime.execution.user_functions import current as running
+from appbackplane.runtime.execution.workers.clock import RealClock
+from appbackplane.runtime.execution.workers.current import current
+from appbackplane.runtime.execution.workers.user_functions import current as running
 
 # Load
 

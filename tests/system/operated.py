@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from appbackplane.runtime import operation
-from appbackplane.runtime.execution.user_functions import pause
+from appbackplane.runtime.execution.workers.user_functions import pause
 from appbackplane.runtime.requests import (
     CommandHandler,
     Context,

@@ -67,7 +67,7 @@ def test_every_process_of_a_system_is_of_this_form(up: Up, folder: Path) -> None
         files = client.call("mirror.files")
     hot = {name: form for name, form in forms(files).items() if name in HOT}
     assert set(hot.values()) == {EXPECTED}, hot
-    assert "appbackplane.runtime.execution.worker" in hot
+    assert "appbackplane.runtime.execution.workers.worker" in hot
     assert system.status()["build"] == EXPECTED
     assert json.loads(system.command("status", "--json").stdout)["build"] == EXPECTED
     assert system.command("status").stdout.splitlines()[0].endswith(f", {EXPECTED}")

@@ -8,7 +8,7 @@ import signal
 import psutil
 import pytest
 
-from appbackplane.runtime.execution.forked import EXIT_FORKED
+from appbackplane.runtime.execution.sentinel.forked import EXIT_FORKED
 from appbackplane.transport import Client
 
 from .conftest import LIMIT_S, System, Up

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..figures import Figures
+from ..ledger.figures import Figures
 from ..policy import KernelPolicy
 
 

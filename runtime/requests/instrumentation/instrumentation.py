@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ...observation.segments import RECORDS
-from ..figures import Figures
+from ..ledger.figures import Figures
 from ..policy import KernelPolicy
 from .described import described
 from .interval import IntervalRecord, SettingsChange, between

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ..figures import Figures
+from ..ledger.figures import Figures
 
 #: Counts of an interval: differences of the totals of these names.
 _COUNTS: Final = ("posted", "ended", "failed", "lost", "unclaimed", "withdrawn", "joined", "refused")

@@ -11,7 +11,7 @@ from typing import Any
 from appbackplane.runtime import Component
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.dispatcher import Dispatcher
-from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport.link import Link
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from appbackplane.runtime import Action, AppObject, Component, Outcome
-from appbackplane.runtime.execution.recording import Recording
+from appbackplane.runtime.execution.records.recording import Recording
 from appbackplane.runtime.process_config import RecordPolicy
 
 from .in_process import backplane_of, config_of

@@ -10,7 +10,7 @@ import pytest
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.build import BUILD
 from appbackplane.runtime.dispatcher import Dispatcher
-from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport.link import Link
 from tests.waiting import LIMIT_S

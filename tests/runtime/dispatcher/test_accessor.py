@@ -20,8 +20,8 @@ from appbackplane.runtime.dispatcher import (
     message,
 )
 from appbackplane.runtime.dispatcher.delivery import Delivery
-from appbackplane.runtime.execution.current import current
-from appbackplane.runtime.execution.engine_platform import EnginePlatform
+from appbackplane.runtime.execution.services.engine_platform import EnginePlatform
+from appbackplane.runtime.execution.workers.current import current
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import FailedPrecondition
 

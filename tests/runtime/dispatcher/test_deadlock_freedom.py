@@ -40,7 +40,7 @@ from appbackplane.runtime.dispatcher import (
 )
 from appbackplane.runtime.dispatcher.delivery import Delivery
 from appbackplane.runtime.dispatcher.locking import LockClaim
-from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport.link import Link

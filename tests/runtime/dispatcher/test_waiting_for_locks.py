@@ -14,9 +14,9 @@ import pytest
 from appbackplane.runtime.dispatcher import Accessor, DataProtector, Dispatcher, Handle, Message, message
 from appbackplane.runtime.dispatcher.locking import Lock
 from appbackplane.runtime.dispatcher.registrations import Registrations
-from appbackplane.runtime.execution.current import current
-from appbackplane.runtime.execution.draining import Draining
-from appbackplane.runtime.execution.engine_platform import EnginePlatform
+from appbackplane.runtime.execution.sentinel.draining import Draining
+from appbackplane.runtime.execution.services.engine_platform import EnginePlatform
+from appbackplane.runtime.execution.workers.current import current
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.envelope import BOOST, Envelope

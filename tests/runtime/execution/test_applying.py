@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.backplane_operations import batches
-from appbackplane.runtime.execution import applying
-from appbackplane.runtime.execution.applying import Applying
-from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.recording import Recording
-from appbackplane.runtime.execution.segment_files import SegmentFiles
+from appbackplane.runtime.execution.records import applying
+from appbackplane.runtime.execution.records.applying import Applying
+from appbackplane.runtime.execution.records.recording import Recording
+from appbackplane.runtime.execution.records.segment_files import SegmentFiles
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.loading import DeclarationFault
 from appbackplane.runtime.observation import segments
 from appbackplane.runtime.observation.applied import GROUPS_MAX, IDLE_NS, Applied, LedgerEntry, pack, unpack

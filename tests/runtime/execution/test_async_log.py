@@ -11,9 +11,9 @@ import pytest
 
 from appbackplane.runtime import Component, operation
 from appbackplane.runtime.backplane import Backplane
-from appbackplane.runtime.execution import async_log
-from appbackplane.runtime.execution.async_log import LOGGER, RECORDS_MAX, AsyncLog, last_words
-from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.logs import async_log
+from appbackplane.runtime.execution.logs.async_log import LOGGER, RECORDS_MAX, AsyncLog, last_words
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport import codec

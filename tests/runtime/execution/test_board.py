@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appbackplane.runtime.execution.board import LOAN_NS, SLOTS_MAX, Board, OwnSlot
+from appbackplane.runtime.execution.urgency.board import LOAN_NS, SLOTS_MAX, Board, OwnSlot
 
 
 @pytest.fixture

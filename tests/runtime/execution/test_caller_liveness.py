@@ -7,9 +7,9 @@ from enum import Enum
 import pytest
 
 from appbackplane.runtime import AppObject, BackplaneError, Component, StateMachine, operation, pause
-from appbackplane.runtime.execution.caller_liveness import HEARD_MAX, PROBE_NS, WITHDRAWN_MAX
-from appbackplane.runtime.execution.node_services import EngineNodeServices
-from appbackplane.runtime.execution.publishing import SUBSCRIBERS_SWEEP
+from appbackplane.runtime.execution.intake.caller_liveness import HEARD_MAX, PROBE_NS, WITHDRAWN_MAX
+from appbackplane.runtime.execution.outgoing.publishing import SUBSCRIBERS_SWEEP
+from appbackplane.runtime.execution.services.node_services import EngineNodeServices
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CAST, Envelope

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from appbackplane.runtime import AppObject, Component, StateMachine, every, operation, pause
-from appbackplane.runtime.execution.completion import FAILING_MIN
+from appbackplane.runtime.execution.actions.completion import FAILING_MIN
 from appbackplane.runtime.testing import VirtualBackplane
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from appbackplane.runtime.execution.control import Answer, Control
+from appbackplane.runtime.execution.sentinel.control import Answer, Control
 from appbackplane.runtime.testing import MemoryLink
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import CALL, CAST, REPLY, Envelope

@@ -19,9 +19,9 @@ from appbackplane.runtime import (
     pause,
     subscribe,
 )
-from appbackplane.runtime.execution import draining
-from appbackplane.runtime.execution.draining import FAREWELL_NS, GRACE_NS, LOOK_NS, RECENT_NS, Draining
-from appbackplane.runtime.execution.method_action import MethodAction
+from appbackplane.runtime.execution.actions.method_action import MethodAction
+from appbackplane.runtime.execution.sentinel import draining
+from appbackplane.runtime.execution.sentinel.draining import FAREWELL_NS, GRACE_NS, LOOK_NS, RECENT_NS, Draining
 from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 
 LIMIT_S, STOP_LIMIT_S = 10.0, 5.0

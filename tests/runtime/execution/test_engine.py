@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from appbackplane.runtime import AppObject, Component, InternalError, operation, should_yield
-from appbackplane.runtime.execution.engine import SHORT_NS
+from appbackplane.runtime.execution.loop.engine import SHORT_NS
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport import codec
 from appbackplane.transport.batching import PEER_BYTES_MAX, SendResult

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime import AppObject, Component, operation, pause
-from appbackplane.runtime.execution.grants import AHEAD_NS, IDLE_NS, ROOM_MAX
+from appbackplane.runtime.execution.intake.grants import AHEAD_NS, IDLE_NS, ROOM_MAX
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.codec import decode
 from appbackplane.transport.envelope import CALL, CREDIT, Envelope

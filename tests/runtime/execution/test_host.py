@@ -16,7 +16,7 @@ from appbackplane.runtime import (
     NotFound,
     operation,
 )
-from appbackplane.runtime.execution.node_services import EngineNodeServices
+from appbackplane.runtime.execution.services.node_services import EngineNodeServices
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport import codec
 from appbackplane.transport.batching import PEER_BYTES_MAX

@@ -22,8 +22,8 @@ from appbackplane.runtime import (
     operation,
     pause,
 )
-from appbackplane.runtime.execution.current import current
-from appbackplane.runtime.execution.idempotency_cache import RECORD_BYTES, WAITERS_MAX, digest_of
+from appbackplane.runtime.execution.intake.idempotency_cache import RECORD_BYTES, WAITERS_MAX, digest_of
+from appbackplane.runtime.execution.workers.current import current
 from appbackplane.runtime.process_config import ReplayPolicy
 from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 from appbackplane.transport import codec

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime import AppObject, Component, StateMachine, operation, pause
-from appbackplane.runtime.execution import inspection
+from appbackplane.runtime.execution.services import inspection
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.envelope import CAST, Envelope
 from appbackplane.transport.errors import InvalidArgument, NotFound

@@ -158,7 +158,7 @@ def test_a_client_subscribes_to_so_many_topics_and_no_more(
     library: VirtualBackplane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mistake in a loop would fill the tables of every backplane; a place is free again when one is given back."""
-    monkeypatch.setattr("appbackplane.runtime.execution.publishing.PATTERNS_MAX", 2)
+    monkeypatch.setattr("appbackplane.runtime.execution.outgoing.publishing.PATTERNS_MAX", 2)
 
     def ask(verb: str, topic: str) -> Any:
         return library.call(f"backplane.virtual.{verb}", topic=topic)

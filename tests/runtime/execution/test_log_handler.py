@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime import Component, operation
-from appbackplane.runtime.execution.async_log import AsyncLog
-from appbackplane.runtime.execution.log_handler import LogHandler, of_action
-from appbackplane.runtime.execution.log_ring import RING_BYTES_MIN, RingReader, RingWriter
-from appbackplane.runtime.execution.method_action import MethodAction
+from appbackplane.runtime.execution.actions.method_action import MethodAction
+from appbackplane.runtime.execution.logs.async_log import AsyncLog
+from appbackplane.runtime.execution.logs.log_handler import LogHandler, of_action
+from appbackplane.runtime.execution.logs.log_ring import RING_BYTES_MIN, RingReader, RingWriter
 from appbackplane.runtime.observation.log_line import LogLine, decode
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.envelope import CAST, Envelope

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appbackplane.runtime.execution import log_ring
-from appbackplane.runtime.execution.log_ring import RING_BYTES_MIN, TORN_LOOKS_MAX, RingReader, RingWriter
+from appbackplane.runtime.execution.logs import log_ring
+from appbackplane.runtime.execution.logs.log_ring import RING_BYTES_MIN, TORN_LOOKS_MAX, RingReader, RingWriter
 from tests.waiting import LIMIT_S, wait_until
 
 ALL = 1 << 30

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.execution import os_priority
-from appbackplane.runtime.execution.os_priority import OsPriority, allowed, probe
+from appbackplane.runtime.execution.urgency import os_priority
+from appbackplane.runtime.execution.urgency.os_priority import OsPriority, allowed, probe
 from appbackplane.runtime.scheduling.nice import NiceTable
 
 NICE = (-10, 0, 10)
@@ -235,7 +235,7 @@ class TestInAGroupOfItsOwn:
 #: Becomes nobody once everything is imported, with so much of RLIMIT_NICE.
 UNPRIVILEGED = """
 import json, os, resource, sys
-from appbackplane.runtime.execution.os_priority import OsPriority, allowed
+from appbackplane.runtime.execution.urgency.os_priority import OsPriority, allowed
 limit = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_NICE, (limit, limit))
 os.setuid(65534)

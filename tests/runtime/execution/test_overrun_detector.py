@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.overrun_detector import OverrunDetector, proc_runnable
-from appbackplane.runtime.execution.poll_leader import QUANTUM_NS
-from appbackplane.runtime.execution.worker import Worker
+from appbackplane.runtime.execution.workers.clock import RealClock
+from appbackplane.runtime.execution.workers.overrun_detector import OverrunDetector, proc_runnable
+from appbackplane.runtime.execution.workers.poll_leader import QUANTUM_NS
+from appbackplane.runtime.execution.workers.worker import Worker
 from tests.waiting import LIMIT_S
 
 MS = 1_000_000

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import cast
 
 from appbackplane.runtime import AppObject, Component, operation
-from appbackplane.runtime.execution.method_action import MethodAction
-from appbackplane.runtime.execution.poll_leader import PollLeader
-from appbackplane.runtime.execution.progress import Progress
+from appbackplane.runtime.execution.actions.method_action import MethodAction
+from appbackplane.runtime.execution.loop.progress import Progress
+from appbackplane.runtime.execution.workers.poll_leader import PollLeader
 from appbackplane.runtime.objects.action import DONE, WAITING
 from appbackplane.runtime.objects.operation_spec import specs_of
 from appbackplane.runtime.observation.statistics import Statistics

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.runtime.execution.segment_files import RETRY_NS, TURN_NS, SegmentFiles
+from appbackplane.runtime.execution.records.segment_files import RETRY_NS, TURN_NS, SegmentFiles
 from appbackplane.runtime.observation import segments
 from appbackplane.runtime.observation.message_log import MessageLog
 from appbackplane.runtime.observation.segments import (
@@ -121,7 +121,7 @@ def test_a_file_is_made_with_its_pages_in_place_and_nobody_waits_meanwhile(
         flags.append(options["flags"])
         return real(*arguments, **options)
 
-    monkeypatch.setattr("appbackplane.runtime.execution.segment_files.mmap.mmap", mapped)
+    monkeypatch.setattr("appbackplane.runtime.execution.records.segment_files.mmap.mmap", mapped)
     room = open_files(tmp_path, time).take(least=64 * SEGMENT)
     assert room is not None
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime import Component, operation
-from appbackplane.runtime.execution import sentinel as module
-from appbackplane.runtime.execution.sentinel import Sentinel, waiting
+from appbackplane.runtime.execution.sentinel import sentinel as module
+from appbackplane.runtime.execution.sentinel.sentinel import Sentinel, waiting
 from appbackplane.runtime.testing import MemoryLink, VirtualBackplane
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.link import Link

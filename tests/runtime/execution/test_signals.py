@@ -12,7 +12,7 @@ import pytest
 #: Prints which of the signals that a backplane handles are blocked, ignored and handled in children of its own.
 PROGRAM = """
 import json, os, signal, subprocess, sys, threading
-from appbackplane.runtime.execution import signals, stacks
+from appbackplane.runtime.execution.sentinel import signals, stacks
 
 NUMBERS = {each.name: each.value for each in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)} | {"FORCED": stacks.FORCED}
 

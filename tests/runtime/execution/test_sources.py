@@ -20,9 +20,9 @@ from appbackplane.runtime import (
     every,
     operation,
 )
-from appbackplane.runtime.execution.blocking import blocking_call
-from appbackplane.runtime.execution.routing import Routing
-from appbackplane.runtime.execution.sources import Sources
+from appbackplane.runtime.execution.actions.blocking import blocking_call
+from appbackplane.runtime.execution.intake.sources import Sources
+from appbackplane.runtime.execution.outgoing.routing import Routing
 from appbackplane.runtime.objects.action import LOCAL
 from appbackplane.runtime.objects.registry import Registry
 from appbackplane.runtime.testing import MemoryLink, VirtualBackplane

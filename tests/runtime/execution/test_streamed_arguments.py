@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from appbackplane.runtime import Action, AppObject, Component, Endpoint, Request, operation, pause
-from appbackplane.runtime.execution.reading_action import ReadingAction
+from appbackplane.runtime.execution.actions.reading_action import ReadingAction
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.runtime.testing.virtual_client import CLIENT, VirtualCall

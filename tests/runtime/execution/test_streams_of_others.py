@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime import AppObject, operation, pause
-from appbackplane.runtime.execution.current import current
+from appbackplane.runtime.execution.workers.current import current
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.runtime.testing.virtual_backplane import OutsideCall
 from appbackplane.runtime.testing.virtual_client import VirtualCall

@@ -28,8 +28,8 @@ import pytest
 
 from appbackplane.runtime import AppObject, Component, checkpoint, every, operation, pause, should_yield
 from appbackplane.runtime.backplane import Backplane
-from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.sentinel import Sentinel
+from appbackplane.runtime.execution.sentinel.sentinel import Sentinel
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.objects.action import Action, Outcome
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig

@@ -18,8 +18,8 @@ import pytest
 
 from appbackplane.runtime import AppObject, Component, every, operation, pause, should_yield
 from appbackplane.runtime.backplane import Backplane
-from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.poll_leader import QUANTUM_NS, PollLeader
+from appbackplane.runtime.execution.workers.clock import RealClock
+from appbackplane.runtime.execution.workers.poll_leader import QUANTUM_NS, PollLeader
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import LiveSettings, ProcessConfig
 from appbackplane.runtime.testing import MemoryLink

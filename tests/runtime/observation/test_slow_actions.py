@@ -64,7 +64,7 @@ def test_the_frames_of_the_worker_are_cut() -> None:
     """They are the same in every report, and with deep code they would take the room of those that matter."""
     source = "def run(body):\n    return body()\n"
     worker: dict[str, object] = {}
-    exec(compile(source, "/somewhere/runtime/execution/method_action.py", "exec"), worker)
+    exec(compile(source, "/somewhere/runtime/execution/actions/method_action.py", "exec"), worker)
     run = worker["run"]
     assert callable(run)
     stack = run(lambda: stack_here())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.backplane import Backplane
-from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.requests import Figures, RequestKernel

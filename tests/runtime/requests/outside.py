@@ -14,8 +14,8 @@ import msgspec
 
 from appbackplane.runtime import operation
 from appbackplane.runtime.requests import Context, Element, Figures, KernelPolicy, RequestKernel, Runnable, State
-from appbackplane.runtime.requests.owners import ScopedOwner
-from appbackplane.runtime.requests.wire import service_key
+from appbackplane.runtime.requests.executing.wire import service_key
+from appbackplane.runtime.requests.ledger.owners import ScopedOwner
 from appbackplane.runtime.testing import OutsideCall, VirtualBackplane, VirtualCall
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, Envelope

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from appbackplane.runtime.requests import Context, KernelPolicy, Rejoin, RequestKernel, Resource, Runnable
-from appbackplane.runtime.requests.element import Element
-from appbackplane.runtime.requests.ledger import Ledger
+from appbackplane.runtime.requests.ledger.element import Element
+from appbackplane.runtime.requests.ledger.ledger import Ledger
 from appbackplane.runtime.requests.runnable import RunnableSpec
 from appbackplane.transport.errors import Busy, InvalidArgument
 

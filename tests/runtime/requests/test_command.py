@@ -8,7 +8,7 @@ import pytest
 
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.requests import CommandHandler, command
-from appbackplane.runtime.requests.command import parsed
+from appbackplane.runtime.requests.operating.command import parsed
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime import operation
-from appbackplane.runtime.execution.user_functions import pause
+from appbackplane.runtime.execution.workers.user_functions import pause
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.requests import (
     CommandHandler,
@@ -21,7 +21,7 @@ from appbackplane.runtime.requests import (
     Runnable,
     command,
 )
-from appbackplane.runtime.requests.command_routes import OUTSTANDING_MAX
+from appbackplane.runtime.requests.operating.command_routes import OUTSTANDING_MAX
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, NotFound
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from appbackplane.runtime.requests import Element, Failure, KernelPolicy, Rejoin, State
-from appbackplane.runtime.requests.figures import figures_of
-from appbackplane.runtime.requests.ledger import Ledger
-from appbackplane.runtime.requests.owners import ScopedOwner
+from appbackplane.runtime.requests.ledger.figures import figures_of
+from appbackplane.runtime.requests.ledger.ledger import Ledger
+from appbackplane.runtime.requests.ledger.owners import ScopedOwner
 from tests.steps import steps_of
 
 

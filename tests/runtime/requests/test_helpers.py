@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from appbackplane.runtime.requests import Context, RequestKernel, RequestWorker, Runnable
-from appbackplane.runtime.requests.wire import runner_key
+from appbackplane.runtime.requests.executing.wire import runner_key
 from appbackplane.runtime.testing import VirtualBackplane
 
 ASKS: dict[str, Callable[[Context], Any]] = {

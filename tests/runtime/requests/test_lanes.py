@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
-from appbackplane.runtime.requests.lanes import Lanes, shares
+from appbackplane.runtime.requests.ledger.lanes import Lanes, shares
 from appbackplane.transport.errors import Busy
 
 from .conftest import LIMIT_S, Live

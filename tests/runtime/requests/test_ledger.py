@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from appbackplane.runtime.requests import KernelPolicy, Rejoin
-from appbackplane.runtime.requests.element import REQUEST_PRIORITY, Element
-from appbackplane.runtime.requests.ledger import ENOUGH, Ledger
+from appbackplane.runtime.requests.ledger.element import REQUEST_PRIORITY, Element
+from appbackplane.runtime.requests.ledger.ledger import ENOUGH, Ledger
 
 
 def posted(ledger: Ledger, count: int, priority: int = REQUEST_PRIORITY, **what: Any) -> list[Element]:

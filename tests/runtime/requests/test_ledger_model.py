@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from appbackplane.runtime.requests.element import Element, Failure, State
-from appbackplane.runtime.requests.figures import figures_of
-from appbackplane.runtime.requests.ledger import Ledger
-from appbackplane.runtime.requests.owners import Rejoin
+from appbackplane.runtime.requests.ledger.element import Element, Failure, State
+from appbackplane.runtime.requests.ledger.figures import figures_of
+from appbackplane.runtime.requests.ledger.ledger import Ledger
+from appbackplane.runtime.requests.ledger.owners import Rejoin
 from appbackplane.runtime.requests.policy import KernelPolicy
 from tests.models.request_model import (
     EXECUTING,

@@ -14,7 +14,7 @@ from appbackplane.runtime import operation
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.requests import Context, KernelPolicy, Rejoin, RequestFailed, RequestKernel, Runnable
 from appbackplane.runtime.requests import kernel as kernel_module
-from appbackplane.runtime.requests.executor import KernelPort
+from appbackplane.runtime.requests.executing.executor import KernelPort
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Busy, DeadlineExceeded, FailedPrecondition, InvalidArgument
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from appbackplane.runtime import AppObject, operation, pause
-from appbackplane.runtime.execution.method_action import MethodAction
+from appbackplane.runtime.execution.actions.method_action import MethodAction
 from appbackplane.runtime.requests import Context, KernelPolicy, Rejoin, RequestKernel, Runnable
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import DeadlineExceeded

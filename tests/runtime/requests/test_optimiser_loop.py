@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.backplane import Backplane
-from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
-from appbackplane.runtime.requests import Context, Figures, KernelPolicy, RequestKernel, Runnable, optimiser_loop
+from appbackplane.runtime.requests import Context, Figures, KernelPolicy, RequestKernel, Runnable
+from appbackplane.runtime.requests.operating import optimiser_loop
+from appbackplane.runtime.requests.operating.optimiser_loop import possible, sample_of
 from appbackplane.runtime.requests.optimiser import KernelSample, OptimiserPolicy
-from appbackplane.runtime.requests.optimiser_loop import possible, sample_of
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.link import Link
 from tests.waiting import LIMIT_S

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime import operation
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
-from appbackplane.runtime.requests.element import PRIORITY_MAX, REQUEST_PRIORITY
-from appbackplane.runtime.requests.priority_mapping import NEVER, backplane_priority, least_urgent_above
+from appbackplane.runtime.requests.executing.priority_mapping import NEVER, backplane_priority, least_urgent_above
+from appbackplane.runtime.requests.ledger.element import PRIORITY_MAX, REQUEST_PRIORITY
 from appbackplane.runtime.testing import VirtualBackplane
 
 POLICIES = st.builds(KernelPolicy, base=st.none() | st.integers(1, 255), step=st.integers(1, 100))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appbackplane.runtime.requests.element import Element
-from appbackplane.runtime.requests.owners import Account
-from appbackplane.runtime.requests.ready_pool import ReadyPool
+from appbackplane.runtime.requests.ledger.element import Element
+from appbackplane.runtime.requests.ledger.owners import Account
+from appbackplane.runtime.requests.ledger.ready_pool import ReadyPool
 from tests.models.request_model import of_the_source
 
 STEPS = st.lists(

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.execution import external_work
-from appbackplane.runtime.execution.external_work import ExternalWorkRecorder
-from appbackplane.runtime.execution.segment_files import SegmentFiles
+from appbackplane.runtime.execution.actions import external_work
+from appbackplane.runtime.execution.actions.external_work import ExternalWorkRecorder
+from appbackplane.runtime.execution.records.segment_files import SegmentFiles
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.observation.recorder import Recorder
 from appbackplane.runtime.observation.segments import ACTIONS_SUFFIX, NAMES_END, RECORD, SegmentHeader, unpack_header
 from appbackplane.runtime.observation.span_ids import SpanIds
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.runtime.process_config import RecordPolicy
-from appbackplane.runtime.requests.element import Done, Element, Failure
+from appbackplane.runtime.requests.executing.remote_records import RemoteRecords
 from appbackplane.runtime.requests.kernel import RequestKernel
+from appbackplane.runtime.requests.ledger.element import Done, Element, Failure
+from appbackplane.runtime.requests.ledger.synchronized_ledger import SynchronizedLedger
 from appbackplane.runtime.requests.policy import KernelPolicy
-from appbackplane.runtime.requests.remote_records import RemoteRecords
-from appbackplane.runtime.requests.synchronized_ledger import SynchronizedLedger
 
 SEGMENT = 1 << 20
 HEADER = SegmentHeader(

@@ -17,10 +17,10 @@ import pytest
 
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.requests import resource as resource_module
-from appbackplane.runtime.requests import thread_resources as thread_resources_module
+from appbackplane.runtime.requests.executing import thread_resources as thread_resources_module
+from appbackplane.runtime.requests.executing.thread_handles import ASK_EVERY, ThreadHandles
+from appbackplane.runtime.requests.executing.thread_resources import ThreadResources
 from appbackplane.runtime.requests.resource import Resource, ResourceNotOpened, UnknownResource
-from appbackplane.runtime.requests.thread_handles import ASK_EVERY, ThreadHandles
-from appbackplane.runtime.requests.thread_resources import ThreadResources
 from appbackplane.transport.errors import InvalidArgument
 from tests.steps import steps_of
 from tests.waiting import LIMIT_S

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from appbackplane.runtime.requests.executing.thread_handles import ASK_EVERY, ThreadHandles
 from appbackplane.runtime.requests.resource import Resource, ResourceNotOpened
-from appbackplane.runtime.requests.thread_handles import ASK_EVERY, ThreadHandles
 from tests.models.resources_model import Item, ResourcesModel
 from tests.profiles import examples
 

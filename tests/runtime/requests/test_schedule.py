@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appbackplane.runtime.requests.schedule import DAYS, DayTimes, lines_of, next_at, when_of
+from appbackplane.runtime.requests.operating.schedule import DAYS, DayTimes, lines_of, next_at, when_of
 
 MONDAY = datetime(2033, 5, 16)
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from appbackplane.runtime.requests import KernelPolicy
-from appbackplane.runtime.requests.shortage import shortage_of
+from appbackplane.runtime.requests.executing.shortage import shortage_of
 
 from .outside import Outside
 

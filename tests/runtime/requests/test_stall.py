@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime.build import BUILD
 from appbackplane.runtime.requests import KernelPolicy, Rejoin
-from appbackplane.runtime.requests.element import Element, State
-from appbackplane.runtime.requests.ledger import Ledger
-from appbackplane.runtime.requests.stall import stall_of
+from appbackplane.runtime.requests.ledger.element import Element, State
+from appbackplane.runtime.requests.ledger.ledger import Ledger
+from appbackplane.runtime.requests.ledger.stall import stall_of
 from tests.profiles import examples
 
 POLICIES = [

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.requests import KernelPolicy, Rejoin
-from appbackplane.runtime.requests.element import Done, Element, State
-from appbackplane.runtime.requests.synchronized_ledger import SynchronizedLedger
-from appbackplane.runtime.requests.waiting import AnswerWaiter
+from appbackplane.runtime.requests.contexts.waiting import AnswerWaiter
+from appbackplane.runtime.requests.ledger.element import Done, Element, State
+from appbackplane.runtime.requests.ledger.synchronized_ledger import SynchronizedLedger
 from appbackplane.transport.errors import Busy, FailedPrecondition
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Resource, Runnable, thread_handles
+from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Resource, Runnable
+from appbackplane.runtime.requests.executing import thread_handles
 from tests.waiting import wait_until
 
 from .conftest import LIMIT_S, Live

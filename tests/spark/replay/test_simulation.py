@@ -57,7 +57,7 @@ def test_urgent_work_goes_first_and_quotas_let_others_in() -> None:
 
 
 def test_a_relief_runs_what_is_more_urgent_beside_long_work() -> None:
-    """execution/poll_leader.py: without it every prediction for urgent work would be the length of what is in its way."""
+    """workers/poll_leader.py: without it every prediction for urgent work would be the length of what is in its way."""
     long = load({"run": 100}, {"at": 20, "priority": 1}, {"at": 20, "priority": 4}, {"at": 20, "priority": 0})
     assert waits(long, ALONE) == [0, 90, 100, 80]
     assert waits(long, ReplaySetting()) == [

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from appbackplane.runtime.requests.element import Element
 from appbackplane.runtime.requests.kernel import RequestKernel, specs_of
-from appbackplane.runtime.requests.owners import Rejoin
+from appbackplane.runtime.requests.ledger.element import Element
+from appbackplane.runtime.requests.ledger.owners import Rejoin
+from appbackplane.runtime.requests.ledger.synchronized_ledger import SynchronizedLedger
 from appbackplane.runtime.requests.policy import KernelPolicy
 from appbackplane.runtime.requests.resource import Resource
 from appbackplane.runtime.requests.runnable import Runnable
-from appbackplane.runtime.requests.synchronized_ledger import SynchronizedLedger
 from appbackplane.spark.request_executor import SparkExecutor
 from tests.waiting import EVERY_S, Limit
 

@@ -14,11 +14,11 @@ pytest.importorskip("pyspark", reason="the extra is not installed: pip install '
 
 from pyspark.errors import PythonException
 
-from appbackplane.runtime.requests.element import Done, Element
 from appbackplane.runtime.requests.kernel import specs_of
-from appbackplane.runtime.requests.owners import Rejoin
+from appbackplane.runtime.requests.ledger.element import Done, Element
+from appbackplane.runtime.requests.ledger.owners import Rejoin
+from appbackplane.runtime.requests.ledger.synchronized_ledger import SynchronizedLedger
 from appbackplane.runtime.requests.policy import KernelPolicy
-from appbackplane.runtime.requests.synchronized_ledger import SynchronizedLedger
 from appbackplane.spark.requests import job, task
 from appbackplane.spark.requests.arriving import Arriving
 from appbackplane.spark.requests.job import RETRIES_MAX, Batches, why_of

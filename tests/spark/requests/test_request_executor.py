@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra is not installed: pip install 'appbackplane[spark]'")
 
-from appbackplane.runtime.requests.executor import ENTRY_POINTS
+from appbackplane.runtime.requests.executing.executor import ENTRY_POINTS
 from appbackplane.runtime.requests.kernel import RequestKernel
 from appbackplane.runtime.requests.runnable import Runnable
 from appbackplane.spark.master import NoMaster

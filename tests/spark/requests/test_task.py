@@ -8,7 +8,7 @@ pytest.importorskip("pyspark", reason="the extra is not installed: pip install '
 
 import msgspec
 
-from appbackplane.runtime.requests.wire import ITEM_BYTES_MAX
+from appbackplane.runtime.requests.executing.wire import ITEM_BYTES_MAX
 from appbackplane.spark.requests.task import (
     TASK_BYTES_MAX,
     ImportPlace,

@@ -123,7 +123,7 @@ def test_what_cannot_be_done_is_one_line(source: SparkSession, run_dir: Path, tm
 
 
 def test_a_topic_without_a_message_yet_has_no_rows(source: SparkSession, run_dir: Path) -> None:
-    """Its folder is there as soon as it is recorded (runtime/execution/segment_files.py): no alert yet is no mistake."""
+    """Its folder is there as soon as it is recorded (execution/records/segment_files.py): no alert yet is no mistake."""
     (run_dir / "records" / "index" / "alerts.new").mkdir()
     assert batch(source, run_dir, topic="alerts.new").collect() == []
     assert batch(source, run_dir, topic="alerts.*", skipped="true").collect() == []

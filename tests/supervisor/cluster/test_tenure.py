@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.supervisor.cluster.file_store import FileStore
 from appbackplane.supervisor.cluster.record import LeaseRecord
 from appbackplane.supervisor.cluster.tenure import Tenure

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.runtime.execution.board import SLOTS_MAX
+from appbackplane.runtime.execution.urgency.board import SLOTS_MAX
 from appbackplane.supervisor.configuration import config
 from appbackplane.supervisor.configuration.config import ConfigError, parse
 from appbackplane.transport.link import PATH_BYTES_MAX

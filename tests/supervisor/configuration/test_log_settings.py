@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.runtime.execution import log_ring
+from appbackplane.runtime.execution.logs import log_ring
 from appbackplane.supervisor.configuration import log_settings
 from appbackplane.supervisor.configuration.config import ConfigError, parse
 from appbackplane.supervisor.configuration.log_settings import LogSettings, size_bytes

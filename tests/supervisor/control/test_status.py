@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appbackplane.runtime.execution.board import OwnSlot
+from appbackplane.runtime.execution.urgency.board import OwnSlot
 from appbackplane.supervisor.control.status import StatisticsGathering
 from appbackplane.supervisor.processes.board_file import BoardFile
 

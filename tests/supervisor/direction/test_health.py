@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appbackplane.runtime.execution.board import BoardSlot
+from appbackplane.runtime.execution.urgency.board import BoardSlot
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction.child.child import Child
 from appbackplane.supervisor.direction.child.process import Phase

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appbackplane.runtime.execution.board import SLOTS_MAX, Board, OwnSlot
+from appbackplane.runtime.execution.urgency.board import SLOTS_MAX, Board, OwnSlot
 from appbackplane.supervisor.processes.board_file import BoardFile
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.runtime.execution.os_priority import OsPriority, probe
+from appbackplane.runtime.execution.urgency.os_priority import OsPriority, probe
 from appbackplane.runtime.scheduling.nice import NiceTable
 from appbackplane.supervisor.processes import cgroups
 from appbackplane.supervisor.processes.cgroup_layout import SHARED, Hierarchy, folder_name, hierarchies

@@ -14,7 +14,7 @@ from tests.waiting import LIMIT_S
 
 PROGRAM = """
 import ctypes, os, signal, subprocess, sys, time
-from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.supervisor.processes.deadman import Deadman
 
 deadman = Deadman()

@@ -132,7 +132,7 @@ def test_it_stays_locked_from_handler_to_handler() -> None:
         inner = entry.handler
 
         def watched(*given: Any, inner: Callable[..., Any] = inner) -> None:
-            from appbackplane.runtime.execution.current import current
+            from appbackplane.runtime.execution.workers.current import current
 
             delivery: Any = current.action
             seen.append([claim.lock.name for claim in delivery.held])

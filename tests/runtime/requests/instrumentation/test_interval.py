@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from appbackplane.runtime.requests.element import LANES, Element, Failure
-from appbackplane.runtime.requests.figures import Figures, figures_of
 from appbackplane.runtime.requests.instrumentation.interval import IntervalRecord, between
-from appbackplane.runtime.requests.ledger import Ledger
+from appbackplane.runtime.requests.ledger.element import LANES, Element, Failure
+from appbackplane.runtime.requests.ledger.figures import Figures, figures_of
+from appbackplane.runtime.requests.ledger.ledger import Ledger
 from appbackplane.runtime.requests.policy import KernelPolicy
 
 SECOND_NS = 10**9

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from appbackplane.runtime.requests.element import LANES
 from appbackplane.runtime.requests.instrumentation.interval import IntervalRecord
 from appbackplane.runtime.requests.instrumentation.record_files import RecordFiles
 from appbackplane.runtime.requests.instrumentation.writer import QUEUE_MAX, RecordWriter
+from appbackplane.runtime.requests.ledger.element import LANES
 from tests.waiting import LIMIT_S
 
 DAY_NS = 86_400 * 10**9

@@ -1,0 +1,1 @@
+"""Logs: lines of this process on their way to the supervisor."""

@@ -1,0 +1,1 @@
+"""Outgoing: calls, streams and messages that objects of this backplane send, and where they go."""

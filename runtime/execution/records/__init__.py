@@ -1,0 +1,1 @@
+"""Records: files of records, exported spans, and what was applied from outside, each once."""

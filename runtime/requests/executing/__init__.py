@@ -1,0 +1,1 @@
+"""Executing: what executes requests: threads of this backplane, or processes of their own."""

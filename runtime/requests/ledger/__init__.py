@@ -1,0 +1,1 @@
+"""Ledger: every request in exactly one state, and the decisions about it: posted, taken, rejoined."""

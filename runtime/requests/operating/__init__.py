@@ -1,0 +1,1 @@
+"""Operating: what a person sees of a kernel, and tells it: status, commands, schedules, modes."""
