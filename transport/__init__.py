@@ -32,7 +32,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .argument_stream import ArgumentStream, stream
+    from .argument_stream import stream
     from .async_client import AsyncClient, connect_async
     from .async_stream import AsyncItemStream
     from .async_subscription import AsyncSubscription
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from .retrying import RetryBudget
 
 __all__ = [
-    "ArgumentStream",
     "AsyncClient",
     "AsyncItemStream",
     "AsyncSubscription",
@@ -79,7 +78,7 @@ __all__ = [
 #: Imported on first use: a backplane needs hardly any of these, and asyncio alone costs 15 ms at every start. A command that
 #: asks the supervisor needs none, and msgspec would cost it 5 ms.
 _LATER = {
-    "argument_stream": ("ArgumentStream", "stream"),
+    "argument_stream": ("stream",),
     "async_client": ("AsyncClient", "connect_async"),
     "async_stream": ("AsyncItemStream",),
     "async_subscription": ("AsyncSubscription",),

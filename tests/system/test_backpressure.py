@@ -62,11 +62,13 @@ class Looking:
 
     def _look(self) -> None:
         try:
-            while not self._is_over.wait(0.02):
+            while True:  # once at least: what it looks at may be over before this thread first runs
                 self._client.call("mill.tell", timeout=LIMIT_S)
                 self.answers_count += 1
                 for name, pid in self._pids.items():
                     self.memory_mib[name].append(mib(pid))
+                if self._is_over.wait(0.02):
+                    return
         except Exception as error:
             self._problems.append(error)
 
