@@ -89,6 +89,8 @@ class AsyncClient:
         #: Calls that wait until fewer are outstanding: (priority, sequence number, future), the most urgent first.
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._turns = itertools.count()
+        #: Of submitted calls that have not ended.
+        self._spans: dict[asyncio.Future[Any], client_spans.ClientSpan] = {}
         self._is_turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -152,17 +154,15 @@ class AsyncClient:
         spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
         if self._session.core.is_full:
             raise self._session.no_room(route)
-        span = client_spans.ClientSpan(spec) if client_spans.are_wanted() else None
         future: asyncio.Future[Any] = self._loop.create_future()
+        if client_spans.are_wanted():
+            self._spans[future] = client_spans.ClientSpan(spec)
         try:
             id = self._begin(spec, future)
         except BaseException as error:
-            if span is not None:
-                span.end(error)
+            self._end_span(future, error)
             raise
-        future.add_done_callback(lambda ended: self._take_back(id) if ended.cancelled() else None)
-        if span is not None:
-            future.add_done_callback(span.end_with)
+        future.add_done_callback(lambda ended: self._taken_back(ended, id) if ended.cancelled() else None)
         return future
 
     async def cast(
@@ -171,8 +171,12 @@ class AsyncClient:
     ) -> None:  # fmt: skip
         """Send a request without a reply. Raises only errors known at once, such as `UnknownRoute`."""
         spec = call_checks.asked(route, key, priority, CONNECT_TIMEOUT_S, arguments, keywords)
-        if client_spans.are_wanted():
-            client_spans.sent(spec)
+        if not client_spans.are_wanted():
+            return await self._cast(spec)
+        with client_spans.spanned(spec, is_cast=True):
+            return await self._cast(spec)
+
+    async def _cast(self, spec: CallSpec) -> None:
         await self.start()
         try:
             self._session.cast(spec)
@@ -413,6 +417,15 @@ class AsyncClient:
         of.buffer.abandon()
         of.arrived.set()
 
+    def _taken_back(self, future: "asyncio.Future[Any]", id: int) -> None:
+        self._end_span(future, Cancelled("cancelled by the caller"))
+        self._take_back(id)
+
+    def _end_span(self, future: "asyncio.Future[Any]", error: BaseException | None) -> None:
+        span = self._spans.pop(future, None)
+        if span is not None:
+            span.end(error)
+
     def _take_back(self, id: int) -> None:
         if not self._is_closed:
             self._session.cancel(id)
@@ -469,6 +482,8 @@ class AsyncClient:
                     future: asyncio.Future[Any] = event.token
                     if future.done():
                         continue  # its task was cancelled
+                    if self._spans:
+                        self._end_span(future, event.error)
                     if event.error is None:
                         future.set_result(event.result)
                     else:

@@ -14,9 +14,11 @@ from typing import Any, Final
 from . import call_checks
 from .argument_stream import ArgumentStream, close, take_stream
 from .call_spec import CallSpec
+from .client_spans import EndedSpans
 from .descriptors import Descriptors
 from .directory import Directory
 from .errors import (
+    BackplaneError,
     Cancelled,
     DeadlineExceeded,
     FailedPrecondition,
@@ -80,6 +82,8 @@ class Calling:
         self._submitted_ns = 0
         self._burst_count = 0
         self._is_closed = False
+        #: Of calls that ended with the lock held; their SDK's code must not run then, as it may wait for somebody who calls.
+        self.ended_spans = EndedSpans()
         #: Streams whose iterators were dropped.
         self._dropped: deque[ArrivedItems] = deque()
 
@@ -186,6 +190,13 @@ class Calling:
 
     def next_items(self, arrived: ArrivedItems) -> list[Any] | None:  # hot: scripts/bench streams
         """Wait for the next items of a stream; None: it has ended. Raises the error in which it ended, once."""
+        try:
+            return self._next_items(arrived)
+        finally:
+            if arrived._buffer.has_ended:
+                self.ended_spans.end()
+
+    def _next_items(self, arrived: ArrivedItems) -> list[Any] | None:  # hot: scripts/bench streams
         buffer = arrived._buffer
         with self._lock:
             if arrived._is_being_read:
@@ -455,6 +466,10 @@ class Calling:
         finally:
             self._seekers_count -= 1
 
+    def _end_span_later(self, pending: CallOutcome, error: BackplaneError | None) -> None:
+        self.ended_spans.put(pending._span, error)
+        pending._span = None
+
     def _end_lost(self, pending: CallOutcome) -> None:
         """End a call that is past its deadline and lost to the session, because a signal's exception struck the thread that
         was about to end it.
@@ -466,7 +481,8 @@ class Calling:
             pending.end(None, error)
         else:
             pending._error = error
-        pending.end_span(error)
+        if pending._span is not None:
+            self._end_span_later(pending, error)
         self._waiting.ready(pending)
 
     def _look(self, now_ns: int, frames_max: int = FRAMES_MAX) -> int | None:  # hot: scripts/bench call_rtt
@@ -511,7 +527,7 @@ class Calling:
                     elif not pending.is_ready:  # after a signal's exception, a call may end a second time
                         pending._result, pending._error = event.result, event.error
                     if pending._span is not None:
-                        pending.end_span(event.error)
+                        self._end_span_later(pending, event.error)
                     self._waiting.ready(pending)
                     if self._seekers_count:
                         self._waiting.ready(self._room)

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from . import call_checks, client_spans, descriptors
+from .call_spec import CallSpec
 from .calling import CONNECT_TIMEOUT_S, Calling
 from .descriptors import opening
 from .directory import Directory
 from .handles import ItemStream, PendingCall, Subscription
 from .retrying import RetryBudget
-from .waitables import ArrivedItems
+from .waitables import ArrivedItems, CallOutcome
 from .ways import Way, way_to
 
 
@@ -85,8 +86,11 @@ class Client:
         spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         if not client_spans.are_wanted():
             return self._calling.call(spec)
-        with client_spans.spanned(spec):
-            return self._calling.call(spec)
+        try:
+            with client_spans.spanned(spec):
+                return self._calling.call(spec)
+        finally:
+            self._calling.ended_spans.end()
 
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
@@ -109,8 +113,7 @@ class Client:
         spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         pending = PendingCall(self._calling, route)
         if client_spans.are_wanted():
-            with client_spans.begun(pending, spec):
-                self._calling.submit(pending, spec)
+            self._begin_spanned(pending, spec)
         else:
             self._calling.submit(pending, spec)
         return pending
@@ -134,8 +137,7 @@ class Client:
         spec.window = call_checks.window_of(route, window)
         arrived = ArrivedItems(self._calling, route, spec.window)
         if client_spans.are_wanted():
-            with client_spans.begun(arrived, spec):
-                self._calling.stream(arrived, spec)
+            self._begin_spanned(arrived, spec)
         else:
             self._calling.stream(arrived, spec)
         return ItemStream(self._calling, arrived)
@@ -146,9 +148,10 @@ class Client:
     ) -> None:  # fmt: skip
         """Send a request without a reply. Raises only errors known at once, such as `UnknownRoute`."""
         spec = call_checks.asked(route, key, priority, None, arguments, keywords)
-        if client_spans.are_wanted():
-            client_spans.sent(spec)
-        self._calling.cast(spec)
+        if not client_spans.are_wanted():
+            return self._calling.cast(spec)
+        with client_spans.spanned(spec, is_cast=True):
+            self._calling.cast(spec)
 
     def publish(
         self, topic: str, /, *, priority: int | None = None, arguments: Mapping[str, Any] | None = None, **keywords: Any
@@ -178,12 +181,29 @@ class Client:
     def flush(self) -> None:
         """Send gathered calls now: for a program that submits many calls and then computes for long."""
         self._calling.look_once()
+        self._calling.ended_spans.end()
 
     def close(self) -> None:
         """Let casts and published messages arrive (at most a second), end all outstanding calls (`Cancelled`) and
         subscriptions, and close the link. Closing twice is harmless.
         """
         self._calling.close()
+        self._calling.ended_spans.end()
+
+    def _begin_spanned(self, pending: CallOutcome, spec: CallSpec) -> None:
+        """Begin a call, or a stream, with a span that ends with it."""
+        pending._span = span = client_spans.ClientSpan(spec)
+        try:
+            if isinstance(pending, ArrivedItems):
+                self._calling.stream(pending, spec)
+            else:
+                self._calling.submit(pending, spec)
+        except BaseException as error:
+            pending._span = None
+            span.end(error)
+            raise
+        finally:
+            self._calling.ended_spans.end()
 
     def __enter__(self) -> Self:
         return self

@@ -6,17 +6,17 @@ its traceparent. The program's SDK samples and exports it. Without an SDK in the
 
 import logging
 import sys
+import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from .call_spec import CallSpec
-from .errors import BackplaneError, Cancelled, Status
+from .errors import BackplaneError, Status, sound
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from opentelemetry.trace import SpanKind
+    from opentelemetry.trace import Span, SpanKind
 
 _SDK: Final = "opentelemetry.sdk.trace"
 
@@ -29,48 +29,60 @@ def are_wanted() -> bool:
 
 
 class ClientSpan:
-    """The span of one call, begun now, as a child of the current span. `spec` carries it from now on."""
+    """The span of one call, begun now, as a child of the current span. `spec` carries it from now on.
+
+    Never raises: a sampler or a processor of the program's SDK that fails costs the span, and not the call.
+    """
 
     def __init__(self, spec: CallSpec, kind: "SpanKind | None" = None) -> None:
         from opentelemetry import trace  # loaded already, with the SDK
 
-        attributes = {"rpc.system.name": "appbackplane", "rpc.method": spec.route}
-        tracer = trace.get_tracer("appbackplane")
-        self._span = tracer.start_span(spec.route, kind=kind or trace.SpanKind.CLIENT, attributes=attributes)
-        context = self._span.get_span_context()
+        #: None: it could not begin.
+        self._span: Span | None = None
+        try:
+            attributes = {"rpc.system.name": "appbackplane", "rpc.method": spec.route}
+            tracer = trace.get_tracer("appbackplane")
+            span = tracer.start_span(spec.route, kind=kind or trace.SpanKind.CLIENT, attributes=attributes)
+            context = span.get_span_context()
+        except Exception:  # the edge
+            log.exception("%s: the client's span could not begin", spec.route)
+            return
+        self._span = span
         if context.is_valid:
-            spec.trace = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+            spec.trace = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 0xFF:02x}"
 
-    def end(self, error: BaseException | None) -> None:
-        """The call has ended: now. Never raises, as it may be called with the client's lock held."""
+    def end(self, error: BaseException | None, ended_ns: int | None = None) -> None:
+        """The call has ended, at this Unix time; None: now. Not with a lock held: it runs code of the program's SDK."""
         from opentelemetry.trace import StatusCode
 
+        span, self._span = self._span, None
+        if span is None:
+            return
         try:
-            self._span.set_attribute("rpc.response.status_code", _status_of(error).name)
+            span.set_attribute("rpc.response.status_code", _status_of(error).name)
             if error is not None:
-                self._span.set_attribute("error.type", type(error).__name__)
-                self._span.set_status(StatusCode.ERROR, getattr(error, "message", type(error).__name__))
-            self._span.end()
-        except Exception:  # the edge: a processor of the program's SDK has failed
+                span.set_attribute("error.type", type(error).__name__)
+                said = sound(error).message if isinstance(error, BackplaneError) else type(error).__name__
+                span.set_status(StatusCode.ERROR, said)
+            span.end(ended_ns)
+        except Exception:  # the edge
             log.exception("a client's span could not be ended")
-
-    def end_with(self, future: "asyncio.Future[Any]") -> None:
-        """The future of the call is done."""
-        self.end(Cancelled("cancelled by the caller") if future.cancelled() else future.exception())
 
 
 def _status_of(error: BaseException | None) -> Status:
     if error is None:
         return Status.OK
     if isinstance(error, BackplaneError):
-        return error.status
+        return sound(error).status
     return Status.INTERNAL if isinstance(error, Exception) else Status.CANCELLED  # Ctrl-C, or a cancelled task
 
 
 @contextmanager
-def spanned(spec: CallSpec) -> Iterator[None]:
-    """The span of the call that is made within."""
-    span = ClientSpan(spec)
+def spanned(spec: CallSpec, *, is_cast: bool = False) -> Iterator[None]:
+    """The span of the call that is made within, or of the cast that is sent."""
+    from opentelemetry.trace import SpanKind
+
+    span = ClientSpan(spec, SpanKind.PRODUCER if is_cast else SpanKind.CLIENT)
     try:
         yield
     except BaseException as error:
@@ -79,27 +91,24 @@ def spanned(spec: CallSpec) -> Iterator[None]:
     span.end(None)
 
 
-class Spanned(Protocol):
-    """A call that ends its span when it ends."""
+class EndedSpans:
+    """Spans of calls that have ended, until the client's lock is released: then `end` ends them."""
 
-    _span: Any
+    def __init__(self) -> None:
+        self._ended: deque[tuple[ClientSpan, BaseException | None, int]] = deque()
 
-    def end_span(self, error: BaseException | None) -> None: ...
+    def put(self, span: ClientSpan, error: BaseException | None) -> None:
+        """The call of this span has ended now."""
+        self._ended.append((span, error, time.time_ns()))
 
+    def end(self) -> None:
+        """End them, each as of when its call ended. From any thread, without the client's lock."""
+        while self._ended:
+            try:
+                span, error, ended_ns = self._ended.popleft()
+            except IndexError:  # another thread has taken it
+                return
+            span.end(error, ended_ns)
 
-@contextmanager
-def begun(call: Spanned, spec: CallSpec) -> Iterator[None]:
-    """Give a call its span; within, the call begins. One that cannot begin ends here."""
-    call._span = ClientSpan(spec)
-    try:
-        yield
-    except BaseException as error:
-        call.end_span(error)
-        raise
-
-
-def sent(spec: CallSpec) -> None:
-    """The span of a cast, which ends as it is sent: nobody answers."""
-    from opentelemetry.trace import SpanKind
-
-    ClientSpan(spec, SpanKind.PRODUCER).end(None)
+    def __bool__(self) -> bool:
+        return bool(self._ended)

@@ -34,19 +34,27 @@ class PendingCall(CallOutcome):
 
     def exception(self, timeout: float | None = None) -> BackplaneError | None:
         """Wait for the end of the call, as `result` does, and return its error; None: it ended in a result."""
-        if not self.is_ready and not self._client.wait_for(self, timeout):
-            raise TimeoutError(f"{self.route}: still outstanding after {timeout} s")
+        if not self.is_ready:
+            try:
+                if not self._client.wait_for(self, timeout):
+                    raise TimeoutError(f"{self.route}: still outstanding after {timeout} s")
+            finally:
+                self._client.ended_spans.end()
         return self._error
 
     def done(self) -> bool:
         """Whether the call has ended. Polls the link, never waits."""
         if not self.is_ready:
             self._client.look_once()
+            self._client.ended_spans.end()
         return self.is_ready
 
     def cancel(self) -> bool:
         """Cancel the call; it ends in `Cancelled`. Returns False if it had already ended. Work that has begun may run on."""
-        return self._client.cancel(self)
+        try:
+            return self._client.cancel(self)
+        finally:
+            self._client.ended_spans.end()
 
 
 class ItemStream(ItemIterator):
@@ -58,6 +66,7 @@ class ItemStream(ItemIterator):
         """End the stream: the callee's generator is closed at its next step. Closing twice is harmless."""
         self._items, self._at = [], 0
         self._client.drop(self._arrived)
+        self._client.ended_spans.end()
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from mypy_extensions import mypyc_attr
 
+from .client_spans import EndedSpans
 from .errors import BackplaneError, FailedPrecondition
 from .inbox import Inbox, Message
 from .item_buffer import ItemBuffer
@@ -43,6 +44,9 @@ class Waitable:
 class WaitableOwner(Protocol):
     """The client, as its pending calls and subscriptions use it for the user."""
 
+    #: Spans to end when its lock is released (client_spans.py).
+    ended_spans: EndedSpans
+
     def wait_for(self, pending: "CallOutcome", timeout: float | None) -> bool: ...
     def look_once(self) -> None: ...
     def cancel(self, pending: "CallOutcome") -> bool: ...
@@ -71,12 +75,6 @@ class CallOutcome(Waitable):
         self._error: BackplaneError | None = None
         #: Its span in the trace of the program (client_spans.py); None: the program has none, or it has ended.
         self._span: Any = None
-
-    def end_span(self, error: BaseException | None) -> None:
-        """The call has ended, or could not begin: so does its span, if it has one."""
-        span, self._span = self._span, None
-        if span is not None:
-            span.end(error)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from mypy_extensions import i64
 
-from appbackplane.transport.errors import BackplaneError, Status
+from appbackplane.transport.errors import BackplaneError, Status, sound
 
 from .segments import HEADER_BYTES, NAME, NAME_BYTES_MAX, NAMES_END, NO_DEADLINE, RECORD, SALT
 from .span_ids import TRACEPARENT_LENGTH, SpanIds
@@ -258,5 +258,5 @@ def _signed(digits: str) -> i64:
 
 def outcome_of(error: BaseException) -> int:
     """The `Status` of a `BackplaneError`; INTERNAL of any other error, even if it has a `status` attribute."""
-    status: Any = error.status if isinstance(error, BackplaneError) else None
+    status: Any = sound(error).status if isinstance(error, BackplaneError) else None
     return int(status) & 0xFF if isinstance(status, Status) else _INTERNAL

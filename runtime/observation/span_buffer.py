@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from appbackplane.transport.call_spec import OWN
-from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.errors import BackplaneError, sound, text_of
 
 from .recorder import outcome_of
 from .span_ids import SpanIds
@@ -19,8 +19,10 @@ from .span_ids import SpanIds
 if TYPE_CHECKING:
     from ..objects.action import Action
 
-#: Spans that wait for the export, some 600 bytes each. A thread that exports once a second keeps up with 4,000 in a burst.
+#: Actions and waits that wait for the export, up to 1 KB each. An export once a second keeps up with 4,000 in a burst.
 SPANS_MAX: Final = 8_192
+#: Characters of an error that a span keeps.
+MESSAGE_MAX: Final = 300
 
 
 class EndedAction:
@@ -43,10 +45,12 @@ class EndedAction:
         self.wait_ns, self.run_ns, self.cpu_ns = action.wait_ns, action.run_ns, action.cpu_ns
         self.priority, self.priority_asked, self.source = action.priority, action.priority_asked, action.source
         self.outcome = 0 if error is None else outcome_of(error)
-        # Only our own errors: `str()` of any other one would run a user's code, with the lead.
-        self.message = (
-            "" if error is None else error.message if isinstance(error, BackplaneError) else type(error).__name__
-        )
+        self.message = _said(error)
+
+    @property
+    def spans_count(self) -> int:
+        """How many spans are made of it."""
+        return 3 if self.run_ns else 2
 
 
 class EndedWait:
@@ -60,7 +64,19 @@ class EndedWait:
         self.trace, self.span, self.what = action.trace, span, what
         self.started_ns, self.ended_ns = started_ns, now_ns
         self.outcome = 0 if error is None else outcome_of(error)
-        self.message = "" if error is None else error.message
+        self.message = _said(error)
+
+    @property
+    def spans_count(self) -> int:
+        """How many spans are made of it."""
+        return 1
+
+
+def _said(error: BaseException | None) -> str:
+    """The words of our own errors. `str()` of any other one would run a user's code, with the lead."""
+    if error is None:
+        return ""
+    return text_of(sound(error).message, MESSAGE_MAX) if isinstance(error, BackplaneError) else type(error).__name__
 
 
 class SpanBuffer:
@@ -71,28 +87,33 @@ class SpanBuffer:
         self._ids = ids
         self._wake = wake
         self._ended: deque[EndedAction | EndedWait] = deque()
+        #: Spans that found no room.
         self.lost_count = 0
 
     def record(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench traces
         """Add the span of an action that ended at `now_ns`, if its trace is sampled. A backplane's own operations have none."""
-        if self._ids.is_sampled(action) and not action.name.startswith(OWN) and self._has_room():
-            self._ended.append(EndedAction(action, self._ids.of(action), now_ns))
+        if self._ids.is_sampled(action) and not action.name.startswith(OWN):
+            self._put(EndedAction(action, self._ids.of(action), now_ns))
 
     def waited(self, action: Action, what: str, error: BackplaneError | None, since_ns: int, now_ns: int) -> None:
         """Add the span of a wait of an action, if its trace is sampled. `what`: what it waited for."""
-        if self._ids.is_sampled(action) and self._has_room():
-            self._ended.append(EndedWait(action, self._ids.of(action), what, error, since_ns, now_ns))
+        if self._ids.is_sampled(action):
+            self._put(EndedWait(action, self._ids.of(action), what, error, since_ns, now_ns))
 
     def take(self, most: int) -> list[EndedAction | EndedWait]:
         """The oldest spans, at most so many."""
         ended = self._ended
         return [ended.popleft() for _ in range(min(most, len(ended)))]
 
-    def _has_room(self) -> bool:
+    def spans_count(self) -> int:
+        """How many spans wait here. From any thread."""
+        return sum(ended.spans_count for ended in self._ended.copy())
+
+    def _put(self, ended: EndedAction | EndedWait) -> None:
         count = len(self._ended)
         if count == SPANS_MAX // 2:
             self._wake()
         if count < SPANS_MAX:
-            return True
-        self.lost_count += 1
-        return False
+            self._ended.append(ended)
+        else:
+            self.lost_count += ended.spans_count

@@ -7,6 +7,7 @@ its own: its trace id is its span id, padded with zeros. A root is sampled by ra
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
@@ -17,10 +18,16 @@ if TYPE_CHECKING:
 #: "00-" trace id "-" span id "-" flags: 1 is sampled.
 TRACEPARENT_LENGTH: Final = 55
 _FLAG: Final = 54
-#: Roots are sampled by the lowest bits of their span ids, times the golden ratio of their range: of any 100 in a row, 10 % are
-#: 9 to 11. A random number would cost more, and an id cannot be asked again what was decided.
-_BITS: Final[i64] = (1 << 24) - 1
-_GOLDEN: Final[i64] = 10_368_889
+#: Version, trace id, span id, flags. Ids of zeros alone are none.
+_TRACEPARENT: Final = re.compile("[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+#: Roots are sampled by a hash of their ids: so the decision is the same whenever it is asked for, and needs no place.
+_BITS: Final[i64] = (1 << 32) - 1
+_MULTIPLIER: Final[i64] = 0x45D9F3B
+
+
+def traceparent_of(trace: str | None) -> str | None:
+    """The trace that a message carries, if it is a traceparent; None: anything else, which would be passed on otherwise."""
+    return trace if trace is not None and _TRACEPARENT.fullmatch(trace) else None
 
 
 class SpanIds:
@@ -30,7 +37,7 @@ class SpanIds:
         """`first`: below 2**61; ids count up from it. `sample`: the share of roots that are sampled, 0 to 1."""
         self.first = first
         self._ids = itertools.count(first + 1)
-        self._sampled_below: i64 = round(sample * (1 << 24))
+        self._sampled_below: i64 = round(sample * (1 << 32))
 
     def of(self, action: Action) -> int:
         """The span id of an action."""
@@ -43,9 +50,11 @@ class SpanIds:
         trace = action.trace
         if trace is not None and len(trace) == TRACEPARENT_LENGTH:
             return trace[_FLAG] in "13579bdf"
-        span: i64 = self.of(action)
-        mixed: i64 = (span & _BITS) * _GOLDEN & _BITS
-        return mixed < self._sampled_below
+        id: i64 = self.of(action)
+        mixed: i64 = id & _BITS
+        mixed = (mixed ^ (mixed >> 16)) * _MULTIPLIER & _BITS
+        mixed = (mixed ^ (mixed >> 16)) * _MULTIPLIER & _BITS
+        return (mixed ^ (mixed >> 16)) < self._sampled_below
 
     def context(self, action: Action) -> str:
         """The traceparent for calls made within `action`: its trace, with its own span as their parent."""

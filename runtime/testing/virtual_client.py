@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from appbackplane.transport import call_checks, codec
 from appbackplane.transport.argument_stream import close, take_stream
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.client_spans import EndedSpans
 from appbackplane.transport.directory import Directory, Registration, build
 from appbackplane.transport.envelope import CALL, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import BackplaneError, Cancelled, Unavailable, UnknownRoute, error_from
@@ -61,6 +62,8 @@ class VirtualClient:
     """The calls and subscriptions of one test. It does for a `VirtualBackplane` what `Calling` does for a `Client`."""
 
     def __init__(self, backplane: VirtualBackplane) -> None:
+        #: None ever: spans are of real clients.
+        self.ended_spans = EndedSpans()
         self._backplane = backplane
         self._link = MemoryLink()
         self._session = ClientSession(self._link, _SUPERVISOR)

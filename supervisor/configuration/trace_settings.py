@@ -43,7 +43,8 @@ def _problem_of(address: str) -> str | None:
     expected = f'expected the address of a collector, such as "http://localhost:4318", got {shown(address)}'
     try:
         parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or not address.isprintable():
+        is_plain = address.isprintable() and not parts.query and not parts.fragment
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or not is_plain:
             return expected
     except ValueError:  # a port that is none, half an IPv6 address
         return expected

@@ -23,8 +23,8 @@ MUTATIONS = (
         "if trace is not None and len(trace) == TRACEPARENT_LENGTH:\n            return",
         "if trace is None:\n            return",
     ),
-    span("roots are sampled in runs", IDS, "(span & _BITS) * _GOLDEN & _BITS", "span & _BITS"),
-    span("all roots are sampled", IDS, "mixed < self._sampled_below", "mixed >= 0"),
+    span("roots are sampled in runs", IDS, "(mixed ^ (mixed >> 16)) < self", "(id & _BITS) < self"),
+    span("all roots are sampled", IDS, "(mixed ^ (mixed >> 16)) < self._sampled_below", "mixed >= 0"),
     span("a root says that it is sampled", IDS, "-0{int(self.is_sampled(action))}", "-01"),
     span(
         "a call becomes a root", IDS, 'return f"{trace[:36]}{span}{trace[52:]}"', 'return f"00-{span:0>32}-{span}-01"'
@@ -44,17 +44,17 @@ MUTATIONS = (
     span(
         "unsampled waits are kept",
         BUFFER,
-        "if self._ids.is_sampled(action) and self._has_room():\n            self._ended.append(EndedWait",
-        "if self._has_room():\n            self._ended.append(EndedWait",
+        "if self._ids.is_sampled(action):\n            self._put(EndedWait",
+        "if True:\n            self._put(EndedWait",
     ),
     span("a refused action began in 1970", BUFFER, "if not self.started_ns:", "if self.started_ns < 0:"),
     span("no bound", BUFFER, "if count < SPANS_MAX:", "if count >= 0:"),
-    span("lost ones are not counted", BUFFER, "self.lost_count += 1", "self.lost_count += 0"),
+    span("lost ones are not counted", BUFFER, "self.lost_count += ended.spans_count", "self.lost_count += 0"),
     span("the exporter is woken by each", BUFFER, "if count == SPANS_MAX // 2:", "if count >= SPANS_MAX // 2:"),
     span(
         "a user's code gives the words",
         BUFFER,
-        "error.message if isinstance(error, BackplaneError) else type(error).__name__",
+        "text_of(sound(error).message, MESSAGE_MAX) if isinstance(error, BackplaneError) else type(error).__name__",
         "str(error)",
     ),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from appbackplane.transport import InternalError
+from appbackplane.transport import InternalError, call_checks
 from tests.collector import Collector, Span, collecting
 
 from .conftest import HERE, LIMIT_S, System, Up, ask_until
@@ -126,7 +126,7 @@ def test_the_last_spans_are_sent_when_the_system_goes_down(chain: System, collec
     assert {"top.all", "middle.both", "leaf.double", "top.on_down"} <= {span.name for span in collector.spans}
 
 
-@pytest.mark.parametrize("answer", [503, 400])
+@pytest.mark.parametrize("answer", [503, 400, 302])
 def test_a_collector_that_refuses_is_told_once_and_what_is_lost_is_counted(up: Up, folder: Path, answer: int) -> None:
     """The system serves on; the operator finds the reason in the log and in the statistics."""
     with collecting(answer) as collector:
@@ -138,6 +138,17 @@ def test_a_collector_that_refuses_is_told_once_and_what_is_lost_is_counted(up: U
             )
             system.wait_for(f"traces: {collector.address} takes no spans")
             assert client.call("top.all", number=5) == 20
+
+
+def test_what_a_client_gives_as_a_trace_and_is_none_spoils_nothing(chain: System, collector: Collector) -> None:
+    """All spans that are sent with it would be lost, and the collector blamed."""
+    with chain.connect() as client:
+        spec = call_checks.asked("leaf.double", None, None, 30.0, None, {"number": 4})
+        spec.trace = "00--000000000000000000000000000000f-b7ad6b7169203331-01"
+        assert client._calling.call(spec) == 8
+        assert client.call("leaf.double", number=5) == 10
+    spans = collector.wait_for(lambda spans: len(of_route(spans, "leaf.double")) == 2)
+    assert {span.parent for span in of_route(spans, "leaf.double")} == {""}
 
 
 def test_an_address_where_nobody_listens_is_one_clear_line(up: Up, folder: Path) -> None:
@@ -185,7 +196,20 @@ def test_failed_calls_of_a_program_end_their_spans_in_the_error(chain: System) -
         ("leaf.none", "NOT_FOUND", True),
         ("leaf.double", "INTERNAL", True),
         ("leaf.none", "NOT_FOUND", True),
+        ("leaf.none", "NOT_FOUND", True),
+        ("leaf.none", "NOT_FOUND", True),
+        ("leaf.double", "INTERNAL", True),
     ]
+
+
+def test_a_processor_that_waits_for_another_caller_of_the_client_does_not_wait_for_ever(chain: System) -> None:
+    """A handler of logging that publishes by the same client, and a processor that logs: each would have the other's lock."""
+    assert run_program(chain, "entangled") == []
+
+
+def test_what_asyncio_tells_of_errors_that_nobody_took_it_still_tells(chain: System) -> None:
+    """A span must not look as if it had taken the error."""
+    assert run_program(chain, "untaken") == []
 
 
 def run_program(system: System, name: str) -> list[dict[str, str]]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import logging
 import sys
+import threading
 from contextlib import suppress
 
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from appbackplane.transport import BackplaneError, connect, connect_async
+from appbackplane.transport import BackplaneError, Client, connect, connect_async
 
 exporter = InMemorySpanExporter()
 provider = TracerProvider()
@@ -66,11 +69,89 @@ def failing(run_dir: str) -> None:
             client.submit("leaf.double", number=13).result()
         with suppress(BackplaneError):
             client.submit("leaf.none")
+        with suppress(BackplaneError):
+            client.cast("leaf.none")
+    asyncio.run(failing_async(run_dir))
+
+
+async def failing_async(run_dir: str) -> None:
+    """The same on asyncio, of a cast and of a submitted call."""
+    async with await connect_async(run_dir) as client:
+        with suppress(BackplaneError):
+            await client.cast("leaf.none")
+        with suppress(BackplaneError):
+            await client.submit("leaf.double", number=13)
+
+
+class Entangling(SpanProcessor):
+    """Logs each end of a span."""
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Take the lock of the handler."""
+        logging.getLogger("program").warning("ended")
+
+
+class Publishing(logging.Handler):
+    """Calls by the client for each line, with its lock held, as `logging` does."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self._own = threading.local()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Not for the lines of its own calls."""
+        if not getattr(self._own, "is_busy", False):
+            self._own.is_busy = True
+            self._client.publish("lines.next", text=record.getMessage())
+            self._own.is_busy = False
+
+
+def entangled(run_dir: str) -> None:
+    """One thread calls, another one logs."""
+    provider.add_span_processor(Entangling())
+    with connect(run_dir) as client:
+        logger = logging.getLogger("program")
+        logger.addHandler(Publishing(client))
+        logger.propagate = False
+        is_over = threading.Event()
+
+        def log() -> None:
+            while not is_over.is_set():
+                logger.warning("line")
+
+        thread = threading.Thread(target=log)
+        thread.start()
+        for _ in range(20):
+            for pending in [client.submit("leaf.double", number=1) for _ in range(100)]:
+                pending.result()
+        is_over.set()
+        thread.join()
+        logger.handlers.clear()
+    exporter.clear()
+
+
+def untaken(run_dir: str) -> None:
+    """A submitted call fails, and nobody asks for its error."""
+    told: list[str] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+        async with await connect_async(run_dir) as client:
+            pending = client.submit("leaf.double", number=13)
+            await asyncio.wait((pending,))
+            del pending
+            gc.collect()
+
+    asyncio.run(main())
+    assert told == ["Future exception was never retrieved"], told
+    exporter.clear()
 
 
 def main() -> None:
     """Run the program, and print its spans."""
-    {"spans": spans, "sampled": sampled, "failing": failing}[sys.argv[1]](sys.argv[2])
+    programs = {"spans": spans, "sampled": sampled, "failing": failing, "entangled": entangled, "untaken": untaken}
+    programs[sys.argv[1]](sys.argv[2])
     exported = exporter.get_finished_spans()
     names = {span.context.span_id: span.name for span in exported if span.context is not None}
     told = []

@@ -45,6 +45,7 @@ class Gatekeeper:
         self.refusals = Refusals()
         #: How often a key was admitted, by its User-Id: this tells a connection from the one before it (roll.py).
         self.admissions: dict[str, int] = {}
+        self._admitted_count = 0
         self._log = log
         self._problem: str | None = None
         self._socket: zmq.Socket[bytes] = context.socket(zmq.REP)
@@ -77,7 +78,8 @@ class Gatekeeper:
             self._socket.send_multipart(told.frames(), zmq.NOBLOCK)
             if told.refusal is None:
                 user_id = told.user_id.decode()
-                self.admissions[user_id] = self.admissions.get(user_id, 0) + 1
+                self._admitted_count += 1
+                self.admissions[user_id] = self._admitted_count
             else:
                 self.refuse(told.refusal, now_ns)
         return True

@@ -36,7 +36,7 @@ _BYTES_RECEIVED: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class AdmittedConnection:
-    """The User-Id of a connection, the count of that key's admissions then, and its two ends."""
+    """The User-Id of a connection, the number of that key's last admission then, and its two ends."""
 
     user_id: str
     admission: int
@@ -76,7 +76,7 @@ class Roll:
         known = self._connections.get(fd)
         admission = self._gatekeeper.admissions.get(user_id, 0)
         is_new = known is None or known.user_id != user_id or known.admission != admission
-        if is_new and known is not None and self._is_late(fd, user_id, known):
+        if known is not None and is_new and admission < known.admission and self._is_late(fd, user_id, known):
             holder = self._keyring.ring.of_user_id(user_id)
             self.refused_count += holder is None
             return holder
@@ -118,7 +118,9 @@ class Roll:
         return sorted({one.user_id for one in gone.values()})
 
     def _is_late(self, fd: int, user_id: str, known: AdmittedConnection) -> bool:
-        """Whether a frame was read ahead from an earlier connection of this descriptor: the present one has another key."""
+        """Whether the connection that a frame of this key came by has ended: another key was admitted after this one, and the
+        descriptor still is of that key's connection.
+        """
         return known.user_id not in ("", user_id) and known.ends is not None and ends_at(fd) == known.ends
 
     def _note(self, fd: int, user_id: str, admission: int) -> None:

@@ -36,6 +36,7 @@ from ...objects.endpoint import Request
 from ...objects.module_state import ModuleState
 from ...objects.operation_spec import OperationSpec
 from ...objects.registry import Registry, Route
+from ...observation.span_ids import traceparent_of
 from ...observation.statistics import Statistics
 from ...scheduling.balance import least_busy
 from ...scheduling.scheduler import Scheduler
@@ -203,7 +204,7 @@ class Intake:
                 is_reentrant = spec is not None and spec.mark.reentrant
                 action.continues = check_return(action, chain, is_reentrant=is_reentrant)
                 action.chain = chain
-            action.trace, action.source, action.principal = envelope.trace, source, principal
+            action.trace, action.source, action.principal = traceparent_of(envelope.trace), source, principal
             if self._fair_keys is not None:
                 action.fair_key = self._fair_keys.key_of(source, principal, body)
             if route.is_counted:
@@ -248,7 +249,7 @@ class Intake:
                     assert spec is not None
                     arguments = spec.binding.bind(own, name)
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
-                action.trace, action.source = envelope.trace, source
+                action.trace, action.source = traceparent_of(envelope.trace), source
                 if self._fair_keys is not None:
                     action.fair_key = self._fair_keys.key_of(source, None, own)
                 try:

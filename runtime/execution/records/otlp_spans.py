@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import requests
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
@@ -30,6 +31,8 @@ QUEUE_BIT: Final = 1 << 62
 RUN_BIT: Final = 1 << 63
 #: Where a collector takes traces, unless the address has a path of its own.
 PATH: Final = "/v1/traces"
+#: Characters of a name.
+_NAME_MAX: Final = 256
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _SCOPE: Final = InstrumentationScope("appbackplane")
 _OK: Final = Status(StatusCode.UNSET)
@@ -40,7 +43,11 @@ class OtlpSpans:
 
     def __init__(self, config: ProcessConfig, otlp: str, timeout_s: float) -> None:
         """`otlp`: address of the collector, with or without a path. `timeout_s`: of one `send`, repeated attempts included."""
-        self._exporter = OTLPSpanExporter(endpoint=endpoint_of(otlp), timeout=timeout_s)
+        session = requests.Session()
+        session.hooks["response"].append(_refuse_redirect)
+        self._exporter = OTLPSpanExporter(endpoint=endpoint_of(otlp), timeout=timeout_s, session=session)
+        #: A user's seeds do not bear on it, nor it on theirs.
+        self._random = random.Random()
         self._resource = resource_of(config)
 
     def send(self, ended: Sequence[EndedAction | EndedWait], unix_offset_ns: int) -> int:
@@ -66,9 +73,9 @@ class OtlpSpans:
         status = Status(StatusCode.ERROR, f"{outcome}: {ended.message}") if ended.outcome else _OK
         attributes = {
             "rpc.system.name": "appbackplane",
-            "rpc.method": ended.route,
+            "rpc.method": _sound(ended.route),
             "rpc.response.status_code": outcome,
-            "appbackplane.object": ended.object,
+            "appbackplane.object": _sound(ended.object),
             "appbackplane.component": ended.component,
             "appbackplane.priority": ended.priority,
             "appbackplane.priority.requested": ended.priority_asked,
@@ -93,7 +100,7 @@ class OtlpSpans:
         trace_id, _ = _parents(ended.trace, ended.span)
         outcome = BackplaneStatus(ended.outcome).name
         status = Status(StatusCode.ERROR, f"{outcome}: {ended.message}") if ended.outcome else _OK
-        own, parent = _context(trace_id, random.getrandbits(64) or 1), _context(trace_id, ended.span | RUN_BIT)
+        own, parent = _context(trace_id, self._random.getrandbits(64) or 1), _context(trace_id, ended.span | RUN_BIT)
         times = ended.started_ns + offset_ns, ended.ended_ns + offset_ns
         return self._span(f"await {ended.what}", own, parent, {}, SpanKind.INTERNAL, status, *times)
 
@@ -102,7 +109,7 @@ class OtlpSpans:
         status: Status, started_ns: int, ended_ns: int,
     ) -> ReadableSpan:  # fmt: skip
         return ReadableSpan(
-            name, context, parent, self._resource, attributes, kind=kind, status=status, start_time=started_ns,
+            _sound(name), context, parent, self._resource, attributes, kind=kind, status=status, start_time=started_ns,
             end_time=max(started_ns, ended_ns), instrumentation_scope=_SCOPE,
         )  # fmt: skip
 
@@ -125,16 +132,25 @@ def resource_of(config: ProcessConfig) -> Resource:
     })  # fmt: skip
 
 
+def _sound(text: str) -> str:
+    """A name of a user's code as it can be encoded: one that cannot would lose all spans that are sent with it."""
+    return text[:_NAME_MAX].encode("utf-8", "replace").decode()
+
+
+def _refuse_redirect(response: requests.Response, **_: Any) -> None:
+    """The exporter takes a redirect for success, and nothing has arrived."""
+    if 300 <= response.status_code < 400:
+        where = response.headers.get("Location", "nowhere")
+        raise requests.TooManyRedirects(f"it answers {response.status_code}, to {where[:200]}: give that address")
+
+
 def _context(trace_id: int, span_id: int) -> SpanContext:
     return SpanContext(trace_id, span_id, is_remote=False, trace_flags=_SAMPLED)
 
 
 def _parents(trace: str | None, span: int) -> tuple[int, SpanContext | None]:
-    """The trace id of an action's span, and its parent; None: it is the root. A traceparent that is none begins a trace."""
-    if trace is not None and len(trace) == TRACEPARENT_LENGTH:
-        try:
-            trace_id, parent_id = int(trace[3:35], 16), int(trace[36:52], 16)
-        except ValueError:
-            return span, None
-        return trace_id, _context(trace_id, parent_id)
-    return span, None
+    """The trace id of an action's span, and its parent; None: it is the root."""
+    if trace is None or len(trace) != TRACEPARENT_LENGTH:
+        return span, None
+    trace_id = int(trace[3:35], 16)
+    return trace_id, _context(trace_id, int(trace[36:52], 16))

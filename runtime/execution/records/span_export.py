@@ -11,6 +11,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from appbackplane.transport.errors import text_of
+
 from ...observation.span_buffer import SpanBuffer
 from ...process_config import ProcessConfig
 from ..loop.engine import Engine
@@ -27,7 +29,8 @@ BATCH: Final = 128
 CPU_SHARE_MAX: Final = 0.2
 #: Seconds until the attempt after one that has failed: it costs 20 ms of CPU, and a collector is back some seconds later.
 AGAIN_S: Final = 3.0
-#: Seconds that one batch may take at a collector that does not answer, repeated attempts included.
+#: Seconds that one batch may take at a collector that does not answer, repeated attempts included. One that answers byte by
+#: byte can make it longer; nobody but this thread waits.
 TIMEOUT_S: Final = 10.0
 #: Seconds that the last spans may take when the backplane stops.
 LAST_S: Final = 0.5
@@ -71,20 +74,23 @@ class SpanExport:
     def figures(self) -> dict[str, Any]:
         """For `status --stats`: how many spans were exported and lost, and the problem if there is one."""
         lost = self._lost_count + self.buffer.lost_count
+        if self._has_ended.is_set():  # what is left will not be exported
+            lost += self.buffer.spans_count()
         return {"exported": self._exported_count, "lost": lost, "problem": self._problem}
 
     def _run(self) -> None:
-        from .otlp_spans import OtlpSpans  # an extra
-
         logging.getLogger(_EXPORTER).addFilter(self._hears)
         try:
+            from .otlp_spans import OtlpSpans  # an extra
+
             self._sender = OtlpSpans(self._config, self._otlp, TIMEOUT_S)
             while not self._is_closed.is_set():
                 self._is_due.wait(EXPORT_EVERY_S)
                 self._is_due.clear()
                 self._export()
             self._export()
-        except Exception:  # the edge: without this thread all further spans are lost, which is counted
+        except Exception as error:  # the edge: without this thread all further spans are lost
+            self._problem = f"the export has ended: {type(error).__name__}: {text_of(error, _WORDS_MAX)}"
             log.exception("traces: the export has ended; no more spans are exported by this process")
         finally:
             self._has_ended.set()
@@ -95,9 +101,12 @@ class SpanExport:
         while ended := self.buffer.take(BATCH):
             cpu_ns, since_ns = self._clock.cpu_ns(), self._clock.now_ns()
             self._said = ""
-            count = self._sender.send(ended, self._clock.unix_offset_ns())
+            try:
+                count = self._sender.send(ended, self._clock.unix_offset_ns())
+            except Exception as error:  # the edge: exporters of some versions raise what others log
+                count, self._said = 0, f"{type(error).__name__}: {text_of(error, _WORDS_MAX)}"
             if not count:
-                self._lost_count += len(ended)
+                self._lost_count += sum(each.spans_count for each in ended)
                 self._is_not_well()
                 self._is_closed.wait(AGAIN_S)
                 return

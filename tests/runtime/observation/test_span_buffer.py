@@ -7,7 +7,7 @@ import pytest
 from appbackplane.runtime import Action, AppObject, Outcome
 from appbackplane.runtime.observation.span_buffer import SPANS_MAX, EndedAction, EndedWait, SpanBuffer
 from appbackplane.runtime.observation.span_ids import SpanIds
-from appbackplane.transport.errors import Busy, Status
+from appbackplane.transport.errors import Busy, InvalidArgument, Status
 
 UNSAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 
@@ -84,6 +84,39 @@ def test_foreign_errors_are_named_and_not_asked(buffer: SpanBuffer) -> None:
     assert (ended.outcome, ended.message) == (Status.INTERNAL, "Told")
 
 
+class Odd(InvalidArgument):
+    """An error of ours whose fields are a user's code."""
+
+    @property
+    def message(self) -> str:  # type: ignore[override]
+        raise KeyError("message")
+
+    @message.setter
+    def message(self, said: str) -> None:
+        """Forget it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "length"),
+    [(Odd("x"), None), (InvalidArgument("x" * 100_000), 400), (InvalidArgument("b\udcff.txt"), 400)],
+)
+def test_words_of_errors_are_bounded_and_can_be_sent(buffer: SpanBuffer, error: Exception, length: int | None) -> None:
+    """A megabyte for each of 8,192 spans is the machine; a file name that is no Unicode would lose all that is sent with it."""
+    buffer.record(doing(error=error), 900)
+    buffer.waited(doing(), "some.call", error, 100, 200)  # type: ignore[arg-type]
+    for ended in buffer.take(10):
+        assert len(ended.message.encode()) < (length or 100)
+
+
+def test_what_is_lost_is_counted_in_spans(buffer: SpanBuffer) -> None:
+    """As what is exported: an action that ran has a queue and a run."""
+    for _ in range(SPANS_MAX):
+        buffer.record(doing(), 900)
+    buffer.record(doing(run_ns=5), 900)
+    buffer.waited(doing(), "some.call", None, 100, 200)
+    assert (buffer.lost_count, buffer.spans_count()) == (4, 2 * SPANS_MAX)
+
+
 def test_a_wait_is_kept_with_what_it_was_for(buffer: SpanBuffer) -> None:
     """It belongs to the run of its action."""
     action = doing()
@@ -99,7 +132,7 @@ def test_beyond_the_bound_spans_are_lost_and_counted(buffer: SpanBuffer, woken: 
     """The exporter is slow or dead: memory stays, and nobody waits. It is woken once, when there is half of the room."""
     for _ in range(SPANS_MAX + 5):
         buffer.record(doing(), 900)
-    assert (buffer.lost_count, len(woken)) == (5, 1)
+    assert (buffer.lost_count, len(woken)) == (10, 1)
     assert len(buffer.take(SPANS_MAX * 2)) == SPANS_MAX
     buffer.record(doing(), 900)
-    assert (len(buffer.take(5)), buffer.lost_count) == (1, 5)
+    assert (len(buffer.take(5)), buffer.lost_count) == (1, 10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from appbackplane.runtime import Action, AppObject, Outcome
-from appbackplane.runtime.observation.span_ids import SpanIds
+from appbackplane.runtime.observation.span_ids import SpanIds, traceparent_of
 
 SPAN = 5 << 41
 CALLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{}"
@@ -47,12 +47,34 @@ def test_a_call_is_sampled_if_its_caller_is(flags: str, is_sampled: bool) -> Non
 
 @pytest.mark.parametrize("sample", [0.0, 0.01, 0.1, 0.5, 0.9, 1.0])
 def test_roots_are_sampled_by_ratio(sample: float) -> None:
-    """Evenly: also a short test shows its share. What the context says is what is done."""
-    ids = SpanIds(SPAN + 12_345, sample)
-    actions = [doing() for _ in range(2_000)]
-    said = [ids.context(action).endswith("-01") for action in actions]
-    assert abs(sum(said) - 2_000 * sample) <= 3
-    assert said == [ids.is_sampled(action) for action in actions]
+    """Whatever ids lie between those of two roots. What the context says is what is done."""
+    for stride in (1, 2, 34, 233, 1_597):
+        ids = SpanIds(SPAN + 12_345, sample)
+        actions = []
+        for _ in range(2_000):
+            actions.append(doing())
+            ids.of(actions[-1])
+            for _ in range(stride - 1):
+                ids.of(doing())
+        said = [ids.context(action).endswith("-01") for action in actions]
+        assert abs(sum(said) - 2_000 * sample) <= 4 * (2_000 * sample * (1 - sample)) ** 0.5
+        assert said == [ids.is_sampled(action) for action in actions]
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        "x" * 60_000,
+        "00--0af7651916cd43dd8448eb211c80319-b7ad6b7169203331-01",
+        f"00-{'0' * 32}-b7ad6b7169203331-01",
+        f"00-0af7651916cd43dd8448eb211c80319c-{'0' * 16}-01",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n",
+    ],
+)
+def test_what_is_no_traceparent_is_dropped(trace: str) -> None:
+    """It would be kept for each span, and passed on; and numbers that are none lose what is sent with them."""
+    assert traceparent_of(trace) is None
+    assert traceparent_of(CALLED.format("01")) == CALLED.format("01")
 
 
 def test_a_traceparent_that_is_none_begins_a_trace() -> None:

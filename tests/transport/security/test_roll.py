@@ -199,6 +199,7 @@ def test_what_was_read_ahead_does_not_end_a_successor_that_has_spoken(
         first, _ = listener.accept()
         late: Any = Frame(first.fileno())
         fresh: Any = Frame(first.fileno(), friend.user_id)
+        roll._gatekeeper.admissions.update({"former/key": 1, friend.user_id: 2})
         assert roll.admit(late) is None
         assert (gone.recv(1), roll.cut_count) == (b"", 1)
         here = socket.create_connection(listener.getsockname())
@@ -215,6 +216,30 @@ def test_what_was_read_ahead_does_not_end_a_successor_that_has_spoken(
         assert (here.recv(1), roll.cut_count) == (b"", 2)
         for each in (gone, here, second):
             each.close()
+
+
+def test_a_key_that_dials_from_the_port_of_another_is_known_by_its_own_name(
+    roll: Roll, guest: Callable[[str], Guest]
+) -> None:
+    """Both ends are the same, and the descriptor. If it were taken for what was read ahead, its revocation would not end it."""
+    user_ids = []
+    for name in ("first", "second"):
+        key = guest(name).keyring.own().public
+        ring = roll._keyring.change(lambda ring, name=name, key=key: ring.trusting(Holder(name, key)))  # type: ignore[misc]
+        user_ids.append(ring.named(name).user_id)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        roll._port = listener.getsockname()[1]
+        here = socket.create_connection(listener.getsockname())
+        there, _ = listener.accept()
+        for number, user_id in enumerate(user_ids, 1):
+            roll._gatekeeper.admissions[user_id] = number
+            frame: Any = Frame(there.fileno(), user_id)
+            assert roll.admit(frame) is not None
+        roll._keyring.change(lambda ring: ring.revoking("second"))
+        assert roll.sweep(0) == [user_ids[1]]
+        assert (here.recv(1), roll.cut_count) == (b"", 1)
+        here.close()
+        there.close()
 
 
 def test_a_connection_of_another_port_is_never_ended(roll: Roll) -> None:
