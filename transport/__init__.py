@@ -32,7 +32,6 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .argument_stream import stream
     from .async_client import AsyncClient, connect_async
     from .async_stream import AsyncItemStream
     from .async_subscription import AsyncSubscription
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from .handles import ItemStream, PendingCall, Subscription
     from .inbox import Message
     from .retrying import RetryBudget
+    from .streamed import stream
 
 __all__ = [
     "AsyncClient",
@@ -78,7 +78,6 @@ __all__ = [
 #: Imported on first use: a backplane needs hardly any of these, and asyncio alone costs 15 ms at every start. A command that
 #: asks the supervisor needs none, and msgspec would cost it 5 ms.
 _LATER = {
-    "argument_stream": ("stream",),
     "async_client": ("AsyncClient", "connect_async"),
     "async_stream": ("AsyncItemStream",),
     "async_subscription": ("AsyncSubscription",),
@@ -87,6 +86,7 @@ _LATER = {
     "handles": ("ItemStream", "PendingCall", "Subscription"),
     "inbox": ("Message",),
     "retrying": ("RetryBudget",),
+    "streamed": ("stream",),
 }
 
 

@@ -1,4 +1,4 @@
-"""Argument stream: `stream(rows)`, the one argument of a call that the callee reads item by item while the call runs.
+"""Argument stream: the one argument of a call that the callee reads item by item while the call runs (streamed.py makes it).
 
 The call carries the window in its place, and names it (`CallSpec.streamed`). The caller iterates only when the operation asks
 for items, so a call that is refused, or waits in a queue, has not touched the iterable, and may be retried. item_sender.py has
@@ -7,12 +7,11 @@ the limits.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final
 
-from .call_checks import WINDOW_DEFAULT, window_of
 from .call_spec import CallSpec
-from .errors import InvalidArgument, text_of
+from .errors import InvalidArgument
 
 #: Items that leave in one envelope: with more, the callee would begin to read them noticeably later.
 TOGETHER_MAX: Final = 256
@@ -56,20 +55,6 @@ class ArgumentStream:
 
 
 # `window` is an int: typed `Any`, because compiled code would refuse anything else with a message of its own.
-def stream(iterable: Iterable[Any] | AsyncIterable[Any], *, window: Any = WINDOW_DEFAULT) -> ArgumentStream:
-    """One argument of a call that is sent item by item: `client.call("index.load", rows=stream(rows))`.
-
-    The operation iterates over it (docs/concepts/streaming.md). `iterable`: also an async iterable, for an asyncio client and
-    for operations. `window`: how many items the caller may run ahead of the operation, 1 to 65,536, and 1 MiB of them.
-
-    `call` iterates while it waits for the result. If the iterable raises, the call is cancelled, and `call` raises that very
-    exception. If the operation ends before it has read all, a generator is closed (`GeneratorExit`). Raises `InvalidArgument`.
-    """
-    if not isinstance(iterable, (Iterable, AsyncIterable)):
-        raise InvalidArgument(f"stream() takes an iterable, got {text_of(repr(iterable), 60)}")
-    return ArgumentStream(iterable, window_of("stream()", window))
-
-
 def take_stream(spec: CallSpec) -> ArgumentStream | None:  # hot: scripts/bench call_rtt
     """Take the stream out of the arguments of a call; None: there is none. Raises `InvalidArgument` if it may have none."""
     for value in spec.body.values():

@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from appbackplane.transport.argument_stream import stream
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.errors import DeadlineExceeded
+from appbackplane.transport.streamed import stream
 
 from . import show
 from .cli import output_options

@@ -117,15 +117,6 @@ def test_only_roots_are_sampled_by_ratio(up: Up, folder: Path, collector: Collec
     assert {span.trace for span in spans} == {asked[0]["trace"]}
 
 
-def test_the_last_spans_are_sent_when_the_system_goes_down(chain: System, collector: Collector) -> None:
-    """Those of its last second: what an operator looks at first is how it ended."""
-    with chain.connect() as client:
-        client.call("top.all", number=5)
-    chain.interrupt()
-    assert chain.wait_down() == 0
-    assert {"top.all", "middle.both", "leaf.double", "top.on_down"} <= {span.name for span in collector.spans}
-
-
 @pytest.mark.parametrize("answer", [503, 400, 302])
 def test_a_collector_that_refuses_is_told_once_and_what_is_lost_is_counted(up: Up, folder: Path, answer: int) -> None:
     """The system serves on; the operator finds the reason in the log and in the statistics."""

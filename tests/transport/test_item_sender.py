@@ -11,13 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appbackplane.transport import codec
-from appbackplane.transport.argument_stream import TOGETHER_MAX, ArgumentStream, stream, take_stream
+from appbackplane.transport.argument_stream import TOGETHER_MAX, ArgumentStream, take_stream
 from appbackplane.transport.batching import BATCH_BYTES_MAX
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.envelope import ARGUMENT_ITEMS, Envelope
 from appbackplane.transport.errors import InternalError, InvalidArgument
 from appbackplane.transport.item_buffer import ItemBuffer
 from appbackplane.transport.item_sender import BYTES_AHEAD_MAX, ItemSender
+from appbackplane.transport.streamed import stream
 
 SPEC = CallSpec("index.load", {"rows": 4}, streamed="rows")
 

@@ -14,7 +14,7 @@ from appbackplane.runtime.execution.records import otlp_spans, span_export
 from appbackplane.runtime.execution.records.span_export import SpanExport
 from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.runtime.process_config import ProcessConfig, TracePolicy
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_S, wait_until
 
 CONFIG = ProcessConfig(
     system="demo",
@@ -76,6 +76,17 @@ def test_an_exporter_that_raises_is_asked_again(export: SpanExport) -> None:
     end(export)
     wait_until(lambda: export.figures()["exported"], "it has not gone on")
     assert export.figures() == {"exported": 1, "lost": 2, "problem": None}
+
+
+def test_the_last_spans_are_sent_at_the_end(export: SpanExport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of its last second: what an operator looks at first is how it ended."""
+    monkeypatch.setattr(span_export, "EXPORT_EVERY_S", LIMIT_S)
+    monkeypatch.setattr(span_export, "LAST_S", LIMIT_S)
+    export.start()
+    for _ in range(3):
+        end(export)
+    export.close()
+    assert export.figures() == {"exported": 3, "lost": 0, "problem": None}
 
 
 def test_without_its_thread_all_is_lost_and_told(export: SpanExport, monkeypatch: pytest.MonkeyPatch) -> None:
