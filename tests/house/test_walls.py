@@ -37,7 +37,7 @@ DOERS = (
     "transport.link", "transport.uncopied", "transport.accept_gate", "transport.lifeline", "transport.descriptors",
     "transport.waiting",
     "transport.waitables",
-    "transport.calling", "transport.client", "transport.handles", "transport.async_client",
+    "transport.calling", "transport.client", "transport.client_spans", "transport.handles", "transport.async_client",
     "transport.async_subscription", "transport.async_stream", "transport.async_sending",
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
