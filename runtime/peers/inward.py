@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from appbackplane.transport.addressing import OF_NODE, RESERVED
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.codec import FRAME_BYTES_MAX
+from appbackplane.transport.codec import FRAME_BYTES_MAX, Encoder
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import (
     ARGUMENT_ITEMS,
@@ -46,8 +46,8 @@ OUTSTANDING_MAX: Final = 8_192
 #: Bytes of the frames of these calls: all 8,192 at 8 KiB each, or four frames of the greatest length. If only the number of
 #: calls were bounded, a key could make this node keep 128 GiB.
 OUTSTANDING_BYTES_MAX: Final = 64 << 20
-#: Bytes of the frames with items of streamed arguments that one call may have passed on without their having been read: what an
-#: honest caller may run ahead (item_sender.py), and a frame of the greatest length.
+#: Bytes of items of its streamed argument that one call may have passed on without their having been read: what an honest
+#: caller may run ahead (item_sender.py), and a frame of the greatest length.
 UNREAD_BYTES_MAX: Final = BYTES_AHEAD_MAX + FRAME_BYTES_MAX
 #: The same of all calls of one key: 256 that run ahead as far as they may. They wait in the memory of the callees.
 UNREAD_OF_KEY_MAX: Final = 256 << 20
@@ -73,11 +73,12 @@ class Arrival:
     The calls are unpacked by then, and only packing one again would show its length.
     """
 
-    def __init__(self, bytes: int = 0) -> None:
+    def __init__(self, bytes: int = 0, envelopes_count: int = 1) -> None:
         self.bytes = bytes
         self.outstanding = 0
-        #: The length, until it is charged to the first items in it.
-        self.uncharged = bytes
+        #: Items alone in their frame are charged with its length. Those of a shared frame are packed again to learn their own:
+        #: charged to one of its calls, a frame would hide the items of the others.
+        self.is_shared = envelopes_count > 1
 
 
 class UnreadItems:
@@ -86,19 +87,19 @@ class UnreadItems:
     def __init__(self, window: int) -> None:
         self.bytes = 0
         self._window = window
-        #: Of each frame: the number behind its last item, and its bytes.
-        self._frames: deque[tuple[int, int]] = deque()
+        #: Of each envelope: the number behind its last item, and its bytes.
+        self._envelopes: deque[tuple[int, int]] = deque()
 
     def passed(self, envelope: Envelope, bytes: int) -> None:
-        """Items were passed on, in a frame of so many bytes."""
-        self._frames.append((envelope.number + len(envelope.body), bytes))
+        """The items of an envelope were passed on, and take so many bytes."""
+        self._envelopes.append((envelope.number + len(envelope.body), bytes))
         self.bytes += bytes
 
     def credited(self, credit: int) -> int:
         """The operation has read on: returns the bytes of what it has read."""
-        before, frames = self.bytes, self._frames
-        while frames and frames[0][0] <= credit - self._window:
-            self.bytes -= frames.popleft()[1]
+        before, envelopes = self.bytes, self._envelopes
+        while envelopes and envelopes[0][0] <= credit - self._window:
+            self.bytes -= envelopes.popleft()[1]
         return before - self.bytes
 
 
@@ -146,6 +147,7 @@ class Inward:
         self._session = session
         self._say = say
         self._likeness = Likeness()
+        self._encoder = Encoder(has_signals=False)
         self._held: dict[AskedHere, HeldCall] = {}
         self._counts: dict[str, int] = {}
         #: By the key's holder, which may be connected several times, as a node and as clients.
@@ -297,11 +299,13 @@ class Inward:
         usage.bytes += charge
 
     def _pass_items(self, held: HeldCall, envelope: Envelope, arrival: Arrival) -> None:
-        """Pass items on to the callee, in whose memory they wait. Raises `Busy` if its caller does not keep to the bounds."""
-        usage, unread, size = self._usage[held.holder], held.unread, arrival.uncharged
+        """Pass items on to the callee, in whose memory they wait. Raises `Busy` if its caller does not keep to the bounds, and
+        `InvalidArgument` for items that cannot be packed again.
+        """
+        usage, unread = self._usage[held.holder], held.unread
         if unread is None:
             return
-        arrival.uncharged = 0
+        size = len(self._encoder.pack(envelope.body)) if arrival.is_shared else arrival.bytes
         if unread.bytes + size > UNREAD_BYTES_MAX or usage.unread + size > UNREAD_OF_KEY_MAX:
             raise Busy(f"too many items of the key of {held.holder!r} have not been read", retry_after=0.1)
         unread.passed(envelope, size)

@@ -299,7 +299,7 @@ class NodeEndpoint:
             envelopes, refusals = salvage(came.frame, decode)
             for refusal in refusals:
                 self._answers.to_node(came.client or holder.name, refusal, False)
-        arrival = Arrival(len(came.frame))
+        arrival = Arrival(len(came.frame), len(envelopes))
         for envelope in envelopes:
             try:
                 if came.client:

@@ -33,6 +33,16 @@ MUTATIONS: tuple[Mutation, ...] = (
         "runtime/peers/inward.py",
         ("tests/runtime/peers/test_inward.py",),
         ("one call of another host fills a callee", "unread.bytes + size > UNREAD_BYTES_MAX or ", ""),
+        (
+            "items of a shared frame are not counted",
+            "size = len(self._encoder.pack(envelope.body)) if arrival.is_shared else arrival.bytes",
+            "size = 0 if arrival.is_shared else arrival.bytes",
+        ),
+        (
+            "items of a shared frame cost the whole frame",
+            "size = len(self._encoder.pack(envelope.body)) if arrival.is_shared else arrival.bytes",
+            "size = arrival.bytes",
+        ),
         ("a key of another host fills a callee", " or usage.unread + size > UNREAD_OF_KEY_MAX", ""),
         (
             "what was read counts as unread",

@@ -478,6 +478,34 @@ def test_items_that_are_not_read_are_bounded_in_bytes(here: Here) -> None:
     assert (len(here.session.items), here.session.cancelled, here.inward._usage) == (3, [1], {})
 
 
+def test_items_of_several_calls_in_one_frame_are_counted_for_each(here: Here) -> None:
+    """A small item of one call must not hide 16 MiB of another's; and honest calls that share a frame pay for their own."""
+    for id in (7, 8):
+        here.hear(id, body={"rows": 1_000}, streamed="rows")
+    tokens = here.session.tokens
+    large = bytes(FRAME_BYTES_MAX - 100)
+
+    def send(number: int, item: Any) -> None:
+        frame = Arrival(FRAME_BYTES_MAX, envelopes_count=2)
+        for id, body in ((7, [1]), (8, [item])):
+            sent = argument_items(id, body, number, is_blocked=False, is_last=False)
+            here.inward.take("a", 1, PEER, sent, 5 * S, frame)
+        here.inward.credited(Credited(tokens[1], number + 1 + 1_000))  # only the operation of call 7 reads
+
+    send(0, large)
+    here.said.clear()
+    for number in range(1, 50):
+        send(number, 2)
+    assert STATUS not in {envelope.kind for _, envelope, _ in here.said}
+    here.said.clear()
+    send(50, large)
+    here.said = [said for said in here.said if said[1].kind == STATUS]
+    assert here.told() == [("a", 8, Status.RESOURCE_EXHAUSTED, False)]
+    assert here.session.cancelled == [2]
+    here.inward.down("a")
+    assert here.inward._usage == {}
+
+
 def test_items_that_are_not_read_are_bounded_for_a_key(here: Here) -> None:
     """By all its calls together; and what has ended counts no more."""
     for id in range(20):
