@@ -20,7 +20,7 @@ from . import binding
 from .binding import Binding
 from .hints import hints_of
 from .operation import MARK, DeclarationError, Mark
-from .streamed_items import StreamedItems, streamed_parameter
+from .streamed_items import ItemConversion, StreamedItems, streamed_parameter
 
 #: The wire format has a bytes type. Without this msgspec would accept any text as base64 for bytes.
 _BUILTIN = (bytes, bytearray, memoryview)
@@ -69,7 +69,7 @@ class OperationSpec:
 
     def _streamed(
         self, function: Callable[..., Any], hints: dict[str, Any]
-    ) -> tuple[str, Callable[[Any], Any] | None] | None:
+    ) -> tuple[str, ItemConversion | None] | None:
         found = streamed_parameter(function.__qualname__, hints, is_async=self.is_coroutine)
         if found is None:
             return None
@@ -78,12 +78,12 @@ class OperationSpec:
         name, annotation = found
         if annotation is Any:
             return name, None
-        convert = functools.partial(_converted, GenericAlias(list, (annotation,)))
+        many = functools.partial(_converted, GenericAlias(list, (annotation,)))
         try:
-            convert([])
+            many([])
         except TypeError as error:
             raise DeclarationError(f"{function.__qualname__}: an annotation cannot be checked: {error}") from error
-        return name, convert
+        return name, ItemConversion(many, functools.partial(_converted, annotation))
 
     def takes_as(self, other: OperationSpec) -> bool:
         """Whether it takes the same arguments as `other`. A parameter without annotation matches any type."""

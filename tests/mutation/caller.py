@@ -103,8 +103,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("anybody reads an argument", " or action.buffer is not self._buffer:", ":"),
         (
             "items before one that does not fit are lost",
-            "            if not fit_count:\n                raise self._unfit from None\n",
-            "            raise self._unfit from None\n",
+            "            if not converted and self._unfit is not None:\n",
+            "            if self._unfit is not None:\n",
         ),
     ),
     *mutations(

@@ -7,9 +7,8 @@ before the operation begins.
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -18,7 +17,7 @@ from appbackplane.transport.async_items import AsyncItems
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 from appbackplane.transport.item_buffer import ItemBuffer
 
-from ...objects.streamed_items import StreamedItems
+from ...objects.streamed_items import ItemConversion, StreamedItems
 from ..workers.current import current
 from .blocking import LIMIT_S, wait_at
 from .reading_action import AwaitedItems, ReadingAction
@@ -27,15 +26,13 @@ from .reading_action import AwaitedItems, ReadingAction
 class StreamedArgument(AsyncItems, StreamedItems):
     """The items of one argument, as an iterator."""
 
-    __slots__ = ("_buffer", "_convert", "_converted_count", "_unfit", "_what")
+    __slots__ = ("_buffer", "_conversion", "_converted_count", "_unfit", "_what")
 
-    def __init__(
-        self, route: str, name: str, buffer: ItemBuffer, convert: Callable[[list[Any]], list[Any]] | None
-    ) -> None:
-        """`convert`: checks and converts items, or raises ValidationError; None: each is taken as it comes."""
+    def __init__(self, route: str, name: str, buffer: ItemBuffer, conversion: ItemConversion | None) -> None:
+        """`conversion`: None: each item is taken as it comes."""
         super().__init__(f"{route}: argument {name!r}")
         self._buffer = buffer
-        self._convert = convert
+        self._conversion = conversion
         self._converted_count = 0
         #: Raised in the place of an item that does not fit, once those before it were read.
         self._unfit: InvalidArgument | None = None
@@ -84,26 +81,28 @@ class StreamedArgument(AsyncItems, StreamedItems):
         if self._unfit is not None:
             raise self._unfit
         items = self._buffer.take()
-        if items is None or self._convert is None:
+        if items is None or self._conversion is None:
             return items
         try:
-            converted = self._convert(items)
-        except msgspec.ValidationError as error:
-            fit_count, self._unfit = self._explained(str(error))
-            if not fit_count:
+            converted = self._conversion.many(items)
+        except msgspec.ValidationError:
+            converted = self._until_unfit(items, self._conversion)
+            if not converted and self._unfit is not None:
                 raise self._unfit from None
-            converted = self._convert(items[:fit_count])
         self._converted_count += len(converted)
         return converted
 
-    def _explained(self, problem: str) -> tuple[int, InvalidArgument]:
-        """How many of a list of items are before the first that does not fit, and the error in the place of that one."""
-        found = re.match(r"(.)(.*?) - at `\$\[(\d+)\](.*)`$", problem, re.DOTALL)
-        assert found is not None, problem
-        first, rest, count, inside = found.groups()
-        where = f" - at `{inside.removeprefix('.')}`" if inside else ""
-        number = self._converted_count + int(count)
-        return int(count), InvalidArgument(f"{self._route}, item {number}: {first.lower()}{rest}{where}")
+    def _until_unfit(self, items: list[Any], conversion: ItemConversion) -> list[Any]:
+        """Convert items one by one up to the first that does not fit, and keep the error to be raised in its place."""
+        converted: list[Any] = []
+        for number, item in enumerate(items, self._converted_count):
+            try:
+                converted.append(conversion.one(item))
+            except msgspec.ValidationError as error:
+                problem = str(error) or "it does not fit"
+                self._unfit = InvalidArgument(f"{self._route}, item {number}: {problem[0].lower()}{problem[1:]}")
+                break
+        return converted
 
     def _check_end(self, action: ReadingAction) -> None:
         action.received = self._buffer.error  # the caller's fault or the wire's, and none of this operation

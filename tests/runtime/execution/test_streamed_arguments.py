@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -30,6 +30,16 @@ class Row(msgspec.Struct):
     """A row with a type of its own."""
 
     number: int
+
+
+class Checked(msgspec.Struct):
+    """A row that refuses some numbers without a reason."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number < 0:
+            raise ValueError("")
 
 
 class Table(AppObject):
@@ -77,6 +87,18 @@ class Table(AppObject):
         return numbers
 
     @operation()
+    async def texts(self, rows: AsyncIterator[Literal["a", "b"]]) -> list[str]:
+        return await items_and_error(rows)
+
+    @operation()
+    async def tables(self, rows: AsyncIterator[dict[int, int]]) -> list[str]:
+        return await items_and_error(rows)
+
+    @operation()
+    async def checked(self, rows: AsyncIterator[Checked]) -> list[str]:
+        return await items_and_error(rows)
+
+    @operation()
     async def perhaps(self, rows: AsyncIterator[int] | None = None) -> int:
         return -1 if rows is None else sum([row async for row in rows])
 
@@ -112,6 +134,17 @@ class Other(AppObject):
     @operation(priority=3)
     def double(self, number: int) -> int:
         return 2 * number
+
+
+async def items_and_error(rows: AsyncIterator[Any]) -> list[str]:
+    """What can be read, and the error in which that ends."""
+    read: list[str] = []
+    try:
+        async for row in rows:
+            read.append(repr(row))
+    except InvalidArgument as error:
+        read.append(error.message)
+    return read
 
 
 @pytest.fixture
@@ -273,12 +306,29 @@ def test_items_are_converted_as_arguments_are(backplane: VirtualBackplane) -> No
     found = backplane.call("bench.convert", rows=stream(rows)).result()
     assert found == [1, 2, "bench.convert: argument 'rows', item 2: object missing required field `number`"]
     inside = backplane.call("bench.convert", rows=stream([{"number": 1}, {"number": "two"}])).result()
-    assert inside == [1, "bench.convert: argument 'rows', item 1: expected `int`, got `str` - at `number`"]
+    assert inside == [1, "bench.convert: argument 'rows', item 1: expected `int`, got `str` - at `$.number`"]
     many = [{"number": number} for number in range(700)] + [{}]
     (*fit, problem) = backplane.call("bench.convert", rows=stream(many)).result()
     assert (fit, "item 700: object missing" in problem) == ([*range(700)], True)
     assert backplane.call("bench.anything", rows=stream([1, "two", None])).result() == [1, "two", None]
     assert backplane.call("bench.perhaps", rows=stream([1, 2])).result() == 3
+
+
+@pytest.mark.parametrize(
+    ("route", "rows", "read"),
+    [
+        ("texts", ["a", "x - at `$[5]`", "b"], ["'a'", "1: invalid enum value 'x - at `$[5]`'"]),
+        ("tables", [{1: 2}, {"k": 2}], ["{1: 2}", "1: expected `int`, got `str` - at `key` in `$`"]),
+        ("checked", [{"number": 1}, {"number": -1}], ["Checked(number=1)", "1: it does not fit"]),
+    ],
+)
+def test_the_first_item_that_does_not_fit_is_named(
+    backplane: VirtualBackplane, route: str, rows: list[Any], read: list[str]
+) -> None:
+    """Whatever the text of its error contains; and the items before it are read."""
+    *fit, problem = read
+    told = backplane.call(f"bench.{route}", rows=stream(rows)).result()
+    assert told == [*fit, f"bench.{route}: argument 'rows', item {problem}"]
 
 
 @pytest.mark.parametrize(
