@@ -7,12 +7,14 @@ the limits.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+import logging
+from collections.abc import AsyncIterable, Generator, Iterable, Iterator
 from typing import Any, Final
 
 from .call_spec import CallSpec
 from .errors import InvalidArgument
 
+_log: Final = logging.getLogger("appbackplane.transport")
 #: Items that leave in one envelope: with more, the callee would begin to read them noticeably later.
 TOGETHER_MAX: Final = 256
 #: Containers whose iterators return at once: several items may leave together. The next step of any other iterator may wait,
@@ -36,8 +38,8 @@ class ArgumentStream:
 
     @property
     def is_async(self) -> bool:
-        """Whether it must be iterated with `async for`."""
-        return not isinstance(self.iterable, Iterable)
+        """Whether it can be iterated with `async for`, which asyncio clients and operations prefer to `for`."""
+        return isinstance(self.iterable, AsyncIterable)
 
     @property
     def together_max(self) -> int:
@@ -46,7 +48,7 @@ class ArgumentStream:
 
     def iterator(self, spec: CallSpec) -> Iterator[Any]:
         """Its iterator. Raises `InvalidArgument` if it is an async iterable, which `spec`'s caller cannot iterate over."""
-        if self.is_async:
+        if not isinstance(self.iterable, Iterable):
             raise InvalidArgument(
                 f"{spec.route}: argument {spec.streamed!r} is a stream of an async iterable: pass it to an asyncio client, or "
                 "await the call in an `async def` operation"
@@ -63,10 +65,22 @@ def take_stream(spec: CallSpec) -> ArgumentStream | None:  # hot: scripts/bench 
     return None
 
 
-def close(iterator: Iterator[Any]) -> None:
-    """End an iterator that is not read to its end: a generator gets `GeneratorExit` at its `yield`."""
+def close(iterator: object, spec: CallSpec) -> None:
+    """End an iterator that is not read to its end: a generator gets `GeneratorExit` at its `yield`. An exception of its cleanup
+    must not take the place of the call's result or error, so it is logged.
+    """
     if isinstance(iterator, Generator):
-        iterator.close()
+        try:
+            iterator.close()
+        except Exception as error:  # the edge: user code
+            log_late(spec, error)
+
+
+def log_late(spec: CallSpec, error: Exception) -> None:
+    """Log an exception of the iterable of a call that has ended."""
+    _log.warning(
+        "%s: argument %r: its iterable has raised after the call had ended", spec.route, spec.streamed, exc_info=error
+    )
 
 
 def _taken(spec: CallSpec) -> ArgumentStream:

@@ -7,10 +7,10 @@ cancelled, as by `asyncio.timeout`: the caller gets the answer, or the deadline,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
-from .argument_stream import ArgumentStream, close
+from .argument_stream import ArgumentStream, close, log_late
 from .call_spec import CallSpec
 from .errors import BackplaneError
 from .item_sender import ItemSender
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Items of an iterable that the event loop waits for together: packing them takes some 0.1 ms.
 TOGETHER_MAX = 64
+#: No step of an iterator begins later than this after the first: other tasks, and the items fetched so far, wait meanwhile.
+FETCH_S = 0.001
 
 
 class AsyncSendingCall:
@@ -59,52 +61,95 @@ class AsyncSendingCall:
 async def call_with_stream(client: AsyncClient, spec: CallSpec, stream: ArgumentStream) -> Any:
     """Call, and iterate over the stream meanwhile, as far as there is room."""
     sending = AsyncSendingCall(ItemSender(spec, stream.window))
-    items = aiter(stream.iterable) if stream.is_async else iter(stream.iterable)
+    iteration = _Iteration(spec, stream)
     try:
         id = await client._begin_patiently(spec, sending)
         try:
             async with asyncio.timeout(None) as sending.scope:
-                await _send(client, id, sending, items)
-        except (
-            BaseException
-        ) as error:  # of the user's iterable, or the task is cancelled: nobody needs the answer any more
+                await _send(client, id, sending, iteration)
+        except BaseException as error:  # of the user's iterable, or of `end`, or the task is cancelled
             if not sending.has_ended:
-                client._take_back(id)
+                client._take_back(id)  # nobody needs the answer any more
                 raise
-            if not isinstance(error, TimeoutError):  # else that of `end`
-                raise
+            iteration.raised_late(error, is_expected=isinstance(error, TimeoutError))
         finally:
             sending.scope = None
     finally:
-        if not sending.sender.has_credit:
-            pass  # it is untouched, and its user may use it for another call
-        elif isinstance(items, AsyncGenerator):
-            await items.aclose()
-        elif not isinstance(items, AsyncIterator):
-            close(items)
+        await iteration.close()
     if sending.error is not None:
         raise sending.error
     return sending.result
 
 
-async def _send(
-    client: AsyncClient, id: int, sending: AsyncSendingCall, items: Iterator[Any] | AsyncIterator[Any]
-) -> None:
-    sender, count = sending.sender, 0
+class _Iteration:
+    """The user's iterable, iterated over in the task that awaits the call."""
+
+    def __init__(self, spec: CallSpec, stream: ArgumentStream) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        #: How often the task has been asked to cancel. If that grows, somebody beside this call wants it to end.
+        self._cancelling_count = task.cancelling()
+        self._spec = spec
+        self._stream = stream
+        #: None: it is untouched, and its user may use it for another call.
+        self._items: Any = None
+
+    def begin(self) -> None:
+        """The operation has asked for items."""
+        if self._items is None:
+            iterable = self._stream.iterable
+            self._items = aiter(iterable) if self._stream.is_async else iter(iterable)
+
+    async def fetch(self, sender: ItemSender, is_late: Callable[[], bool]) -> tuple[list[bytes], bool]:
+        """As `ItemSender.fetch`: one item of an async iterable; or several, for which the event loop stands still."""
+        if not self._stream.is_async:
+            return sender.fetch(self._items, TOGETHER_MAX, is_late)
+        try:
+            return [sender.pack(await anext(self._items))], False
+        except StopAsyncIteration:
+            return [], True
+
+    async def close(self) -> None:
+        """Close a generator that was not read to its end."""
+        if not isinstance(self._items, AsyncGenerator):
+            close(self._items, self._spec)
+            return
+        try:
+            await self._items.aclose()
+        except Exception as error:  # the edge: user code
+            self.raised_late(error)
+
+    def raised_late(self, error: BaseException, *, is_expected: bool = False) -> None:
+        """Log an exception that came after the end of the call, whose answer its caller gets. A cancellation of the task, even
+        if the iterable has turned it into something else, and the end of the program are raised.
+        """
+        if not isinstance(error, Exception):
+            raise error
+        if self._task.cancelling() > self._cancelling_count:
+            raise asyncio.CancelledError from error
+        if not is_expected:
+            log_late(self._spec, error)
+
+
+async def _send(client: AsyncClient, id: int, sending: AsyncSendingCall, iteration: _Iteration) -> None:
+    sender, loop, count = sending.sender, client._loop, 0
+    until_s = 0.0
+
+    def is_late() -> bool:
+        return loop.time() >= until_s
+
     while await sending.has_room():
-        if isinstance(items, AsyncIterator):
-            try:
-                packed, is_last = [sender.pack(await anext(items))], False
-            except StopAsyncIteration:
-                packed, is_last = [], True
-        else:
-            packed, is_last = sender.fetch(items, TOGETHER_MAX)
+        iteration.begin()
+        if not count:
+            until_s = loop.time() + FETCH_S
+        packed, is_last = await iteration.fetch(sender, is_late)
         if sending.has_ended:
             return
         sender.put(packed, is_last=is_last)
         client._session.send_items(id, sender)
         client._soon()
         count += len(packed)
-        if count >= TOGETHER_MAX:
+        if count >= TOGETHER_MAX or is_late():
             count = 0
-            await sending.give_way(client._loop)
+            await sending.give_way(loop)

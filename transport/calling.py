@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any, Final
 
 from . import call_checks
-from .argument_stream import ArgumentStream, close, take_stream
+from .argument_stream import ArgumentStream, close, log_late, take_stream
 from .call_spec import CallSpec
 from .client_spans import EndedSpans
 from .descriptors import Descriptors
@@ -142,15 +142,18 @@ class Calling:
                             sender.put(packed, is_last=is_last)
                             self.session.send_items(sending._id, sender)
                             self._look(_monotonic_ns())
-            except BaseException:  # of the user's iterator, or Ctrl-C: nobody needs the answer any more
+            except BaseException as error:  # of the user's iterator, or Ctrl-C
                 with self._lock:
-                    if not sending.has_ended and not self._is_closed:
+                    has_ended = sending.has_ended
+                    if not has_ended and not self._is_closed:  # nobody needs the answer any more
                         self.session.cancel(sending._id)
                         self._look(_monotonic_ns())
-                raise
+                if not has_ended or not isinstance(error, Exception):
+                    raise
+                log_late(spec, error)
         finally:
             if sender.has_credit:  # else it is untouched, and its user may use it for another call
-                close(items)
+                close(items, spec)
         if sending._error is not None:
             raise sending._error
         return sending._result

@@ -9,7 +9,7 @@ locks and no clock: its owner has them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from .batching import BATCH_BYTES_MAX
@@ -32,7 +32,11 @@ class ItemSender:
     )  # fmt: skip
 
     def __init__(self, spec: CallSpec, window: int, *, has_signals: bool = True) -> None:
-        """`spec`: the call, whose argument `streamed` this is. `has_signals`: as of an `Encoder`."""
+        """`spec`: the call; `spec.streamed` names the argument. `has_signals`: whether items are packed in the main thread.
+
+        There a signal handler may raise while an item is packed, and its exception is passed on. In any other thread an
+        exception is the fault of the item, and becomes `InvalidArgument`.
+        """
         self._spec = spec
         self._window = window
         #: How many items were packed; only the thread that iterates writes it. The rest is the owner's, with its lock.
@@ -70,9 +74,11 @@ class ItemSender:
             and self._ahead_bytes + bytes < BYTES_AHEAD_MAX
         )
 
-    def fetch(self, items: Iterator[Any], count_max: int) -> tuple[list[bytes], bool]:
-        """The next items, packed, and whether there are no more: as many as there is room for, and `count_max`. Raises what the
-        iterator raises.
+    def fetch(
+        self, items: Iterator[Any], count_max: int, is_late: Callable[[], bool] | None = None
+    ) -> tuple[list[bytes], bool]:
+        """The next items, packed, and whether there are no more. At most `count_max`, and as many as there is room for; after
+        each item, `is_late` says whether to stop there. Raises what the iterator raises.
         """
         packed: list[bytes] = []
         size = 0
@@ -83,6 +89,8 @@ class ItemSender:
                 return packed, True
             packed.append(self.pack(item))
             size += len(packed[-1]) + ITEM_OVERHEAD_BYTES
+            if is_late is not None and is_late():
+                break
         return packed, False
 
     @property

@@ -54,8 +54,8 @@ class VirtualCall(PendingCall):
 class _Feed:
     """The streamed argument of one call of the test."""
 
-    def __init__(self, pending: VirtualCall, sender: ItemSender, items: Iterator[Any]) -> None:
-        self.pending, self.sender, self.items = pending, sender, items
+    def __init__(self, pending: VirtualCall, spec: CallSpec, sender: ItemSender, items: Iterator[Any]) -> None:
+        self.pending, self.spec, self.sender, self.items = pending, spec, sender, items
 
 
 class VirtualClient:
@@ -93,7 +93,7 @@ class VirtualClient:
         items = None if stream is None else stream.iterator(spec)
         pending._id = self._session.call(pending, spec)
         if stream is not None and items is not None:
-            self._feeds[pending._id] = _Feed(pending, ItemSender(spec, stream.window), items)
+            self._feeds[pending._id] = _Feed(pending, spec, ItemSender(spec, stream.window), items)
         self._turn(now_ns)
         return pending
 
@@ -277,7 +277,7 @@ class VirtualClient:
                     _end(event.token, event.result, event.error)
                     feed = self._feeds.pop(event.token._id, None) if isinstance(event.token, VirtualCall) else None
                     if feed is not None and feed.sender.has_credit:  # else it is untouched
-                        close(feed.items)
+                        close(feed.items, feed.spec)
                 elif isinstance(event, Credited):
                     self._feeds[event.token._id].sender.receive_credit(event.credit)
                 elif isinstance(event, Streamed):

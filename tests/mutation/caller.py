@@ -71,7 +71,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             "                self._drop(request)\n",
             "                pass\n",
         ),
-        ("an iterator that nobody reads is not closed", "                close(items)\n", "                pass\n"),
+        (
+            "an iterator that nobody reads is not closed",
+            "                close(items, request.spec)\n",
+            "                pass\n",
+        ),
     ),
     *mutations(
         AREA,

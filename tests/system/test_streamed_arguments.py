@@ -24,6 +24,7 @@ from appbackplane.transport import (
     InvalidArgument,
     PeerDown,
     UnknownRoute,
+    async_sending,
     connect_async,
     stream,
 )
@@ -299,6 +300,136 @@ def test_an_asyncio_program_sends_iterators(system: System) -> None:
     asyncio.run(program())
     with system.connect() as client:
         ask_until(client, "store.ended_by", lambda ended: sorted(ended) == ["Cancelled"] * 2 + ["end"] * 7)
+
+
+def test_an_answer_survives_the_cleanup_of_the_iterator(system: System, caplog: pytest.LogCaptureFixture) -> None:
+    """An exception of it is logged; the end of the program is not held up."""
+
+    def untidy(error: BaseException) -> Iterator[int]:
+        try:
+            yield from range(10**9)
+        finally:
+            raise error
+
+    with system.connect() as client:
+        wait_alive(client, "store.pid")
+        assert client.call("store.load", rows=stream(untidy(Mistake("in finally"))), upto=5) == [5, 10]
+        assert "in finally" in caplog.text
+        with pytest.raises(KeyboardInterrupt):
+            client.call("store.load", rows=stream(untidy(KeyboardInterrupt())), upto=5)
+
+        def late() -> Iterator[int]:
+            yield 1
+            wait_until(lambda: client.call("store.pid") and not client._calling.session.outstanding_count)
+            raise Mistake("behind the deadline")
+
+        with pytest.raises(DeadlineExceeded):
+            client.call("store.load", rows=stream(late()), timeout=1.5)
+        assert "behind the deadline" in caplog.text
+
+
+def test_an_asyncio_program_gets_the_answer_whatever_its_iterator_makes_of_the_end(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    """But a task that is cancelled while its iterator is closed is cancelled."""
+    closing = asyncio.Event()
+
+    async def interrupted() -> AsyncIterator[int]:
+        yield 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise OSError("my connection was interrupted") from None
+
+    def untidy() -> Iterator[int]:
+        try:
+            yield from range(10**9)
+        finally:
+            raise Mistake("in finally")
+
+    async def slow_to_close() -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            closing.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise OSError("cut short") from None
+
+    async def program() -> None:
+        async with await connect_async(system.run_dir) as client:
+            assert await client.call("store.load", rows=stream(interrupted()), upto=1) == [1, 1]
+            assert "my connection was interrupted" in caplog.text
+            assert await client.call("store.load", rows=stream(untidy()), upto=5) == [5, 10]
+            assert "in finally" in caplog.text
+            with pytest.raises(DeadlineExceeded):
+                await client.call("store.load", rows=stream(interrupted()), timeout=0.3)
+            load: Any = client.call("store.load", rows=stream(slow_to_close()), upto=5)
+            task = asyncio.ensure_future(load)
+            await closing.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(program())
+
+
+def test_an_asyncio_program_takes_any_async_iterable(system: System) -> None:
+    """Its iterator needs `__anext__` alone, as in `async for`; and what can be iterated in both ways is awaited."""
+
+    class Counting:
+        def __init__(self) -> None:
+            self.count = 0
+
+        async def __anext__(self) -> int:
+            if self.count == 3:
+                raise StopAsyncIteration
+            self.count += 1
+            return self.count
+
+    class Able:
+        def __aiter__(self) -> Any:
+            return Counting()
+
+    class Both(Able):
+        def __iter__(self) -> Iterator[int]:
+            raise Mistake("it would block the event loop")
+
+    async def program() -> None:
+        async with await connect_async(system.run_dir) as client:
+            for items in (Able(), Both()):
+                assert await client.call("store.load", rows=stream(items)) == [3, 6]  # type: ignore[arg-type]
+
+    asyncio.run(program())
+
+
+def test_a_slow_generator_does_not_stop_the_event_loop(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tasks run between any two of its steps, if each takes longer than the loop may stand still."""
+    monkeypatch.setattr(async_sending, "FETCH_S", 0.0)
+    turns = 0
+    seen: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(50):
+            seen.append(turns)
+            yield number
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def program() -> None:
+        async with await connect_async(system.run_dir) as client:
+            task = asyncio.create_task(turn())
+            assert await client.call("store.load", rows=stream(numbers())) == [50, 1225]
+            task.cancel()
+
+    asyncio.run(program())
+    assert len(set(seen)) == 50
 
 
 def test_a_call_that_is_refused_has_not_touched_the_iterator(system: System) -> None:

@@ -56,7 +56,7 @@ class CallWithStream(Awaitable[Any]):
             elif isinstance(items, AsyncGenerator):
                 await items.aclose()
             elif not isinstance(items, AsyncIterator):
-                close(items)
+                close(items, request.spec)
         if request.error is not None:
             if request.action is not None:
                 request.action.received = request.error
