@@ -68,13 +68,18 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_calls_with_streams.py",),
         (
             "an iterator that raises leaves its call behind",
-            "                self._drop(request)\n",
+            "                self._drop(request)  # nobody needs the answer any more\n",
             "                pass\n",
         ),
         (
             "an iterator that nobody reads is not closed",
-            "                close(items, request.spec)\n",
-            "                pass\n",
+            "            close(self._items, self._request.spec)\n",
+            "            pass\n",
+        ),
+        (
+            "an operation that is cancelled goes on with an answer",
+            "            if is_own or (action is not None and cause is action.error):\n",
+            "            if False:\n",
         ),
     ),
     *mutations(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +14,27 @@ from appbackplane.runtime.testing.virtual_backplane import OutsideCall
 from appbackplane.runtime.testing.virtual_client import VirtualCall
 from appbackplane.transport import envelope, stream
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.errors import Busy, InternalError, InvalidArgument, Unavailable
+from appbackplane.transport.errors import Busy, Cancelled, InternalError, InvalidArgument, Unavailable
+
+
+class Able:
+    """An async iterable whose iterator is no iterable, which `async for` does not ask for."""
+
+    def __aiter__(self) -> AsyncIterator[int]:
+        return cast(AsyncIterator[int], Counting())
+
+
+class Counting:
+    """Three items."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __anext__(self) -> int:
+        if self.count == 3:
+            raise StopAsyncIteration
+        self.count += 1
+        return self.count
 
 
 class Sender(AppObject):
@@ -57,6 +78,61 @@ class Sender(AppObject):
                 yield await self.call("bench.double", number=number)
 
         return await self.call("bench.load", rows=stream(rows(), window=3))
+
+    @operation()
+    async def pass_on(self, rows: AsyncIterator[int], route: str = "bench.load") -> Any:
+        try:
+            return await self.call(route, rows=stream(rows), retry=False)
+        except Busy:
+            return await self.call(route, rows=stream(rows))
+
+    @operation()
+    async def send_able(self) -> Any:
+        return await self.call("bench.load", rows=stream(Able()))
+
+    @operation()
+    async def untidy(self, is_async: bool) -> Any:
+        def rows() -> Iterator[int]:
+            try:
+                yield from range(100)
+            finally:
+                raise OSError("its cleanup failed")
+
+        async def async_rows() -> AsyncIterator[int]:
+            try:
+                for number in range(100):
+                    await pause(0.01)
+                    yield number
+            except (Cancelled, GeneratorExit) as error:
+                self.ended_by = type(error).__name__
+                raise OSError("its cleanup failed") from None
+
+        return await self.call("far.load", rows=stream(async_rows() if is_async else rows(), window=4))
+
+    @operation()
+    async def late(self) -> Any:
+        async def rows() -> AsyncIterator[int]:
+            yield 1
+            try:
+                await pause(1)
+            except Cancelled as error:
+                self.ended_by = type(error).__name__
+                raise OSError("its cleanup failed") from None
+            raise OSError("no more items can be had")
+
+        return await self.call("far.load", rows=stream(rows()))
+
+    @operation()
+    async def await_twice(self) -> Any:
+        def rows() -> Iterator[int]:
+            yield 1
+            raise KeyError("on purpose")
+
+        call = self.call("bench.load", rows=stream(rows()))
+        try:
+            await call
+        except KeyError:
+            return await call
 
     @operation()
     async def fail(self) -> str:
@@ -164,6 +240,74 @@ def test_the_object_is_in_the_wait_queue_without_room(backplane: VirtualBackplan
 def test_an_operation_passes_on_what_it_reads(backplane: VirtualBackplane) -> None:
     """From one stream into another, with calls in between, within one backplane."""
     assert backplane.call("bench.doubled", count=500).result() == 2 * sum(range(500))
+
+
+def test_an_operation_passes_on_its_streamed_argument(backplane: VirtualBackplane) -> None:
+    """As it is; and a call that was refused has not touched it."""
+    numbers = [*range(3000)]
+    assert backplane.call("bench.pass_on", key="sender", rows=stream(numbers)).result() == sum(numbers)
+    call = backplane.call("bench.pass_on", key="sender", rows=stream(numbers), route="far.load")
+    backplane.run_until_idle()
+    backplane.outside_calls("far.load")[-1].fail(Busy("full"), is_refused=True)
+    backplane.run_until_idle()
+    again = backplane.outside_calls("far.load")[-1]
+    assert again.items() == numbers
+    again.reply("all")
+    assert call.result() == "all"
+
+
+def test_an_async_iterator_needs_no_more_than_its_next_item(backplane: VirtualBackplane) -> None:
+    """As in `async for`."""
+    assert backplane.call("bench.send_able", key="sender").result() == 6
+
+
+def test_a_call_with_a_stream_is_awaited_once(backplane: VirtualBackplane) -> None:
+    """Its iterable is used up, so a second wait can have no result."""
+    error = backplane.call("bench.await_twice", key="sender").error()
+    assert "a call with a stream can be awaited once" in str(error)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_answer_survives_the_cleanup_of_the_iterator(
+    backplane: VirtualBackplane, sender: Sender, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception of it comes too late for the call, and is logged."""
+    call, outside = begun(backplane, "bench.untidy", is_async=is_async)
+    with contextlib.suppress(AssertionError):
+        outside.items(2)
+    outside.reply("enough")
+    backplane.advance(1)
+    assert call.result() == "enough"
+    assert "its cleanup failed" in caplog.text and "far.load: argument 'rows'" in caplog.text
+
+
+def test_an_answer_survives_an_error_of_the_iterator_that_comes_later(
+    backplane: VirtualBackplane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The operation notices the answer at the next item, or at the error in its place."""
+    call, outside = begun(backplane, "bench.late")
+    with contextlib.suppress(AssertionError):
+        outside.items(2)
+    outside.reply("enough")
+    backplane.advance(2)
+    assert call.result() == "enough"
+    assert "no more items can be had" in caplog.text
+
+
+def test_a_cancelled_operation_does_not_go_on_with_the_answer(backplane: VirtualBackplane, sender: Sender) -> None:
+    """Even if its iterator has turned the cancellation into another error."""
+    call, outside = begun(backplane, "bench.late")
+    with contextlib.suppress(AssertionError):
+        outside.items(2)
+    ended: list[BaseException | None] = []
+    action = next(iter(backplane.backplane.engine.intake._accepted.values()))
+    action.on_end = lambda action: ended.append(action.error)
+    outside.reply("enough")
+    backplane.advance(0.1)
+    assert call.cancel()
+    backplane.advance(2)
+    assert sender.ended_by == "Cancelled"
+    assert [type(error) for error in ended] == [OSError]
 
 
 def test_a_plain_operation_blocks_its_thread(backplane: VirtualBackplane, sender: Sender) -> None:
