@@ -109,8 +109,11 @@ class ItemBuffer:
             raise error
 
     def credit_due(self) -> int:
-        """The credit to return now, by `gave`; 0: none is due yet. It is due once half of the window is read, and once all is
-        read that a sender without credit has sent: that may be far less, as the sender bounds the bytes, too.
+        """How many items the sender may send in all, if it is time to tell it (then call `gave`); else 0.
+
+        It is time in two cases: the reader has read half of the window since the last credit; or it has read everything, and
+        the sender said that it waits for credit. The second case is for large items: the sender also stops at
+        `BYTES_AHEAD_MAX`, long before half of the window has come.
         """
         credit = self._taken_count + self._window
         gained = credit - self._credit
