@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
 from subprocess import Popen
 from typing import Any
 
@@ -134,7 +135,13 @@ def test_no_call_waits_behind_a_long_one_while_another_replica_is_idle(up: Up) -
         long = [client.submit("till.serve", pipe=str(pipe), timeout=LIMIT_S) for _ in range(2)]
         free = {client.call("till.ring") for _ in range(30)}
         assert len(free) == 1
-        pipe.open("wb").close()
+
+        def has_ended() -> bool:
+            with suppress(OSError):  # nobody reads it now: the second has not begun yet
+                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+            return all([one.done() for one in long])
+
+        wait_until(has_ended, "they wait on")
         assert {one.result() for one in long} | free == pids_of(system)
         wait_until(lambda: answered_by(system) == pids_of(system), "the others are called no more")
 

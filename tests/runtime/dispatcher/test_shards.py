@@ -155,10 +155,11 @@ def test_priority_deadline_trace_and_chain_are_kept(shard: VirtualBackplane) -> 
     assert [link[1] for link in chain] == ["cameras.frame.forward"]
     # One that says so itself.
     body = {"camera": AWAY_TOO, "number": 2}
-    shard.hear(Envelope(CALL, 2_000, None, "cameras.frame", None, None, "trace-1", body, [["desk/desk", "desk.look"]]))
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    shard.hear(Envelope(CALL, 2_000, None, "cameras.frame", None, None, trace, body, [["desk/desk", "desk.look"]]))
     shard.run_until_idle()
     _, second = shard.outside_calls()
-    assert second.envelope.trace == "trace-1"
+    assert second.envelope.trace == trace
     assert second.envelope.chain is not None
     assert [link[1] for link in second.envelope.chain] == ["desk.look", "cameras.frame.forward"]
 
