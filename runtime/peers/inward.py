@@ -8,7 +8,6 @@ a chain lets a call in ahead of a queue. A cycle over nodes ends by its deadline
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
@@ -38,6 +37,7 @@ from appbackplane.transport.peers.likeness import Likeness
 from appbackplane.transport.security.grants import EXPORTED
 from appbackplane.transport.security.ring import Holder
 
+from ..observation.span_ids import traceparent_of
 from .outward import is_bulk_at
 
 #: Calls that one key may have outstanding here, by all its connections together. A session is made for these and the 4,096
@@ -53,8 +53,6 @@ UNREAD_BYTES_MAX: Final = BYTES_AHEAD_MAX + FRAME_BYTES_MAX
 UNREAD_OF_KEY_MAX: Final = 256 << 20
 #: Routes remembered as permitted, per holder of a key.
 PERMITTED_MAX: Final = 4_096
-#: A W3C traceparent; any other value of the field is dropped: a recorder takes it apart (observation/recorder.py).
-TRACE: Final = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 #: Longest remaining time, a week: no peer waits for longer, and a larger number does not fit the wire.
 TIMEOUT_MAX_NS: Final = 7 * 24 * 3600 * 1_000_000_000
 
@@ -355,12 +353,6 @@ class Inward:
             raise UnknownRoute(route, self._likeness.nearest(route, self._exported, now_ns) if is_told else None)
 
 
-def trace_of(envelope: Envelope) -> str | None:
-    """The trace of another host's message; None: it has none, or what it has is no traceparent."""
-    trace = envelope.trace
-    return trace if trace is not None and TRACE.fullmatch(trace) else None
-
-
 def _spec_of(envelope: Envelope, ends_ns: int, holder: Holder) -> CallSpec:
     """The request of another node. Its principal stays there: this node does not know who may speak for whom."""
     return CallSpec(
@@ -369,7 +361,7 @@ def _spec_of(envelope: Envelope, ends_ns: int, holder: Holder) -> CallSpec:
         key=envelope.key,
         priority=envelope.priority,
         ends_ns=ends_ns,
-        trace=trace_of(envelope),
+        trace=traceparent_of(envelope.trace),
         idempotency_key=envelope.idempotency_key,
         source=f"node:{holder.user_id}",
         window=None if envelope.window is None else min(envelope.window, WINDOW_MAX),

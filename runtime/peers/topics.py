@@ -25,8 +25,8 @@ from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 from appbackplane.transport.topics import PAIRS_MAX, GapCounter, TopicTable, check_topic, overlap
 
+from ..observation.span_ids import traceparent_of
 from .hearers import Hearers
-from .inward import trace_of
 from .outward import is_bulk_at
 
 _PATTERN: Final = True
@@ -111,7 +111,7 @@ class Topics:
     def _hear(self, name: str, numbering: str, holder: Holder, envelope: Envelope) -> bool:
         topic = envelope.route or ""
         check_topic(topic)
-        envelope.trace = trace_of(envelope)
+        envelope.trace = traceparent_of(envelope.trace)
         if not self._permits(holder, topic):
             self.refused_count += 1
             return False

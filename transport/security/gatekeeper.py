@@ -43,7 +43,8 @@ class Gatekeeper:
         """
         self.keyring = keyring
         self.refusals = Refusals()
-        #: How often a key was admitted, by its User-Id: this tells a connection from the one before it (roll.py).
+        #: The number of each key's last admission, counted over all keys, by its User-Id: this tells a connection from the one
+        #: before it (roll.py).
         self.admissions: dict[str, int] = {}
         self._admitted_count = 0
         self._log = log
