@@ -38,13 +38,13 @@ COMPILED = """
     transport/peers: line lines node parts route_table view window
     transport/security: roll
     runtime/objects: action binding operation_spec registry schedulable
-    runtime/scheduling: balance cpu_budget deadline_order fair_order nice object_queue quotas ranked_queues ready_queues
-        scheduler throttle timers
+    runtime/scheduling: adaptive_limit balance cpu_budget deadline_order fair_order nice object_queue quotas ranked_queues
+        ready_queues scheduler throttle timers
     runtime/observation: histogram recorder span_buffer span_ids statistics
     runtime/execution/workers: poll_leader worker
     runtime/execution/urgency: board os_priority priority_publisher
     runtime/execution/intake: admission call_changes deferring digest digesting fairness grants idempotency_cache intake
-        remote_routes sources user_actions withdrawal
+        overload_control remote_routes sources user_actions withdrawal
     runtime/execution/actions: completion coroutines inheritance method_action parked_actions reading_action recorders
         stream_action
     runtime/execution/outgoing: outgoing_calls publishing ring_detector routing sender streaming

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .execution.actions.coroutines import checkpoint, should_stop, should_yield
     from .execution.workers.user_functions import current, pause
     from .objects.action import Action, Outcome
+    from .objects.adaptive import Adaptive
     from .objects.app_object import AppObject
     from .objects.component import Component
     from .objects.endpoint import Endpoint, Request
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
+    "Adaptive",
     "AppObject",
     "BackplaneError",
     "Busy",
@@ -77,6 +79,7 @@ _LATER = {
     "execution.actions.coroutines": ("checkpoint", "should_stop", "should_yield"),
     "execution.workers.user_functions": ("current", "pause"),
     "objects.action": ("Action", "Outcome"),
+    "objects.adaptive": ("Adaptive",),
     "objects.app_object": ("AppObject",),
     "objects.component": ("Component",),
     "objects.endpoint": ("Endpoint", "Request"),

@@ -87,6 +87,7 @@ class Backplane:
             component._hosted_by = host
             engine.limits.add(component)
         self._registry.is_static = True
+        engine.overload.add_declared()
         self._numbers = 0
         #: Workers requested by configuration or an operator, without those kept for components; 0: not started.
         self._threads = 0

@@ -90,6 +90,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     #: of that key: how much more than others it gets.
     fair_by: str | None = None
     weights: dict[str, int] = {}
+    #: How long a request from outside may queue (scheduling/adaptive_limit.py); None: as long as its deadline allows.
+    aim_ns: Annotated[int, msgspec.Meta(ge=1)] | None = None
     #: Whether callers take turns among its replicas, or keep their calls until one has room (execution/intake/grants.py).
     balance: Literal["turns", "pull"] = "turns"
     tick_ns: int = 1_000_000_000

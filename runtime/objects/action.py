@@ -32,6 +32,16 @@ class ThrottleAccount(Protocol):
     def may_be_refused(self, priority: int) -> None: ...
 
 
+class QueueLimit(Protocol):
+    """The adaptive limit that admitted a request, and is told of its end (scheduling/adaptive_limit.py)."""
+
+    aim_ns: int
+
+    def is_late(self, action: Action, now_ns: int) -> bool: ...
+    def refused_late(self) -> None: ...
+    def ended(self, action: Action, now_ns: int) -> None: ...
+
+
 class Outcome(Enum):
     """The state of an action when `run` returned."""
 
@@ -57,8 +67,8 @@ class Action:
     """
 
     __slots__ = (
-        "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "fair_key", "lane", "name", "next",
-        "object", "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked", "priority_own",
+        "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "fair_key", "lane", "limit", "name",
+        "next", "object", "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked", "priority_own",
         "queued_ns", "result", "run_ns", "source", "span", "started_ns", "takes_room", "throttle", "ticket", "trace", "wait_ns",
     )  # fmt: skip
 
@@ -107,6 +117,8 @@ class Action:
         self.ticket: Any = None
         #: The account that counts it as outstanding; None: not counted.
         self.throttle: ThrottleAccount | None = None
+        #: The limit that admitted it; None: no queueing time was asked for.
+        self.limit: QueueLimit | None = None
         #: Called once when it has ended: done, failed or refused.
         self.on_end: Callable[[Action], None] | None = None
         #: Its span id, sent with the calls that it makes; allocated at the first of them, 0 until then.

@@ -18,11 +18,15 @@ from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import check_pattern
 
+from .adaptive import Adaptive
+
 #: Priority of an operation that names none: the middle of the default eight, with room on both sides.
 PRIORITY_DEFAULT = 4
 #: Component states in which an operation that names none is registered.
 SERVING_STATES = ("primary", "secondary")
 _STATES = frozenset(("initializing", "primary", "secondary"))
+#: Longest queueing time that may be aimed at: an hour. A request that may wait for longer needs no limit of its queue.
+AIM_MAX_MS = 3_600_000
 #: The attribute of a function that holds its `Mark`.
 MARK = "__appbackplane__"
 
@@ -50,6 +54,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     interval_ns: int = 0
     is_long: bool = False
     export: bool = False
+    admit: Adaptive | None = None
 
 
 def operation(
@@ -67,6 +72,7 @@ def operation(
     otherwise: str = "refuse",
     is_long: bool = False,
     export: bool = False,
+    admit: Adaptive | None = None,
     **unknown: Never,
 ) -> Callable[[Method], Method]:
     """Make a method callable by others, on the route COMPONENT.NAME.
@@ -78,17 +84,24 @@ def operation(
     that computes the key of the target slowly, in the digester (law 7). `accepted_in`: the states of a `StateMachine` in
     which it is accepted; in others it is handled by `otherwise`: "refuse" or "defer". `is_long`: its run time has no limit,
     and is no sign of a stuck backplane (`stuck_after`). `export`: other nodes may call it, with any key that may use exports.
+    `admit`: `Adaptive(aim_ms=20)` refuses requests that would queue for longer.
     """
 
     def mark() -> Mark:
         _check_options(operation, unknown)
         if otherwise not in ("refuse", "defer"):
             raise DeclarationError(f"otherwise={otherwise!r}: expected 'refuse' or 'defer'")
+        if admit is not None and not isinstance(admit, Adaptive):
+            raise DeclarationError(f"admit={admit!r}: expected a limit, as in admit=Adaptive(aim_ms=20)")
+        if admit is not None and (not is_number(admit.aim_ms) or not 0 < admit.aim_ms <= AIM_MAX_MS):
+            raise DeclarationError(
+                f"admit: aim_ms={admit.aim_ms!r}: expected milliseconds above 0, at most {AIM_MAX_MS}"
+            )
         return Mark(
             kind="operation", name=name, priority=priority, reentrant=reentrant, idempotent=idempotent,
             calls=_several("calls", calls, '("index.stats",)'), states=states_of(states), digest=digest,
             accepted_in=None if accepted_in is None else _several("accepted_in", accepted_in, "(State.OPEN,)"),
-            otherwise=otherwise, is_long=is_long, export=export,
+            otherwise=otherwise, is_long=is_long, export=export, admit=admit,
         )  # fmt: skip
 
     return _marker("operation()", written, mark)

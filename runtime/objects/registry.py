@@ -59,13 +59,13 @@ class Route:
         self.cursor = 0
 
     def add(self, cls: type[AppObject], spec: OperationSpec) -> None:
-        """Add the declaration of one more class. Raises `DeclarationError` if its `states` or `digest` differ.
+        """Add the declaration of one more class. Raises `DeclarationError` if its `states`, `digest` or `admit` differ.
 
-        Both are needed before the target of a call is chosen, so a route can have only one value of each.
+        They are needed before the target of a call is chosen, so a route can have only one value of each.
         """
         if self.specs:
             first = next(iter(self.specs))
-            for what in ("states", "digest"):
+            for what in ("states", "digest", "admit"):
                 here, there = getattr(spec.mark, what), getattr(self.mark, what)
                 if here != there:
                     raise DeclarationError(

@@ -133,6 +133,7 @@ class VirtualBackplane:
         balance: Literal["turns", "pull"] = "turns",
         fair_by: str | None = None,
         weights: Mapping[str, int] = MappingProxyType({}),
+        aim: float | None = None,
         tick: float = 1.0,
         cpu_limit: int | None = None,
         slow_action: float = 0.05,
@@ -154,7 +155,7 @@ class VirtualBackplane:
             system="test", backplane=name, run_dir="/nowhere", components=(), priorities=priorities, quotas=quotas,
             order=order, balance=balance, tick_ns=round(tick * 1e9), cpu_limit=cpu_limit,
             slow_action_ns=round(slow_action * 1e9), preempt=False, sources=dict(sources),
-            fair_by=fair_by, weights=dict(weights),
+            fair_by=fair_by, weights=dict(weights), aim_ns=None if aim is None else round(aim * 1e9),
         )  # fmt: skip
         self._components = list(components)
         self._role = role

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from appbackplane.transport.envelope import status
-from appbackplane.transport.errors import BackplaneError, Cancelled, DeadlineExceeded, InternalError
+from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, DeadlineExceeded, InternalError
 
-from ...objects.action import AcceptedCalls, Action, Outcome, ParkableAction
+from ...objects.action import AcceptedCalls, Action, Outcome, ParkableAction, QueueLimit
 from ...objects.state_machine import NotAccepted
 from ...observation.statistics import OperationStatistics, Statistics
 from ...scheduling.scheduler import Scheduler
@@ -119,6 +119,8 @@ class Completion:
                 recorder.record_parts(action, account, now_ns)
         if action.throttle is not None:
             action.throttle.ended(now_ns)
+        if action.limit is not None:
+            action.limit.ended(action, now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:
             action.timer.is_pending = False
             self._judge(action.timer, action.error)
@@ -167,12 +169,25 @@ class Completion:
         if isinstance(action, ParkableAction) and action.has_begun:
             return False  # leaving the rest out would not undo the part that is done
         self._statistics.of(action.name).expired_count += 1
+        self._turn_back(action, late, now_ns)
+        return True
+
+    def has_queued_too_long(self, action: Action, limit: QueueLimit, now_ns: int) -> bool:
+        """Its limit does not let it begin any more: refuse it (True)."""
+        if not limit.is_late(action, now_ns):
+            return False
+        limit.refused_late()
+        self._statistics.of(action.name).refused_count += 1
+        self._turn_back(action, too_late(action, limit, now_ns), now_ns)
+        return True
+
+    def _turn_back(self, action: Action, error: BackplaneError, now_ns: int) -> None:
+        """End an action that was just taken from its queue, instead of running it."""
         action.wait_ns += now_ns - action.posted_ns
-        self._let_go(action, late, now_ns)
+        self._let_go(action, error, now_ns)
         self.answer(action, now_ns)
         self._scheduler.finished(action, Outcome.DONE, now_ns)
         self.book(action, now_ns, has_run=False)
-        return True
 
     def _judge(self, timer: Timer, error: BaseException | None) -> None:
         if error is not None and not timer.is_over:  # a one-shot timer is over once it has fired
@@ -199,3 +214,12 @@ class Completion:
     def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         self._guarded(action.refuse, error, action, now_ns)
         action.error = error
+
+
+def too_late(action: Action, limit: QueueLimit, now_ns: int) -> Busy:
+    """The error for a request that has queued for longer than its limit aims at."""
+    queued_ns = now_ns - action.posted_ns + action.wait_ns
+    return Busy(
+        f"{action.name}: it has queued for {queued_ns / 1e6:.1f} ms, longer than the {limit.aim_ns / 1e6:g} ms aimed at",
+        retry_after=limit.aim_ns / 1e9,
+    )

@@ -38,6 +38,7 @@ from ...objects.operation_spec import OperationSpec
 from ...objects.registry import Registry, Route
 from ...observation.span_ids import traceparent_of
 from ...observation.statistics import Statistics
+from ...scheduling.adaptive_limit import AdaptiveLimit
 from ...scheduling.balance import least_busy
 from ...scheduling.scheduler import Scheduler
 from ..actions.completion import Completion
@@ -58,6 +59,7 @@ from .digesting import Digesting
 from .fairness import FairKeys
 from .grants import Grants
 from .idempotency_cache import IdempotencyCache, KeyedAction, digest_of
+from .overload_control import OverloadControl
 from .remote_routes import RemoteRoutes
 from .shutdown_gate import ShutdownGate
 from .sources import Sources, share_of
@@ -75,10 +77,10 @@ class Intake:
 
     def __init__(
         self, *, clock: Clock, registry: Registry, scheduler: Scheduler, statistics: Statistics, reports: Reports,
-        sender: Sender, accepted: AcceptedCalls, shutdown_gate: ShutdownGate, admission: Admission, digesters: Digesters,
-        replays: IdempotencyCache, rings: RingDetector, completion: Completion, inheritance: Inheritance,
-        routing: Routing, remote: RemoteRoutes, sources: Sources, grants: Grants | None,
-        fair_keys: FairKeys | None,
+        sender: Sender, accepted: AcceptedCalls, shutdown_gate: ShutdownGate, admission: Admission,
+        overload: OverloadControl, digesters: Digesters, replays: IdempotencyCache, rings: RingDetector,
+        completion: Completion, inheritance: Inheritance, routing: Routing, remote: RemoteRoutes, sources: Sources,
+        grants: Grants | None, fair_keys: FairKeys | None,
     ) -> None:  # fmt: skip
         self._registry = registry
         self._scheduler = scheduler
@@ -88,6 +90,7 @@ class Intake:
         self._accepted = accepted
         self._shutdown_gate = shutdown_gate
         self._admission = admission
+        self._overload = overload
         self._replays = replays
         self._rings = rings
         self._completion = completion
@@ -166,6 +169,7 @@ class Intake:
                     if chain:
                         self._rings.attached(work, peer, id)
                 return
+        limit: AdaptiveLimit | None = None
         spec: OperationSpec | None = None
         buffer: ItemBuffer | None = None
         if envelope.streamed is not None:
@@ -180,6 +184,8 @@ class Intake:
         elif route.has_digest and key is None:
             return self._digesting.begin(route, peer, envelope, source, principal, priority, now_ns)
         else:
+            if self._overload.is_used:
+                limit = self._overload.admit(name, priority, peer, now_ns)
             object, spec = self._target(route, key, chain)
             if envelope.streamed is not None:
                 buffer, body = _streamed(spec, envelope.streamed, body, name)
@@ -219,6 +225,9 @@ class Intake:
                 self._replays.began(action, envelope, digest)
         if self.unread_since_ns and peer is not LOCAL:
             action.wait_ns = now_ns - self.unread_since_ns
+        if limit is not None:
+            action.limit = limit
+            limit.admitted(action, now_ns)
         self._scheduler.post(action, now_ns)
         self._inheritance.queued(action, now_ns)
         if chain and kind == CALL:

@@ -48,6 +48,7 @@ from ..intake.fairness import FairKeys, scheduler_of
 from ..intake.grants import Grants
 from ..intake.idempotency_cache import IdempotencyCache
 from ..intake.intake import Intake
+from ..intake.overload_control import OverloadControl
 from ..intake.remote_routes import RemoteRoutes
 from ..intake.shutdown_gate import ShutdownGate
 from ..intake.sources import Sources
@@ -174,15 +175,19 @@ class Engine:
             parking=parking,
             withdrawal=withdrawal,
         )
+        self.overload = overload = OverloadControl(
+            config.aim_ns, clock=clock, registry=registry, statistics=statistics, withdrawal=withdrawal,
+            priorities=config.priorities,
+        )  # fmt: skip
         rings = RingDetector(
             clock=clock, scheduler=scheduler, sender=sender, accepted=accepted, calls=calls, inheritance=inheritance,
             replays=replays, withdrawal=withdrawal,
         )  # fmt: skip
         self.intake = intake = Intake(
             clock=clock, registry=registry, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender,
-            accepted=accepted, shutdown_gate=shutdown_gate, admission=admission, digesters=digesters, replays=replays,
-            rings=rings, completion=completion, inheritance=inheritance, routing=routing, remote=remote, sources=sources,
-            grants=grants, fair_keys=fair_keys,
+            accepted=accepted, shutdown_gate=shutdown_gate, admission=admission, overload=overload, digesters=digesters,
+            replays=replays, rings=rings, completion=completion, inheritance=inheritance, routing=routing, remote=remote,
+            sources=sources, grants=grants, fair_keys=fair_keys,
         )  # fmt: skip
         self.outgoing = outgoing = OutgoingCalls(
             calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,
@@ -232,6 +237,8 @@ class Engine:
                 and now_ns >= action.deadline_ns
                 and self.completion.is_too_late(action, now_ns)
             ):
+                continue
+            if action.limit is not None and self.completion.has_queued_too_long(action, action.limit, now_ns):
                 continue
             break
         if action is None:

@@ -1,0 +1,160 @@
+"""AdaptiveLimit: admission by queueing time, so that a service past saturation stays as fast as below it.
+
+The measure is DAGOR's (Zhou et al., SoCC 2018): the time for which a request queues, and not its run time. Two rules follow:
+
+* A request that has queued for longer than the aim is not begun. Admitted requests that are served have queued for at most
+  the aim, however wrong any estimate is.
+* A request that would queue for so long is refused at once: if more requests of its priority and above are outstanding than
+  are served within the aim (Little's law). The rate of service is measured. What more urgent requests will take meanwhile,
+  by the rate at which they have been admitted, is not counted on.
+
+Late refusals cost a place in the queue, and early ones may leave a worker idle, so each corrects the estimate of the rate: with
+many late refusals it falls to the measured rate, without any it grows until some come. The most urgent priority is never
+refused here. Pure: `now_ns` comes in; the owner refuses (execution/intake/overload_control.py). An admission costs about 1 us.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from ..objects.action import Action
+
+#: Requests of this priority and above are never refused for the sake of a queue.
+EXEMPT: Final = 0
+#: Shortest and longest interval of measurement, and the completions after which the shorter one is enough. Two intervals answer
+#: a step of the load; with fewer completions an interval tells more about chance than about the service.
+INTERVAL_MIN_NS: Final = 50_000_000
+INTERVAL_MAX_NS: Final = 1_000_000_000
+COMPLETIONS_MIN: Final = 20
+#: Share of late refusals, of all completions, above which the estimate falls to the measured rate. At 2 % a worker is hardly
+#: ever idle, and one refused request in thirty or fewer has queued in vain (scripts/bench overload).
+LATE_MAX: Final = 0.02
+#: Growth of the estimate in an interval with early and without late refusals: doubled within 0.4 s.
+GROWTH: Final = 1.1
+#: Weight of a new measurement of `INTERVAL_MIN_NS` in the estimates. Longer ones count for more.
+WEIGHT: Final = 0.3
+
+
+class AdaptiveLimit:
+    """The requests of one operation, or of one backplane, that are outstanding, and the rate at which they are served."""
+
+    def __init__(self, aim_ns: int, priorities: int, now_ns: int) -> None:
+        self.aim_ns = aim_ns
+        #: Requests outstanding, by the priority that they asked for.
+        self.outstanding = [0] * priorities
+        #: Estimate of the requests served in a second; 0: none has queued for too long yet, so all are admitted.
+        self.rate = 0.0
+        #: Requests refused since the start: at once, and after they had queued.
+        self.early_count = self.late_count = 0
+        #: Those admitted at each priority that have not begun, in the order of arrival. What has begun or ended is removed when
+        #: it comes first.
+        self._queued: list[deque[Action]] = [deque() for _ in range(priorities)]
+        #: Admissions in a second, by priority: smoothed.
+        self._arriving = [0.0] * priorities
+        self._total = 0
+        self._began_ns = now_ns
+        #: Of this interval: admissions by priority, completions, refusals, and how long any request was outstanding.
+        self._admitted = [0] * priorities
+        self._ended = self._early = self._late = 0
+        self._busy_ns = self._busy_since_ns = 0
+
+    def admits(self, priority: int, now_ns: int) -> bool:
+        """Whether a request of this priority will probably begin within the aim. A refusal is counted."""
+        if now_ns - self._began_ns >= INTERVAL_MIN_NS:
+            self._measure(now_ns)
+        if priority <= EXEMPT or not self.rate or not self._total or self._ahead(priority) < self.room(priority):
+            return True
+        self._early += 1
+        self.early_count += 1
+        return False
+
+    def room(self, priority: int) -> float:
+        """How many requests of this priority and above are served within the aim."""
+        rate = self.rate
+        for urgent in range(priority):
+            rate -= self._arriving[urgent]
+        return rate * self.aim_ns / 1e9
+
+    def admitted(self, action: Action, now_ns: int) -> None:
+        """Count an admitted request, which is about to be queued."""
+        priority = action.priority_asked
+        if not self._total:
+            self._busy_since_ns = now_ns
+        self._total += 1
+        self.outstanding[priority] += 1
+        self._admitted[priority] += 1
+        if priority > EXEMPT:
+            self._queued[priority].append(action)
+
+    def is_late(self, action: Action, now_ns: int) -> bool:
+        """Whether a queued request has queued for longer than the aim, and may be refused for that."""
+        return (
+            not action.started_ns
+            and action.priority > EXEMPT
+            and now_ns - action.posted_ns + action.wait_ns > self.aim_ns
+        )
+
+    def next_late(self, now_ns: int) -> Action | None:
+        """A request to refuse, because it has queued for too long; None: there is none. The caller refuses it."""
+        for queue in self._queued:
+            while queue:
+                action = queue[0]
+                if not action.started_ns and action.posted_ns and action.priority > EXEMPT:
+                    if not self.is_late(action, now_ns):
+                        break
+                    queue.popleft()
+                    return action
+                queue.popleft()  # it has begun or ended, or has become too urgent to be refused
+        return None
+
+    def refused_late(self) -> None:
+        """A request was refused because it had queued for too long."""
+        self._late += 1
+        self.late_count += 1
+
+    def ended(self, action: Action, now_ns: int) -> None:
+        """Subtract an admitted request that has ended: done, failed or refused."""
+        self.outstanding[action.priority_asked] -= 1
+        self._total -= 1
+        if action.started_ns:
+            self._ended += 1
+        if not self._total:
+            self._busy_ns += now_ns - self._busy_since_ns
+            for queue in self._queued:
+                queue.clear()
+        if now_ns - self._began_ns >= INTERVAL_MIN_NS:
+            self._measure(now_ns)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _ahead(self, priority: int) -> int:
+        count = 0
+        for urgent in range(priority + 1):
+            count += self.outstanding[urgent]
+        return count
+
+    def _measure(self, now_ns: int) -> None:
+        """End the interval, unless it is too short to tell anything."""
+        interval_ns = now_ns - self._began_ns
+        if self._ended < COMPLETIONS_MIN and interval_ns < INTERVAL_MAX_NS:
+            return
+        weight = min(1.0, WEIGHT * interval_ns / INTERVAL_MIN_NS)
+        busy_ns = self._busy_ns
+        if self._total:
+            busy_ns += now_ns - self._busy_since_ns
+            self._busy_since_ns = now_ns
+        if self._ended and busy_ns:
+            self._correct(self._ended * 1e9 / busy_ns, weight)
+        for priority, admitted in enumerate(self._admitted):
+            self._arriving[priority] += (admitted * 1e9 / interval_ns - self._arriving[priority]) * weight
+            self._admitted[priority] = 0
+        self._began_ns = now_ns
+        self._ended = self._early = self._late = self._busy_ns = 0
+
+    def _correct(self, served: float, weight: float) -> None:
+        """Correct the estimate by the rate at which requests were served in the interval, and by the refusals in it."""
+        if self._late > LATE_MAX * self._ended:
+            self.rate += (served - self.rate) * weight if self.rate else served
+        elif self.rate:
+            self.rate = max(self.rate * GROWTH if self._early else self.rate, served)
