@@ -21,6 +21,9 @@ ANSWERS_AHEAD_MAX: Final = 4096
 #: that tells of its end, but by another connection: ZeroMQ's thread may read the table first, and these up to a turn of the
 #: CPU later (of 64 answers of 1.5 kB, 10 to 54 had been read then, with both cores busy).
 LAST_ANSWERS_NS: Final = 1_000_000_000
+#: The same while this process has input that it has not read: the answers may be among that. A process that gets a tenth of a
+#: core reads a few frames between two looks at the time.
+LAST_ANSWERS_UNREAD_NS: Final = 10 * LAST_ANSWERS_NS
 
 
 class LinkPort(Protocol):
@@ -106,8 +109,13 @@ class Connections:
         """When `overdue` has the next retired connection; None: there is none."""
         return next(iter(self._retired.values()))[0] if self._retired else None
 
-    def overdue(self, now_ns: int | None = None) -> list[tuple[bytes, PeerDown]]:
-        """Drop the connections that were retired long enough ago (None: all); each peer, and the error for its calls."""
+    def overdue(self, now_ns: int | None = None, *, is_unread: bool = False) -> list[tuple[bytes, PeerDown]]:
+        """Drop the connections that were retired long enough ago (None: all); each peer, and the error for its calls.
+
+        `is_unread`: whether the link may have input that came before this time.
+        """
+        if now_ns is not None and is_unread:
+            now_ns -= LAST_ANSWERS_UNREAD_NS - LAST_ANSWERS_NS
         overdue = [(peer, error) for peer, (at_ns, error) in self._retired.items() if now_ns is None or at_ns <= now_ns]
         for peer, _ in overdue:
             del self._retired[peer], self._names[peer]

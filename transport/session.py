@@ -418,7 +418,7 @@ class ClientSession:
             self._failed(id, call, error, events)
 
     def _end_retired(self, now_ns: int | None, events: Events) -> None:
-        for peer, error in self._connections.overdue(now_ns):
+        for peer, error in self._connections.overdue(now_ns, is_unread=self._connections.has_more):
             self._forget(peer)
             for id, call in self.core.fail_peer(peer):
                 self._failed(id, call, error, events)

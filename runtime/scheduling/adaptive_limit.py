@@ -126,6 +126,13 @@ class AdaptiveLimit:
         if now_ns - self._began_ns >= INTERVAL_MIN_NS:
             self._measure(now_ns)
 
+    def figures(self) -> dict[str, float]:
+        """Its figures, for the statistics. `rate`: requests a second; 0: not known yet."""
+        return {
+            "aim_ms": self.aim_ns / 1e6, "rate": round(self.rate, 1), "outstanding": self._total,
+            "refused_early": self.early_count, "refused_late": self.late_count,
+        }  # fmt: skip
+
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _ahead(self, priority: int) -> int:

@@ -215,6 +215,7 @@ def _show_statistics(backplane: dict[str, Any]) -> None:
     click.echo(f"\n{backplane['name']}:" + ("" if statistics else " no statistics (it did not answer)"))
     if statistics:
         _show_queues(statistics)
+        _show_admission(statistics.get("admission", {}))
         _show_requests(statistics)
         _show_traces(statistics.get("traces"))
     operations = (statistics or {}).get("operations", {})
@@ -254,6 +255,20 @@ def _show_queues(statistics: dict[str, Any]) -> None:
     if oldest.get("calls"):
         rows = [(one["call"], one["route"], one["object"]) for one in oldest["calls"]]
         show.table(("OLDEST CALL", "ROUTE", "OBJECT"), rows)
+
+
+def _show_admission(limits: dict[str, Any]) -> None:
+    rows = [
+        (
+            route or "(the others)",
+            show.duration(limit["aim_ms"], 1e3),
+            f"{limit['rate']:,.0f}/s" if limit["rate"] else "-",
+            *(f"{limit[key]:,}" for key in ("outstanding", "refused_early", "refused_late")),
+        )
+        for route, limit in limits.items()
+    ]
+    if rows:
+        show.table(("ADMISSION OF", "AIM", "SERVES", "OUTSTANDING", "REFUSED AT ONCE", "AFTER QUEUEING"), rows)
 
 
 def _show_traces(traces: dict[str, Any] | None) -> None:

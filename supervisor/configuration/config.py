@@ -95,6 +95,13 @@ class ReplaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: Size = Size(64 << 20)
 
 
+class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """admission = {...}: which requests from outside a backplane admits (runtime/scheduling/adaptive_limit.py)."""
+
+    #: How long a request may queue; None: until its deadline.
+    aim_ns: Duration | None = msgspec.field(default=None, name="aim")
+
+
 class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[system]: name, target role, and defaults of all backplanes."""
 
@@ -157,6 +164,7 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     preempt: bool = True
     restart: RestartPolicy = RestartPolicy()
     replay: ReplaySettings = ReplaySettings()
+    admission: AdmissionSettings = AdmissionSettings()
     #: These four replace the system's values; None: the system's.
     start_limit_ns: Duration | None = msgspec.field(default=None, name="start_limit")
     stop_limit_ns: Duration | None = msgspec.field(default=None, name="stop_limit")

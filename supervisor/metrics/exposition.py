@@ -192,6 +192,16 @@ def _worker(name: str, help: str, value: str | Callable[[Any], Value]) -> Metric
     )
 
 
+def _limit(name: str, help: str, labels: Labels, items: Items) -> Metric:
+    """Of each adaptive limit: that of an operation, or that of the whole backplane (operation "")."""
+
+    def of_all(told: Any) -> Iterator[tuple[Labels, Value | None]]:
+        for operation, limit in told.get("admission", {}).items():
+            yield from (((operation, *further), value) for further, value in items(limit))
+
+    return _each(name, help, ("operation", *labels), of_all)
+
+
 def _cpu_s(entry: Any) -> Value | None:
     if entry["statistics"] is not None:
         return float(entry["statistics"]["cpu"]["process_ms"]) / 1e3
@@ -281,6 +291,24 @@ METRICS: tuple[Metric, ...] = (
         "appbackplane_spans_lost_total",
         "Spans that were lost: too many, or the collector took none.",
         lambda s: s["traces"] and s["traces"]["lost"],
+    ),
+    _limit(
+        "appbackplane_admission_refused_total",
+        "Requests refused because they would have queued for longer than the aim (early), or had (late).",
+        ("when",),
+        lambda told: [((when,), told[f"refused_{when}"]) for when in ("early", "late")],
+    ),
+    _limit(
+        "appbackplane_admission_requests",
+        "Admitted requests that are outstanding.",
+        (),
+        lambda told: [((), told["outstanding"])],
+    ),
+    _limit(
+        "appbackplane_admission_aim_seconds",
+        "How long a request may queue.",
+        (),
+        lambda told: [((), told["aim_ms"] / 1e3)],
     ),
     _component("appbackplane_component_requests", "Requests that are outstanding.", "outstanding"),
     _component("appbackplane_component_requests_limit", "Its max_requests.", "max_requests"),

@@ -157,6 +157,7 @@ def process_config(config: Config, backplane: str) -> ProcessConfig:
         balance=share.balance,
         fair_by=share.fair_by,
         weights=share.weights,
+        aim_ns=None if share.admission.aim_ns is None else int(share.admission.aim_ns),
         tick_ns=int(share.tick_ns),
         cpu_limit=share.cpu_limit,
         cpu_exempt=share.cpu_exempt,

@@ -35,6 +35,7 @@ from appbackplane.supervisor.commands import main, peers
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.configuration.cluster_settings import ClusterSettings
 from appbackplane.supervisor.configuration.config import (
+    AdmissionSettings,
     BackplaneConfig,
     Duration,
     ReplaySettings,
@@ -135,6 +136,7 @@ def test_moves_of_components() -> None:
         ("[backplane.NAME]", BackplaneConfig),
         ("restart", RestartPolicy),
         ("replay", ReplaySettings),
+        ("admission", AdmissionSettings),
         ("[record]", RecordSettings),
         ("[topic.NAME]", TopicSettings),
         ("[node]", NodeSettings),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutation import caller, lanes, laws, ledger, locks, movement, restarts, scheduling, spans, wire
+from tests.mutation import caller, lanes, laws, ledger, locks, movement, overload, restarts, scheduling, spans, wire
 from tests.mutation.mutation import Mutation
 
 #: In the order in which they are run.
@@ -17,5 +17,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "ledger": ledger.MUTATIONS,
     "lanes": lanes.MUTATIONS,
     "spans": spans.MUTATIONS,
+    "overload": overload.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

@@ -151,6 +151,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         "transport/connections.py",
         (f"{TESTS}/test_session.py",),
         (
+            "unread answers are given up",
+            "now_ns -= LAST_ANSWERS_UNREAD_NS - LAST_ANSWERS_NS",
+            "now_ns -= 0",
+        ),
+        (
             "the last answers of a drained backplane are lost",
             "        del self._generations[name]\n        peer = self._peers.pop(name)\n        self._retired",
             "        return None\n        peer = self._peers.pop(name)\n        self._retired",

@@ -265,8 +265,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a drain waits for who was stopped, for ever",
-            "if not unaware or now_ns - self._begun_ns >= FAREWELL_NS:",
-            "if not unaware:",
+            "if is_early else now_ns - FAREWELL_NS)",
+            "if is_early else self._begun_ns - RECENT_NS)",
+        ),
+        (
+            "a drain does not wait for who goes on calling",
+            "if is_early else now_ns - FAREWELL_NS)",
+            "if is_early else now_ns + 1)",
         ),
     ),
     *mutations(

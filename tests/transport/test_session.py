@@ -529,6 +529,19 @@ def test_answers_may_come_behind_the_table_that_tells_of_the_end_of_their_backpl
     assert old not in world.link.peers
 
 
+def test_answers_that_this_process_has_not_read_are_waited_for(world: World) -> None:
+    """A process with a tenth of a core reads a few frames between two looks at the time."""
+    mine = world.call("mine", timeout_ns=20 * LAST_ANSWERS_NS)
+    world.turn()
+    world.push(finished(2))
+    for number in range(3):
+        world.link.feed("supervisor", Envelope(PUBLISH, number + 1, None, "prices", body={"number": number}))
+    world.link.feed("query-1", reply(mine, "answer"))
+    world.now_ns += LAST_ANSWERS_NS
+    events = [event for _ in range(4) for event in world.session.turn(world.now_ns, frames_max=1)]
+    assert Ended("mine", "answer", None) in events
+
+
 def test_nothing_is_waited_for_where_no_call_is(world: World) -> None:
     """A connection to a path that nobody listens on any more is tried again and again."""
     world.call("mine")

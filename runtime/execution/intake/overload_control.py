@@ -14,6 +14,7 @@ from ...objects.registry import Registry
 from ...observation.statistics import Statistics
 from ...scheduling.adaptive_limit import AdaptiveLimit
 from ..actions.completion import too_late
+from ..actions.reports import Reports
 from ..workers.clock import Clock
 from .withdrawal import Withdrawal
 
@@ -22,13 +23,14 @@ class OverloadControl:
     """The adaptive limits of one backplane. Used under the lead."""
 
     def __init__(
-        self, aim_ns: int | None, *, clock: Clock, registry: Registry, statistics: Statistics,
+        self, aim_ns: int | None, *, clock: Clock, registry: Registry, statistics: Statistics, reports: Reports,
         withdrawal: Withdrawal, priorities: int,
     ) -> None:  # fmt: skip
         """`aim_ns`: of the backplane; None: only operations have limits."""
         self._clock = clock
         self._registry = registry
         self._statistics = statistics
+        self._reports = reports
         self._withdrawal = withdrawal
         self._priorities = priorities
         #: The limits of operations, by route, and of the backplane.
@@ -54,12 +56,24 @@ class OverloadControl:
             if self._withdrawal.take_out(late, too_late(late, limit, now_ns), now_ns):
                 limit.refused_late()
         if not limit.admits(priority, now_ns):
-            self._statistics.of(route).refused_count += 1
+            account = self._statistics.of(route)
+            account.refused_count += 1
+            if account.typical_ns > limit.aim_ns:
+                self._reports.refused(
+                    f"aim {route}", f"{route} runs for {account.typical_ns / 1e6:.1f} ms, longer than the "
+                    f"{limit.aim_ns / 1e6:g} ms for which its requests may queue: nearly all are refused; choose a longer aim",
+                    now_ns,
+                )  # fmt: skip
             raise Busy(
                 f"{route}: it would queue for longer than the {limit.aim_ns / 1e6:g} ms aimed at",
                 retry_after=limit.aim_ns / 1e9,
             )
         return limit
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """The figures of each limit, by the route of its operation; of the backplane's own, by ""."""
+        found = {name: limit.figures() for name, limit in self.limits.items()}
+        return found if self.shared is None else {"": self.shared.figures(), **found}
 
     def _limit(self, aim_ns: int) -> AdaptiveLimit:
         return AdaptiveLimit(aim_ns, self._priorities, self._clock.now_ns())

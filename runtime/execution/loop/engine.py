@@ -176,7 +176,7 @@ class Engine:
             withdrawal=withdrawal,
         )
         self.overload = overload = OverloadControl(
-            config.aim_ns, clock=clock, registry=registry, statistics=statistics, withdrawal=withdrawal,
+            config.aim_ns, clock=clock, registry=registry, statistics=statistics, reports=reports, withdrawal=withdrawal,
             priorities=config.priorities,
         )  # fmt: skip
         rings = RingDetector(
@@ -444,7 +444,7 @@ class Engine:
                 self.reports.malformed(received[0] if received else b"", error, now_ns)
         for timer in self.scheduler.timers.due(now_ns):
             self._fire(timer, now_ns)
-        self.outgoing.expire(now_ns)
+        self.outgoing.expire(now_ns, is_unread=self._is_unsure)
         self.deferring.expire(now_ns)
         if self.grants is not None:
             self.grants.take_back(now_ns)

@@ -210,11 +210,11 @@ class OutgoingCalls:
             pulling.credit(peer, may_send)
             self._send_waiting(now_ns)
 
-    def expire(self, now_ns: int) -> None:
-        """End overdue calls, resume pauses, and make the retries that are due."""
+    def expire(self, now_ns: int, *, is_unread: bool) -> None:
+        """End overdue calls, resume pauses, and make the retries that are due. `is_unread`: whether the link has input."""
         while self._left:
             self._leave(self._left.popleft(), now_ns)
-        for peer, error in self._routing.connections.overdue(now_ns):
+        for peer, error in self._routing.connections.overdue(now_ns, is_unread=is_unread):
             self.fail_peer(peer, now_ns, error)
         for id, peer, request in self.calls.expire(now_ns):
             assert request.action is not None

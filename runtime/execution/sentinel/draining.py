@@ -28,7 +28,8 @@ from .control import Answer
 GRACE_NS = 50_000_000
 #: A peer that called this recently may be calling now. Any other peer reads the directory before its next call.
 RECENT_NS = 1_000_000_000
-#: How long to wait for farewells. A caller that sends none was stopped or does not read; its calls are refused as not begun.
+#: How long to wait for the farewell of a caller from which nothing comes any more: it was stopped or does not read, and its
+#: later calls are refused as not begun. One that goes on calling has not read the directory yet, as where ten share a core.
 #: On two cores with sixteen busy processes a farewell took 0.2 s at most.
 FAREWELL_NS = 1_000_000_000
 #: Interval of the probes that find dead callers: one frame each.
@@ -100,8 +101,9 @@ class Draining:
 
     def _expects_more(self, now_ns: int) -> bool:
         """Whether a peer that does not know of the drain may be calling; probes such peers every `ASK_NS`."""
-        unaware = self._callers.unaware(self._begun_ns - RECENT_NS)
-        if not unaware or now_ns - self._begun_ns >= FAREWELL_NS:
+        is_early = now_ns - self._begun_ns < FAREWELL_NS
+        unaware = self._callers.unaware(self._begun_ns - RECENT_NS if is_early else now_ns - FAREWELL_NS)
+        if not unaware:
             return False
         if now_ns - self._asked_ns >= ASK_NS:
             self._asked_ns = now_ns

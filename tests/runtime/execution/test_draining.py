@@ -247,6 +247,23 @@ def test_who_says_no_farewell_is_not_waited_for_long(drained: Drained, has_gone:
     assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
 
 
+def test_a_caller_that_goes_on_calling_is_waited_for(drained: Drained) -> None:
+    """It has too little of a core to read the directory. The call that it had just sent went to nobody, and was lost."""
+    drained.all_know = False
+    drained.virtual.call("office.note", text="first")
+    drained.virtual.run_until_idle()
+    drained.begin()
+    calls = []
+    for _ in range(4):
+        drained.pass_time(FAREWELL_NS * 0.9 / 1e9)
+        assert drained.answers == []
+        calls.append(drained.virtual.call("office.note", text="again"))
+        drained.virtual.run_until_idle()
+    assert [call.result() for call in calls] == ["again"] * 4
+    drained.pass_time(FAREWELL_NS * 1.1 / 1e9)
+    assert drained.answers == [{"refused": 0, "running": [], "unread": 0}]
+
+
 def test_who_has_not_called_of_late_is_not_waited_for(drained: Drained) -> None:
     """Before he calls again he reads what has come meanwhile."""
     drained.all_know = False

@@ -10,7 +10,7 @@ import pytest
 from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, PeerDown, Unavailable, operation
 from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.connections import LAST_ANSWERS_NS
+from appbackplane.transport.connections import LAST_ANSWERS_NS, LAST_ANSWERS_UNREAD_NS
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, Envelope
 from appbackplane.transport.retrying import BACKOFF_MAX_NS
@@ -122,6 +122,24 @@ def test_an_answer_may_come_behind_the_table_that_tells_of_the_end_of_its_backpl
     finished.advance(LAST_ANSWERS_NS / 2e9)
     finished.outside_calls()[0].reply("because")
     assert told.result() == "because"
+
+
+def test_an_answer_that_this_backplane_has_not_read_is_waited_for() -> None:
+    """With a tenth of a core it takes a few frames from the link between two looks at the time."""
+    finished, told = told_by_a_finished_oracle()
+    engine = finished.backplane.engine
+    finished.clock.sleep(LAST_ANSWERS_NS / 1e9)
+    engine.outgoing.expire(finished.clock.now_ns(), is_unread=True)
+    finished.outside_calls()[0].reply("because")
+    assert told.result() == "because"
+
+
+def test_not_for_ever() -> None:
+    """Where the link is never empty."""
+    finished, told = told_by_a_finished_oracle()
+    finished.clock.sleep(LAST_ANSWERS_UNREAD_NS / 1e9)
+    finished.backplane.engine.outgoing.expire(finished.clock.now_ns(), is_unread=True)
+    assert "was lost on the way" in told.result()
 
 
 @pytest.mark.parametrize("is_keyed", [True, False])

@@ -157,3 +157,24 @@ def test_a_bare_number_is_no_limit() -> None:
 
         @operation(admit=20)  # type: ignore[arg-type]
         def slow(self: Any) -> None: ...
+
+
+def test_an_aim_below_the_operations_own_time_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """Nearly everything is refused then, and nobody would look for the cause in a figure of the code."""
+    backplane, _ = shop(aim=0.001)
+    for _ in range(200):
+        submit(backplane, "proof", 10)
+        backplane.run_until_idle()
+    said = [record.message for record in caplog.records if "choose a longer aim" in record.message]
+    assert said[0].startswith("shop.proof runs for 5.0 ms, longer than the 1 ms for which its requests may queue")
+
+
+def test_the_time_in_an_undrained_socket_counts() -> None:
+    """A request that nobody has read is late all the same."""
+    backplane, component = shop()
+    backplane.call("shop.proof", page=0).result()
+    intake = backplane.backplane.engine.intake
+    intake.unread_since_ns = backplane.clock.now_ns() - 21_000_000
+    call = backplane.call("shop.print", page=1)
+    assert "it has queued for 21.0 ms" in call.error().message
+    assert component.printed == [0]

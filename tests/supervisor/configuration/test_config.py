@@ -319,6 +319,14 @@ TABLE = {
         backplane('fair_by = "source"\nweights = { "a*" = 0 }'),
         "backplane.main.weights: expected a whole number >= 1, got {'a*': 0}",
     ),
+    "an aim that is no time": (
+        backplane('admission = { aim = "soon" }'),
+        'backplane.main.admission.aim: expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got \'soon\'',
+    ),
+    "no aim": (
+        backplane('admission = { aim = "0s" }'),
+        'backplane.main.admission.aim: expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got \'0s\'',
+    ),
     "a number of too many digits": (
         backplane(f"threads = {'9' * 5_000}"),
         "not TOML: a whole number of more than 1,024 bits",

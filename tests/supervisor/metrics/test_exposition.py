@@ -50,6 +50,7 @@ def answer(operations: dict[str, Any] | None) -> dict[str, Any]:
             "components": {"shop": {"outstanding": 4, "max_requests": 10, "refused": 7}},
             "links": {"outstanding": 2, **dict.fromkeys(events, 0)},
             "requests": {"index": INDEX},
+            "admission": {"shop.sell": {"aim_ms": 20.0, "outstanding": 3, "refused_early": 6, "refused_late": 1}},
         }  # fmt: skip
     entry = {
         "name": "main", "state": "up", "health": "busy", "restarts": 2, "cpu_limit": {"percent": 150},
@@ -80,6 +81,9 @@ def test_figures_are_read_where_they_stand() -> None:
     assert found["appbackplane_cpu_seconds_total"] == {("demo", "main"): 1.5}
     assert found["appbackplane_cpu_limit_ratio"] == {("demo", "main"): 1.5}
     assert found["appbackplane_oldest_ready_seconds"] == {("demo", "main", "0"): 0.0, ("demo", "main", "1"): 0.25}
+    refused = found["appbackplane_admission_refused_total"]
+    assert refused == {("demo", "main", "shop.sell", "early"): 6, ("demo", "main", "shop.sell", "late"): 1}
+    assert found["appbackplane_admission_aim_seconds"] == {("demo", "main", "shop.sell"): 0.02}
     assert found["appbackplane_component_throttled_total"] == {("demo", "main", "shop"): 7}
     assert found["appbackplane_operation_errors_total"] == {("demo", "main", "shop.sell"): 1}
     assert found["appbackplane_backplane_health"][("demo", "main", "busy")] == 1.0

@@ -1,0 +1,166 @@
+"""overload: a service of 1 ms a call is offered three times what it can serve, with and without admission by queueing time.
+
+Beside it, in the same round: the same service with no admission but its 10,000 places, and with a fixed limit of 100 requests.
+First the peak, with a few calls outstanding. Then the overload, at a rate that does not depend on the answers, with one call in
+twenty of priority 0. Then half the peak, until all is as before. Goodput is what was answered within a second. A surprise would
+be a p99 that grows with the load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from appbackplane.runtime import Adaptive, AppObject, Component, operation
+from appbackplane.transport import AsyncClient, connect_async
+from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded
+
+from .harness.bulk import compute
+from .harness.case import Case, Figures, Requirement, Sides, ours
+from .harness.systems import running
+from .harness.timing import percentile
+
+CALL_S, AIM_MS, LOAD = 0.001, 20, 3.0
+#: Seconds at the peak, past it, and below it.
+PEAK_S, OVERLOAD_S, AFTER_S = 1.0, 3.0, 2.5
+#: How long a caller waits.
+DEADLINE_S = 1.0
+#: Calls outstanding while the peak is measured.
+PEAK_OUTSTANDING = 8
+#: One call in so many is of priority 0, the others of 4.
+URGENT_EVERY = 20
+
+
+class Admitting(AppObject):
+    @operation(admit=Adaptive(aim_ms=AIM_MS))
+    def serve(self) -> None:
+        compute(CALL_S)
+
+
+class Plain(AppObject):
+    @operation()
+    def serve(self) -> None:
+        compute(CALL_S)
+
+
+class Desk(Component):
+    def __init__(self, max_requests: int = 10_000, admits: bool = False) -> None:
+        self.max_requests, self.admits = max_requests, admits
+
+    def setup(self) -> None:
+        self.add(Admitting() if self.admits else Plain())
+
+
+@dataclass(slots=True)
+class Answers:
+    """The calls of one priority: when each answered one was sent and how long it took, and when the refused ones were sent."""
+
+    answered: list[tuple[float, float]] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
+    late_count: int = 0
+
+    def p99_ms(self) -> float:
+        return percentile([took for _, took in self.answered], 0.99) * 1e3 if self.answered else float("nan")
+
+
+@contextmanager
+def both(is_quick: bool) -> Iterator[Sides]:
+    desk = f'components = ["{__name__}:Desk"]\n'
+    with (
+        running({"desk": f"{desk}settings.Desk = {{ admits = true }}"}) as adaptive,
+        running({"desk": f"{desk}settings.Desk = {{ max_requests = 100 }}"}) as fixed,
+        running({"desk": desk}) as plain,
+    ):
+        yield Sides(
+            lambda: asyncio.run(measured(adaptive.run_dir)),
+            lambda: {
+                **asyncio.run(measured(plain.run_dir)),
+                **{f"fixed_{name}": figure for name, figure in asyncio.run(measured(fixed.run_dir)).items()},
+            },
+        )
+
+
+async def measured(run_dir: Path) -> Figures:
+    async with await connect_async(run_dir) as client:
+        peak_per_s = await peak(client)
+        urgent, others = await offered(client, LOAD * peak_per_s, OVERLOAD_S)
+        ended = time.perf_counter()
+        _, after = await offered(client, 0.5 * peak_per_s, AFTER_S)
+        troubled = [
+            *after.refused, *(at for at, took in after.answered if took > AIM_MS / 1e3), ended
+        ]  # fmt: skip
+        count = len(urgent.answered) + len(others.answered)
+        return {
+            "peak_per_s": peak_per_s,
+            "goodput_percent": 100.0 * count / OVERLOAD_S / peak_per_s,
+            "p99_ms": others.p99_ms(),
+            "urgent_p99_ms": urgent.p99_ms(),
+            "urgent_refused_count": float(len(urgent.refused)),
+            "recovery_s": max(troubled) - ended,
+        }
+
+
+async def peak(client: AsyncClient) -> float:
+    """Calls a second with a few outstanding."""
+    end = time.perf_counter() + PEAK_S
+    count = 0
+
+    async def keep() -> None:
+        nonlocal count
+        while time.perf_counter() < end:
+            await client.call("desk.serve", priority=0)
+            count += 1
+
+    began = time.perf_counter()
+    await asyncio.gather(*(keep() for _ in range(PEAK_OUTSTANDING)))
+    return count / (time.perf_counter() - began)
+
+
+async def offered(client: AsyncClient, per_s: float, seconds: float) -> tuple[Answers, Answers]:
+    """Call so often, whatever the answers; those of the urgent calls, and those of the others."""
+    urgent, others = Answers(), Answers()
+    begin = time.perf_counter()
+    tasks: set[asyncio.Task[None]] = set()
+    for number in range(round(per_s * seconds)):
+        pause = begin + number / per_s - time.perf_counter()
+        if pause > 0:
+            await asyncio.sleep(pause)
+        is_urgent = number % URGENT_EVERY == 0
+        task = asyncio.create_task(one(client, 0 if is_urgent else 4, urgent if is_urgent else others))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+    await asyncio.gather(*tasks)
+    return urgent, others
+
+
+async def one(client: AsyncClient, priority: int, answers: Answers) -> None:
+    began = time.perf_counter()
+    try:
+        await client.call("desk.serve", priority=priority, timeout=DEADLINE_S, retry=False)
+    except Busy:
+        answers.refused.append(began)
+    except DeadlineExceeded:
+        answers.late_count += 1
+    except BackplaneError as error:
+        raise AssertionError(f"neither answered nor refused: {error}") from error
+    else:
+        answers.answered.append((began, time.perf_counter() - began))
+
+
+CASE = Case(
+    name="overload",
+    what="goodput at three times the capacity, admitted by queueing time; references: no admission, and a fixed limit of 100",
+    requirements=(
+        Requirement("goodput", ours("goodput_percent"), at_least=95, unit="% of the peak"),
+        Requirement("p99", ours("p99_ms"), at_most=2 * AIM_MS, unit="ms"),
+        Requirement("urgent calls refused", ours("urgent_refused_count"), at_most=0),
+        Requirement("recovery", ours("recovery_s"), at_most=2, unit="s"),
+    ),
+    open=both,
+    rounds=3,
+    quick_rounds=1,
+)
