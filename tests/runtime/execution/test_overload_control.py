@@ -30,15 +30,11 @@ class Press(AppObject):
         self.shop.printed.append(page)
         return page
 
-    @operation(priority=0)
-    async def both(self, page: int) -> Any:
-        return await self.call("shop.number", page=page)
 
-
-class Numbers(AppObject):
+class Binder(AppObject):
     @operation(priority=4)
-    def number(self, page: int) -> int:
-        return page
+    async def bind(self, page: int) -> Any:
+        return await self.call("shop.proof", page=page)
 
 
 class Shop(Component):
@@ -50,7 +46,7 @@ class Shop(Component):
 
     def setup(self) -> None:
         self.add(Press(self))
-        self.add(Numbers())
+        self.add(Binder())
 
 
 def shop(**options: Any) -> tuple[VirtualBackplane, Shop]:
@@ -130,9 +126,10 @@ def test_the_limit_of_a_backplane_is_for_all_that_have_none_of_their_own() -> No
 def test_a_call_that_admitted_work_makes_is_not_refused_for_the_queue_of_the_backplane() -> None:
     """Half a request done is worth nothing, and has cost its half."""
     backplane, _ = shop(aim=0.01)
-    whole = backplane.call("shop.both", page=7)
-    submit(backplane, "proof", 10)
+    whole = backplane.call("shop.bind", page=7)
+    others = submit(backplane, "proof", 10)
     assert whole.result() == 7
+    assert len(refused(others)) > 5
 
 
 def test_a_cast_beyond_the_limit_is_counted() -> None:

@@ -147,11 +147,58 @@ def test_few_of_the_refused_have_queued_in_vain(run_ns: Callable[[Random], float
     assert service.late[4] < 0.15 * service.early[4]
 
 
-def test_the_most_urgent_priority_is_never_refused() -> None:
+@pytest.mark.parametrize("mix", [MIXED, {0: 0.5, 5: 0.5}], ids=["few", "more than can be served"])
+def test_the_most_urgent_priority_is_never_refused(mix: Mapping[int, float]) -> None:
     service = Service(exponential(1 * MS))
-    service.offer(4.0, 5.0, MIXED)
+    service.offer(4.0, 5.0, mix)
     assert service.refused_part(0) == 0
     assert service.refused_part(5) > 0.8
+
+
+def queued(limit: AdaptiveLimit, priority: int, at_ns: int) -> Work:
+    """One request that was admitted, and has not begun."""
+    work = Work(AppObject(), "work", priority)
+    work.posted_ns = at_ns
+    limit.admitted(work, at_ns)
+    return work
+
+
+def test_what_is_less_urgent_does_not_count() -> None:
+    """Law 3: it is served later anyway. Two requests are served within the aim."""
+    limit = AdaptiveLimit(AIM_NS, 8, 0)
+    limit.rate = 100.0
+    for _ in range(2):
+        queued(limit, 5, 0)
+    assert limit.admits(4, 1)
+    assert not limit.admits(5, 1) and not limit.admits(6, 1)
+
+
+def test_what_more_urgent_requests_will_take_is_not_counted_on() -> None:
+    """Priorities 0 and 2 keep coming, and are served first: 0.9 of the capacity is theirs."""
+    service = Service(constant(1 * MS))
+    service.offer(3.0, 5.0, MIXED)
+    whole = service.limit.room(0)
+    assert 0.6 * whole < service.limit.room(2) < 0.8 * whole
+    assert service.limit.room(5) < 0.3 * whole
+
+
+def test_a_late_request_is_found_behind_one_that_has_begun() -> None:
+    """At another object, say: it may run for long."""
+    limit = AdaptiveLimit(AIM_NS, 8, 0)
+    queued(limit, 4, 0).started_ns = 1
+    late, later = queued(limit, 4, 2), queued(limit, 4, 3)
+    assert limit.next_late(AIM_NS + 2) is None
+    assert limit.next_late(AIM_NS + 3) is late
+    assert limit.next_late(AIM_NS + 3) is None
+    assert limit.next_late(AIM_NS + 4) is later
+
+
+def test_where_nothing_is_refused_nothing_is_learned() -> None:
+    """Or the next overload would meet a limit that is none."""
+    service = Service(constant(1 * MS))
+    service.offer(3.0, 2.0, MIXED)
+    service.offer(0.5, 10.0, MIXED)
+    assert service.limit.rate < 3_000
 
 
 def test_what_is_less_urgent_is_refused_first() -> None:
