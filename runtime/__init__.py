@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .objects.action import Action, Outcome
     from .objects.adaptive import Adaptive
     from .objects.app_object import AppObject
+    from .objects.batch import Batch
     from .objects.component import Component
     from .objects.endpoint import Endpoint, Request
     from .objects.module_state import ModuleState
@@ -43,6 +44,7 @@ __all__ = [
     "Adaptive",
     "AppObject",
     "BackplaneError",
+    "Batch",
     "Busy",
     "CallerError",
     "Cancelled",
@@ -80,6 +82,7 @@ _LATER = {
     "execution.workers.user_functions": ("current", "pause"),
     "objects.action": ("Action", "Outcome"),
     "objects.adaptive": ("Adaptive",),
+    "objects.batch": ("Batch",),
     "objects.app_object": ("AppObject",),
     "objects.component": ("Component",),
     "objects.endpoint": ("Endpoint", "Request"),

@@ -19,6 +19,7 @@ from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import check_pattern
 
 from .adaptive import Adaptive
+from .batch import BATCH_MAX, WAIT_MAX_MS, Batch
 
 #: Priority of an operation that names none: the middle of the default eight, with room on both sides.
 PRIORITY_DEFAULT = 4
@@ -55,6 +56,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     is_long: bool = False
     export: bool = False
     admit: Adaptive | None = None
+    batch: Batch | None = None
 
 
 def operation(
@@ -73,6 +75,7 @@ def operation(
     is_long: bool = False,
     export: bool = False,
     admit: Adaptive | None = None,
+    batch: Batch | None = None,
     **unknown: Never,
 ) -> Callable[[Method], Method]:
     """Make a method callable by others, on the route COMPONENT.NAME.
@@ -84,7 +87,8 @@ def operation(
     that computes the key of the target slowly, in the digester (law 7). `accepted_in`: the states of a `StateMachine` in
     which it is accepted; in others it is handled by `otherwise`: "refuse" or "defer". `is_long`: its run time has no limit,
     and is no sign of a stuck backplane (`stuck_after`). `export`: other nodes may call it, with any key that may use exports.
-    `admit`: `Adaptive(aim_ms=20)` refuses requests that would queue for longer.
+    `admit`: `Adaptive(aim_ms=20)` refuses requests that would queue for longer. `batch`: `Batch(max=256, wait_ms=5)` serves
+    several requests by one call of the method, which gets a list for each parameter and returns a list of results.
     """
 
     def mark() -> Mark:
@@ -97,11 +101,13 @@ def operation(
             raise DeclarationError(
                 f"admit: aim_ms={admit.aim_ms!r}: expected milliseconds above 0, at most {AIM_MAX_MS}"
             )
+        if batch is not None:
+            _check_batch(batch, accepted_in)
         return Mark(
             kind="operation", name=name, priority=priority, reentrant=reentrant, idempotent=idempotent,
             calls=_several("calls", calls, '("index.stats",)'), states=states_of(states), digest=digest,
             accepted_in=None if accepted_in is None else _several("accepted_in", accepted_in, "(State.OPEN,)"),
-            otherwise=otherwise, is_long=is_long, export=export, admit=admit,
+            otherwise=otherwise, is_long=is_long, export=export, admit=admit, batch=batch,
         )  # fmt: skip
 
     return _marker("operation()", written, mark)
@@ -144,6 +150,17 @@ def states_of(states: Any) -> tuple[str, ...]:
     if unknown := [state for state in found if not isinstance(state, str) or state not in _STATES]:
         raise DeclarationError(f"states: {unknown} are not among {sorted(_STATES)}")
     return found
+
+
+def _check_batch(batch: Any, accepted_in: Any) -> None:
+    if not isinstance(batch, Batch):
+        raise DeclarationError(f"batch={batch!r}: expected a bound, as in batch=Batch(max=256, wait_ms=5)")
+    if type(batch.max) is not int or not 1 <= batch.max <= BATCH_MAX:
+        raise DeclarationError(f"batch: max={batch.max!r}: expected a whole number, 1 to {BATCH_MAX:,}")
+    if not is_number(batch.wait_ms) or not 0 <= batch.wait_ms <= WAIT_MAX_MS:
+        raise DeclarationError(f"batch: wait_ms={batch.wait_ms!r}: expected milliseconds, 0 to {WAIT_MAX_MS:,}")
+    if accepted_in is not None:
+        raise DeclarationError("batch excludes accepted_in: the first request of a batch may change the state")
 
 
 def _several(option: str, given: Any, example: str) -> tuple[Any, ...]:

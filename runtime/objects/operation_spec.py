@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from . import binding
+from .batch import batched_hints, serves_one, single_signature
 from .binding import Binding
 from .hints import hints_of
 from .operation import MARK, DeclarationError, Mark
@@ -42,11 +43,22 @@ class OperationSpec:
                 f"{function.__qualname__} is a generator, but nobody reads its items: only operations may be"
             )
         parameters, hints = _parameters(function)
+        signature = inspect.signature(function)
+        #: Takes the object and a list for each parameter; None: it does not serve batches.
+        self.batched: Callable[..., Any] | None = None
+        if mark.batch is not None:
+            try:
+                hints = batched_hints(function, hints)
+            except TypeError as error:
+                raise DeclarationError(str(error)) from None
+            signature = single_signature(function, hints)
         if mark.kind != "settings":
             _check_self(function)
         #: Takes the object and the values that `bind` returns.
         self.function = _by_position(function, parameters)
-        self.signature = _signature(function)
+        if mark.batch is not None:
+            self.batched, self.function = self.function, serves_one(self.function, function.__qualname__)
+        self.signature = _signature(signature)
         #: By name: the annotation, and whether the parameter is required.
         self.parameters: dict[str, tuple[Any, bool]] = {
             p.name: (hints.get(p.name, Any), p.default is p.empty) for p in parameters
@@ -208,7 +220,7 @@ def _convert(kind: type, value: Any) -> Any:
     raise TypeError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
 
 
-def _signature(function: Callable[..., Any]) -> str:
-    text = str(inspect.signature(function))
+def _signature(signature: inspect.Signature) -> str:
+    text = str(signature)
     text = re.sub(r"^\(self(, )?", "(", text)
     return text.replace("'", "").replace('"', "")  # quotes around string annotations and around names in a Literal

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tests.mutation import caller, lanes, laws, ledger, locks, movement, overload, restarts, scheduling, spans, wire
+from tests.mutation import (
+    batching,
+    caller,
+    lanes,
+    laws,
+    ledger,
+    locks,
+    movement,
+    overload,
+    restarts,
+    scheduling,
+    spans,
+    wire,
+)
 from tests.mutation.mutation import Mutation
 
 #: In the order in which they are run.
@@ -18,5 +31,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "lanes": lanes.MUTATIONS,
     "spans": spans.MUTATIONS,
     "overload": overload.MUTATIONS,
+    "batching": batching.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

@@ -41,6 +41,7 @@ from ...observation.statistics import Statistics
 from ...scheduling.adaptive_limit import AdaptiveLimit
 from ...scheduling.balance import least_busy
 from ...scheduling.scheduler import Scheduler
+from ..actions.batch_action import BatchAction
 from ..actions.completion import Completion
 from ..actions.inheritance import Inheritance
 from ..actions.method_action import MethodAction
@@ -199,6 +200,8 @@ class Intake:
                 action = ReadingAction(object, name, priority, spec.function, arguments, deadline_ns, buffer)
             elif is_keyed:
                 action = KeyedAction(object, name, priority, spec.function, arguments, deadline_ns)
+            elif spec.batched is not None:
+                action = BatchAction(object, name, priority, spec, arguments, deadline_ns)
             else:
                 action = MethodAction(object, name, priority, spec.function, arguments, deadline_ns)
             action.spec, action.sender = spec, peer

@@ -29,6 +29,7 @@ from ...objects.registry import Registry
 from ...observation.statistics import OperationStatistics, Statistics
 from ...process_config import ProcessConfig
 from ...scheduling.timers import Timer
+from ..actions.batch_action import BatchAction
 from ..actions.completion import Completion
 from ..actions.coroutines import CallRequest, Pause
 from ..actions.inheritance import Inheritance
@@ -65,6 +66,7 @@ from ..urgency.priority_publisher import PriorityPublisher
 from ..workers.clock import Clock
 from ..workers.poll_leader import QUANTUM_NS, PollLeader
 from ..workers.worker import Worker
+from .batching import Batching
 from .lifecycle import Lifecycle
 from .progress import is_long
 
@@ -193,6 +195,7 @@ class Engine:
             calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,
             priority_publisher=priority_publisher, recorders=recorders, poll_leader=poll_leader, grants=grants,
         )  # fmt: skip
+        self.batching = Batching(scheduler=scheduler, completion=completion, outgoing=outgoing)
         self.streaming = Streaming(accepted=accepted, sender=sender, outgoing=outgoing, remote=remote)
         self.changes = changes = CallChanges(
             scheduler=scheduler, statistics=statistics, accepted=accepted, replays=replays, rings=rings, completion=completion,
@@ -239,6 +242,8 @@ class Engine:
             ):
                 continue
             if action.limit is not None and self.completion.has_queued_too_long(action, action.limit, now_ns):
+                continue
+            if isinstance(action, BatchAction) and not self.batching.gather(action, now_ns):
                 continue
             break
         if action is None:
@@ -314,6 +319,8 @@ class Engine:
             # The reply is packed before the object may run again: later changes of its state must not change the reply.
             if action.peer is not None or action.error is not None or self.replays.running:
                 self.completion.answer(action, now_ns)
+            if isinstance(action, BatchAction) and action.companions:
+                self.batching.end(action, now_ns, run_ns, cpu_ns)
             self.scheduler.finished(action, outcome, now_ns)
             if not self.scheduler.ready.count and self.outbox:
                 self.flush(now_ns)  # no action is ready: the reply leaves before the action is booked
@@ -445,6 +452,8 @@ class Engine:
         for timer in self.scheduler.timers.due(now_ns):
             self._fire(timer, now_ns)
         self.outgoing.expire(now_ns, is_unread=self._is_unsure)
+        if self.batching.waiting:
+            self.batching.look(now_ns)
         self.deferring.expire(now_ns)
         if self.grants is not None:
             self.grants.take_back(now_ns)
