@@ -45,8 +45,8 @@ COMPILED = """
     runtime/execution/urgency: board os_priority priority_publisher
     runtime/execution/intake: admission call_changes deferring digest digesting fairness grants idempotency_cache intake
         overload_control remote_routes sources user_actions withdrawal
-    runtime/execution/actions: batch_action completion coroutines inheritance method_action parked_actions reading_action
-        recorders stream_action
+    runtime/execution/actions: batch_action completion coroutine_action coroutines inheritance method_action parked_actions
+        reading_action recorders stream_action
     runtime/execution/outgoing: outgoing_calls publishing ring_detector routing sender streaming
     runtime/execution/loop: batching engine worker_loop
     runtime/execution/services: engine_platform host node_services

@@ -64,6 +64,8 @@ class Action:
     ...     def run(self) -> Outcome:
     ...         self.object.greet()
     ...         return Outcome.DONE
+
+    With `async def run` it may await calls and pauses, as an `async def` operation may.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Batching: which requests go together, and what each of them gets."""
+"""Batching: which requests go together, and what each of them gets; and users' own actions that await."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from tests.mutation.mutation import Mutation
 BATCHING = "runtime/execution/loop/batching.py"
 ACTION = "runtime/execution/actions/batch_action.py"
 DECLARED = "runtime/objects/batch.py"
-TESTS = ("tests/runtime/execution/test_batching.py",)
+OWN = "runtime/execution/actions/coroutine_action.py"
+TESTS = tuple(f"tests/runtime/execution/test_{name}.py" for name in ("batching", "coroutine_action"))
 
 
 def batch(breaks: str, file: str, text: str, replacement: str) -> Mutation:
@@ -61,4 +62,22 @@ MUTATIONS = (
         "if not hasattr(returned, '__len__'):",
     ),
     batch("an error of one is its result", DECLARED, "if isinstance(result, BaseException):", "if result is function:"),
+    batch("an own action is posted twice", OWN, "own.posted_ns = 1  #", "own.posted_ns = 0  #"),
+    batch(
+        "an own action is posted once only",
+        OWN,
+        "        if outcome is DONE:\n            self.own.posted_ns = 0",
+        "        if outcome is DONE:\n            self.own.posted_ns += 0",
+    ),
+    batch("an own action that never began keeps what it holds", OWN, "        self.own.refuse(error)\n", ""),
+    batch(
+        "any outcome is an answer", OWN, "if self.error is None and self.result is not DONE:", "if self.error is self:"
+    ),
+    batch("the answer is the outcome", OWN, "            self.result = self.own.result\n", ""),
+    batch(
+        "a device is told nothing",
+        OWN,
+        "own.result, own.error = action.result, action.error",
+        "own.error = action.error",
+    ),
 )

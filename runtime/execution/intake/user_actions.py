@@ -15,6 +15,7 @@ from appbackplane.transport.errors import BackplaneError, InternalError, sound, 
 from ...objects.action import Action
 from ...objects.endpoint import Request
 from ...objects.registry import Route
+from ..actions.coroutine_action import as_posted
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -47,7 +48,7 @@ def action_of(route: Route, request: Request, priorities: int) -> Action | None:
     except (TypeError, ValueError) as error:
         log.error("%s: %s", route.name, error)
         raise InternalError(f"{route.name}: {error}") from error
-    return action
+    return as_posted(action)
 
 
 def check(action: Action, priorities: int) -> None:

@@ -25,6 +25,7 @@ from ...objects.component import Component
 from ...objects.operation import PRIORITY_DEFAULT
 from ...scheduling.timers import Timer
 from ..actions.blocking import call_and_block
+from ..actions.coroutine_action import as_posted
 from ..actions.coroutines import CallRequest, Gather, SendingRequest, StreamRequest
 from ..actions.method_action import MethodAction
 from ..actions.stream_action import StreamAction
@@ -160,7 +161,7 @@ class EngineHost:
             component = action.object._component
             if component is None or self._registry.components.get(component.component_name) is not component:
                 raise ValueError(f"{action.name}: {action.object.name} is not in a component of this backplane")
-            self.platform.post_own(component, action)
+            self.platform.post_own(component, as_posted(action))
 
     def add_object(self, component: Component, object: AppObject) -> None:
         """Add an object while the backplane runs; starts its timers if the component serves."""

@@ -1,0 +1,74 @@
+"""CoroutineAction: drives a user's own action whose `run` is a coroutine.
+
+"DoneWaitForReply" (seed 000): a user's action makes a call, and goes on with the reply. It awaits as an `async def` operation
+does, and is driven like one: this action stands for it in the queues, and hands on to it how it ends.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Final
+
+from appbackplane.transport.errors import BackplaneError
+
+from ...objects.action import DONE, Action, Outcome
+from ..workers.current import current
+from .method_action import MethodAction
+
+_IS_COROUTINE: Final = inspect.CO_COROUTINE
+
+
+class CoroutineAction(MethodAction):
+    """Stands for `own`, a user's action with `async def run`."""
+
+    __slots__ = ("own",)
+
+    def __init__(self, own: Action) -> None:
+        super().__init__(own.object, own.name, own.priority, _begin, (own,), own.deadline_ns)
+        self.own = own
+        own.posted_ns = 1  # it is not posted again before it has ended
+        if own.on_end is not None:
+            self.on_end = _ended
+
+    def run(self) -> Outcome:
+        """Run the coroutine to its end, or to its next await."""
+        outcome = super().run()
+        if outcome is DONE:
+            self.own.posted_ns = 0
+            if self.error is None and self.result is not DONE:
+                returned = str(self.result) if isinstance(self.result, Outcome) else type(self.result).__name__
+                self.error = TypeError(
+                    f"{type(self.own).__name__}.run() returned {returned}: a coroutine returns Outcome.DONE"
+                )
+            self.result = self.own.result
+        return outcome
+
+    def refuse(self, error: BackplaneError) -> None:
+        """End with `error` without running (further); the user's action releases its resources."""
+        super().refuse(error)
+        self.own.posted_ns = 0
+        self.own.refuse(error)
+
+
+def as_posted(action: Action) -> Action:
+    """The action to post for a user's: itself, or what drives its coroutine."""
+    run: Any = type(action).run
+    code = getattr(run, "__code__", None)  # compiled functions have none
+    if code is None or not code.co_flags & _IS_COROUTINE:
+        return action
+    return CoroutineAction(action)
+
+
+def _begin(object: Any, own: Any) -> Any:
+    action = current.action
+    assert action is not None
+    own.source, own.principal, own.trace, own.chain = action.source, action.principal, action.trace, action.chain
+    return own.run()
+
+
+def _ended(action: Action) -> None:
+    assert isinstance(action, CoroutineAction)
+    own = action.own
+    own.result, own.error = action.result, action.error
+    assert own.on_end is not None
+    own.on_end(own)
