@@ -74,10 +74,5 @@ MUTATIONS = (
         "any outcome is an answer", OWN, "if self.error is None and self.result is not DONE:", "if self.error is self:"
     ),
     batch("the answer is the outcome", OWN, "            self.result = self.own.result\n", ""),
-    batch(
-        "a device is told nothing",
-        OWN,
-        "own.result, own.error = action.result, action.error",
-        "own.error = action.error",
-    ),
+    batch("a device is told nothing", OWN, "    own.error = action.error\n", ""),
 )

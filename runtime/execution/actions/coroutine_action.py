@@ -69,6 +69,6 @@ def _begin(object: Any, own: Any) -> Any:
 def _ended(action: Action) -> None:
     assert isinstance(action, CoroutineAction)
     own = action.own
-    own.result, own.error = action.result, action.error
+    own.error = action.error
     assert own.on_end is not None
     own.on_end(own)
