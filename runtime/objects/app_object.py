@@ -7,7 +7,7 @@ Users subclass it and mark methods with `@operation`, `@subscribe` and `@every`.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from appbackplane.transport.call_checks import WINDOW_DEFAULT
@@ -61,16 +61,22 @@ class Host(Protocol):
 class AppObject(Schedulable):
     """Base of an application's objects: subclass it, mark its operations, and `add` it to a component."""
 
-    __slots__ = ("__weakref__", "_component", "_key", "_name")
+    __slots__ = ("__weakref__", "_component", "_key", "_name", "_twins")
 
     # Declared here and filled in `__new__`: type checkers do not learn a slot's type from an assignment there.
     _component: Component | None
     _key: str | None
     _name: str
+    #: The queues of an object with `concurrency`: itself and its twins (twins.py), in one list for all; None: it has one queue.
+    _twins: list[AppObject] | None
 
     #: Least priority of its calls, however little urgent their callers are: a lock that everybody needs should not be held
     #: by bulk work (law 10; Android's Binder calls it minimum priority). None: no priority is lent.
     lends: int | None = None
+
+    #: How many of its actions may run or wait for replies at the same time, in any order (seed 000: "one object can handle
+    #: requests and replies in any order"). 1: one at a time, in order (law 1). With several threads, its data need locks.
+    concurrency: int = 1
 
     #: Whether its calls may be refused because its component is full (law 9). False for calls that belong to admitted work:
     #: refused, they would keep it from ending.
@@ -92,7 +98,7 @@ class AppObject(Schedulable):
         self._priority = 255  # none yet
         self._number = -1
         self._counts = self._stale = None
-        self._component = self._key = None
+        self._component = self._key = self._twins = None
         self._name = ""
         return self
 
@@ -269,3 +275,13 @@ class AppObject(Schedulable):
     @property
     def _platform(self) -> Platform:
         return self._host.platform
+
+
+def without_twins(objects: Iterable[AppObject]) -> Iterator[AppObject]:
+    """Each object once, however many queues it has."""
+    return (each for each in objects if each._twins is None or each._twins[0] is each)
+
+
+def queues_of(object: AppObject) -> list[AppObject]:
+    """An object and its twins."""
+    return [object] if object._twins is None else object._twins

@@ -11,7 +11,7 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from .app_object import AppObject, Host
+from .app_object import AppObject, Host, without_twins
 from .module_state import ModuleState
 from .operation import DeclarationError
 from .own import check_operations, owned
@@ -93,7 +93,7 @@ class Component(AppObject):
     @owned
     def objects(self) -> tuple[AppObject, ...]:
         """The objects added so far, without the component itself."""
-        return tuple(self._objects)
+        return tuple(without_twins(self._objects))
 
     def setup(self) -> None:
         """Add the initial objects. Called once, before any state is entered."""

@@ -15,13 +15,14 @@ from appbackplane.transport.directory import ComponentEntry, OperationEntry
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import TopicTable, check_pattern
 
-from .app_object import AppObject
+from .app_object import AppObject, queues_of, without_twins
 from .component import Component
 from .endpoint import Endpoint
 from .module_state import ModuleState
 from .operation import DeclarationError, Mark
 from .operation_spec import OperationSpec
 from .state_machine import StateMachine
+from .twins import another, check_concurrency
 
 #: Read users' declarations as Any: compiled code trusts the declared type of an attribute, and refuses a list for a tuple.
 _lends_of: attrgetter[Any] = attrgetter("lends")
@@ -166,6 +167,7 @@ class Registry:
         _check_module(component)
         self.components[name] = component
         component._name = f"{self._backplane}/{name}"
+        check_concurrency(component)
         for cls in (*_declares_of(component), type(component)):
             self._declare(component, cls)
         self._enter(component, component)
@@ -196,7 +198,9 @@ class Registry:
         """Forget an object. The caller has checked with `Scheduler.check_removable`."""
         component = object._component
         assert component is not None
-        _take_out(component._objects, object)
+        object, *twins = queues_of(object)
+        for each in (object, *twins):
+            _take_out(component._objects, each)
         if object._key is not None:
             del self._by_key[component.component_name, object._key]
         for spec in type(object).__operations__.values():
@@ -204,11 +208,23 @@ class Registry:
                 _take_out(self.routes[f"{component.component_name}.{spec.name}"].objects, object)
             elif spec.mark.topic is not None:
                 self._topics.remove(spec.mark.topic, Hearer(component, object, spec))
-        object._component = None
+        for each in (object, *twins):
+            each._component = None
 
     def by_key(self, component: str, key: str) -> AppObject | None:
         """The object that was added under `key`; None: there is none."""
         return self._by_key.get((component, key))
+
+    def queue_of(self, object: AppObject) -> AppObject:
+        """The queue of an object with `concurrency` for a new request: an idle one, if there is or may be one, or its own."""
+        assert object._twins is not None and object._component is not None
+        for each in object._twins:
+            if not each._load:
+                return each
+        if (new := another(object)) is not None:
+            object._component._objects.append(new)
+            return new
+        return object
 
     def hearers(self, topic: str) -> list[Hearer]:
         """This backplane's subscribers of `topic`, in the order they were added. Do not change the list."""
@@ -222,7 +238,7 @@ class Registry:
         routes = [route for route in self.routes.values() if route.component is component]
         heard = [
             (s.mark.topic, s.mark.export)
-            for o in (component, *component._objects)
+            for o in (component, *without_twins(component._objects))
             for s in type(o).__operations__.values()
             if s.mark.topic
         ] + [(endpoint.topic, endpoint.export) for endpoint in component._endpoints if endpoint.topic]
@@ -244,7 +260,7 @@ class Registry:
                 for route in routes
             ),
             topics=tuple(sorted({topic for topic, _ in heard})),
-            objects_count=len(component._objects),
+            objects_count=sum(1 for _ in without_twins(component._objects)),
             driven_by=component.driven_by,
             exported_topics=tuple(
                 sorted({*_exported_topics_of(component), *(topic for topic, is_exported in heard if is_exported)})
@@ -262,6 +278,7 @@ class Registry:
                         f"{type(object).__qualname__} brings a new route {name}.{spec.name} after start: "
                         f"list the class in {type(component).__qualname__}.declares"
                     )
+        check_concurrency(object)
         self._declare(component, type(object))
         number = self._numbers[name] = self._numbers.get(name, -1) + 1
         object._name = f"{component._name}.{key if key is not None else number}"

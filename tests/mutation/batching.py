@@ -1,4 +1,4 @@
-"""Batching: which requests go together, and what each of them gets; and users' own actions that await."""
+"""Batching: which requests go together, and what each gets; users' own actions that await; objects that serve several."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ BATCHING = "runtime/execution/loop/batching.py"
 ACTION = "runtime/execution/actions/batch_action.py"
 DECLARED = "runtime/objects/batch.py"
 OWN = "runtime/execution/actions/coroutine_action.py"
-TESTS = tuple(f"tests/runtime/execution/test_{name}.py" for name in ("batching", "coroutine_action"))
+TWINS, SHARED = "runtime/objects/twins.py", "runtime/execution/loop/shared_queues.py"
+APP_OBJECT = "runtime/objects/app_object.py"
+TESTS = (
+    "tests/runtime/execution/test_batching.py", "tests/runtime/execution/test_coroutine_action.py",
+    "tests/runtime/objects/test_twins.py",
+)  # fmt: skip
 
 
 def batch(breaks: str, file: str, text: str, replacement: str) -> Mutation:
@@ -75,4 +80,17 @@ MUTATIONS = (
     ),
     batch("the answer is the outcome", OWN, "            self.result = self.own.result\n", ""),
     batch("a device is told nothing", OWN, "    own.error = action.error\n", ""),
+    batch("there is no bound of twins", TWINS, "if len(twins) >= object.concurrency:", "if len(twins) > 99:"),
+    batch("each twin has its own attributes", TWINS, "vars(twins[0])", "dict(vars(twins[0]))"),
+    batch("twins are seen", APP_OBJECT, "if each._twins is None or each._twins[0] is each)", ")"),
+    batch("state machines have twins", TWINS, "if isinstance(object, StateMachine):", "if object.concurrency < 0:"),
+    batch("slots have twins", TWINS, "    if own:\n", "    if not own and count < 0:\n"),
+    batch("an idle queue stays idle", SHARED, "if idle._state != IDLE or", "if idle._state == IDLE or"),
+    batch(
+        "what has begun is taken over",
+        SHARED,
+        "while action is not None and action.continues:",
+        "while action is None:",
+    ),
+    batch("the wait before counts for nothing", SHARED, "    action.wait_ns += now_ns - action.posted_ns\n", ""),
 )

@@ -112,7 +112,7 @@ MUTATIONS = (
         "if head is not None and (head.continues or not object._waits):", "if head is not None:",
     ),
     law(
-        6, "who waits can be removed", "runtime/execution/services/host.py", "self._scheduler.check_removable(object)", "pass"
+        6, "who waits can be removed", "runtime/execution/services/host.py", "self._scheduler.check_removable(each)", "pass"
     ),
     law(
         6, "reentrant calls queue behind ordinary ones", SCHEDULER,

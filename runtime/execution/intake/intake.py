@@ -260,7 +260,10 @@ class Intake:
                 else:
                     assert spec is not None
                     arguments = spec.binding.bind(own, name)
-                    action = MethodAction(hearer.object, name, priority, spec.function, arguments)
+                    object = hearer.object
+                    if object._twins is not None:
+                        object = self._registry.queue_of(object)
+                    action = MethodAction(object, name, priority, spec.function, arguments)
                 action.trace, action.source = traceparent_of(envelope.trace), source
                 if self._fair_keys is not None:
                     action.fair_key = self._fair_keys.key_of(source, None, own)
@@ -349,14 +352,17 @@ class Intake:
             spec = route.specs.get(type(object))
             if spec is None:
                 raise NotFound(f"{object.name} does not serve {route.name}")
-            return object, spec
+            return object if object._twins is None else self._registry.queue_of(object), spec
         if len(objects) == 1:
-            return objects[0], route.specs[type(objects[0])]
+            (object,) = objects
+            spec = route.specs[type(object)]
+            return object if object._twins is None else self._registry.queue_of(object), spec
         found = least_busy(objects, route.cursor, [link[0] for link in chain] if chain else ())
         route.cursor += 1
         if found is None:
             raise Unavailable(f"{route.name}: {route.component.name} has no object that serves it now")
-        return found, route.specs[type(found)]
+        spec = route.specs[type(found)]
+        return found if found._twins is None else self._registry.queue_of(found), spec
 
 
 def _streamed(spec: OperationSpec, argument: str, body: dict[str, Any], name: str) -> tuple[ItemBuffer, dict[str, Any]]:

@@ -69,6 +69,7 @@ from ..workers.worker import Worker
 from .batching import Batching
 from .lifecycle import Lifecycle
 from .progress import is_long
+from .shared_queues import take_over
 
 #: How long short actions may run one after the other before the link is polled again. A poll costs 1.4 us, 3 % of 50 us.
 #: An urgent message may be delayed by 50 us: the price of one round trip on an idle machine.
@@ -325,6 +326,8 @@ class Engine:
             if not self.scheduler.ready.count and self.outbox:
                 self.flush(now_ns)  # no action is ready: the reply leaves before the action is booked
             self.completion.book(action, now_ns)
+            if action.object._twins is not None:
+                take_over(action.object, self.scheduler, self.inheritance, now_ns)
             if self.outgoing.streams and isinstance(action, MethodAction):
                 self.outgoing.reader_ended(action, now_ns)
         self.scheduler.budget.charge(cpu_ns)

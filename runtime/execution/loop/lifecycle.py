@@ -12,7 +12,7 @@ from collections.abc import Callable
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition, NotFound
 
 from ...objects.action import Action
-from ...objects.app_object import AppObject
+from ...objects.app_object import AppObject, without_twins
 from ...objects.component import Component
 from ...objects.module_state import ModuleState, check_move
 from ...objects.registry import Registry
@@ -72,7 +72,7 @@ class Lifecycle:
                 error = FailedPrecondition(f"{component.name} was moved on before it was {to.value}")
             elif error is None and to in _SERVING and (error := self._serves(component, to)) is None:
                 component._module_state, component._cluster_epoch = to, epoch
-                for object in (component, *component._objects):
+                for object in (component, *without_twins(component._objects)):
                     self.start_timers_of(object)
             elif error is not None and to is ModuleState.INITIALIZING and self._latest[name] is action:
                 component._module_state = before  # so that it can be tried again

@@ -20,7 +20,7 @@ from appbackplane.transport.item_sender import ItemSender
 from appbackplane.transport.topics import check_topic
 
 from ...objects.action import Action
-from ...objects.app_object import AppObject
+from ...objects.app_object import AppObject, queues_of
 from ...objects.component import Component
 from ...objects.operation import PRIORITY_DEFAULT
 from ...scheduling.timers import Timer
@@ -173,8 +173,9 @@ class EngineHost:
     def remove_object(self, object: AppObject) -> None:
         """Remove an object and its timers. Raises `FailedPrecondition` while it has work or waits."""
         with self._lead:
-            self._scheduler.check_removable(object)
-            self._scheduler.timers.cancel_of((object,))
+            for each in queues_of(object):
+                self._scheduler.check_removable(each)
+            self._scheduler.timers.cancel_of(queues_of(object))
             self._lifecycle.forget(object)
             self._registry.remove_object(object)
 

@@ -14,7 +14,7 @@ from typing import Any
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
 from ...objects.action import LOCAL, Action
-from ...objects.app_object import AppObject
+from ...objects.app_object import AppObject, queues_of
 from ..intake.digest import Digest, route_of
 from ..loop.engine import Engine
 
@@ -62,12 +62,15 @@ class Names:
         more = {"calls": [call_name(self._backplane, *who) for who in calls[:SHOWN_MAX]], "count": len(calls)}
         if calls:
             return self._accepted.get(calls[0]), more
-        queued = islice(_queued(islice(route.objects, LOOK_MAX)), LOOK_MAX)
+        queues = islice((queue for each in route.objects for queue in queues_of(each)), LOOK_MAX)
+        queued = islice(_queued(queues), LOOK_MAX)
         action = next((action for action in queued if action.name == name), None)
         if action is not None:
             return action, more
-        busy = (object for object in islice(route.objects, LOOK_MAX) if object._load)
-        return next(busy, route.objects[0] if route.objects else route.component), more
+        queues = islice((queue for each in route.objects for queue in queues_of(each)), LOOK_MAX)
+        return next(
+            (queue for queue in queues if queue._load), route.objects[0] if route.objects else route.component
+        ), more
 
     def call_named(self, asked: str) -> Action | None:
         """The call of that name; None: it has not arrived, or has ended. Raises `NotFound`, `InvalidArgument`."""
