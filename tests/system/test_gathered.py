@@ -1,0 +1,72 @@
+"""Admission by queueing time, batches, and objects that serve several: on real processes, over real sockets."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from appbackplane.transport import Busy
+
+from .conftest import LIMIT_S, System, Up, ask_until
+
+AIM_MS = 20
+SHOP = """
+[backplane.shop]
+components = ["gathered:Shop"]
+threads = 4
+"""
+
+
+@pytest.fixture
+def system(folder: Path, up: Up) -> System:
+    shutil.copy(Path(__file__).with_name("gathered.py"), folder)
+    return up(SHOP)
+
+
+def test_what_has_queued_for_too_long_is_refused_and_never_begins(system: System) -> None:
+    """The first one holds the press for longer than the aim; those behind it end in `Busy`, which says why."""
+    with system.connect() as client:
+        calls = [client.submit("shop.print", page=page, retry=False, timeout=LIMIT_S) for page in range(100)]
+        urgent = client.submit("shop.print", page=1_000, priority=0, retry=False, timeout=LIMIT_S)
+        ask_until(
+            client, "backplane.shop.statistics", lambda told: told["admission"]["shop.print"]["outstanding"] > 100
+        )
+        ask_until(
+            client, "backplane.shop.statistics",
+            lambda told: any(one["oldest_ms"] > AIM_MS for one in told["oldest"]["objects"]),
+        )  # fmt: skip
+        late = client.submit("shop.print", page=2_000, retry=False, timeout=LIMIT_S)  # who comes now finds them late
+        client.call("shop.go")
+        assert urgent.result() == 1_000
+        errors = [call.exception() for call in (*calls, late)]
+        refused = [error for error in errors if error is not None]
+        assert all(type(error) is Busy and "shop.print: it " in str(error) for error in refused)
+        printed = client.call("shop.pages")
+        assert len(printed) == len(calls) + 2 - len(refused)
+        assert 1_000 in printed and len(refused) > 50
+        assert "ADMISSION OF" in system.command("status", "--stats").stdout
+        told = json.loads(system.command("status", "--stats", "--json").stdout)
+        limit = told["backplanes"][0]["statistics"]["admission"]["shop.print"]
+        assert limit["refused_early"] + limit["refused_late"] == len(refused)
+
+
+def test_what_has_gathered_is_served_together(system: System) -> None:
+    with system.connect() as client:
+        calls = [client.submit("shop.bind", page=page, timeout=LIMIT_S) for page in range(200)]
+        ask_until(client, "backplane.shop.statistics", lambda told: told["components"]["shop"]["outstanding"] == 200)
+        client.call("shop.go")
+        sizes = [call.result() for call in calls]
+    assert max(sizes) == 64
+    assert sum(1 / size for size in sizes) < 10, "batches"
+
+
+def test_one_object_holds_several_threads(system: System) -> None:
+    with system.connect() as client:
+        calls = [client.submit("shop.sign", timeout=LIMIT_S) for _ in range(5)]
+        ask_until(client, "shop.signed_count", lambda count: count == 3)
+        client.call("shop.go")
+        assert len(set(calls[0].result()[:3])) == 3
+        assert all(len(call.result()) == 5 for call in calls[3:]) or calls[4].result()
