@@ -61,14 +61,12 @@ class Host(Protocol):
 class AppObject(Schedulable):
     """Base of an application's objects: subclass it, mark its operations, and `add` it to a component."""
 
-    __slots__ = ("__weakref__", "_component", "_key", "_name", "_twins")
+    __slots__ = ("__weakref__", "_component", "_key", "_name")
 
     # Declared here and filled in `__new__`: type checkers do not learn a slot's type from an assignment there.
     _component: Component | None
     _key: str | None
     _name: str
-    #: The queues of an object with `concurrency`: itself and its twins (twins.py), in one list for all; None: it has one queue.
-    _twins: list[AppObject] | None
 
     #: Least priority of its calls, however little urgent their callers are: a lock that everybody needs should not be held
     #: by bulk work (law 10; Android's Binder calls it minimum priority). None: no priority is lent.

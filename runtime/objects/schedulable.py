@@ -13,13 +13,14 @@ from mypy_extensions import mypyc_attr
 
 if TYPE_CHECKING:
     from .action import Action
+    from .app_object import AppObject
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Schedulable:
     """An object with a queue of actions. `AppObject.__new__` fills the slots, so no `__init__` need be called."""
 
-    __slots__ = ("_counts", "_head", "_load", "_number", "_priority", "_stale", "_state", "_tail", "_waits")
+    __slots__ = ("_counts", "_head", "_load", "_number", "_priority", "_stale", "_state", "_tail", "_twins", "_waits")
 
     _head: Action | None
     _tail: Action | None
@@ -36,3 +37,5 @@ class Schedulable:
     _load: int
     #: Number of its name in the current recorder segment; below the segment's first: not written yet.
     _number: int
+    #: The queues of an object with `concurrency`: itself and its twins (twins.py), in one list for all; None: it has one queue.
+    _twins: list[AppObject] | None

@@ -13,19 +13,19 @@ import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from appbackplane.transport import addressing, codec
+from appbackplane.transport import codec
 from appbackplane.transport.batching import SendResult
-from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.connections import LinkPort
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, PUBLISH, REPLY, STATUS, Envelope, cast
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, PUBLISH, REPLY, STATUS, Envelope
 from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.salvage import Salvaged, salvage
 
 from ...objects.action import DONE, LOCAL, WAITING, AcceptedCalls, Action, Outcome, ParkableAction, run_foreign
 from ...objects.module_state import ModuleState
 from ...objects.registry import Registry
+from ...objects.schedulable import Schedulable
 from ...observation.statistics import OperationStatistics, Statistics
 from ...process_config import ProcessConfig
 from ...scheduling.timers import Timer
@@ -244,9 +244,8 @@ class Engine:
                 continue
             if action.limit is not None and self.completion.has_queued_too_long(action, action.limit, now_ns):
                 continue
-            if isinstance(action, BatchAction) and not self.batching.gather(action, now_ns):
-                continue
-            break
+            if not isinstance(action, BatchAction) or self.batching.gather(action, now_ns):
+                break
         if action is None:
             worker.action = None
             self.priority_publisher.show(worker)
@@ -326,7 +325,8 @@ class Engine:
             if not self.scheduler.ready.count and self.outbox:
                 self.flush(now_ns)  # no action is ready: the reply leaves before the action is booked
             self.completion.book(action, now_ns)
-            if action.object._twins is not None:
+            queue: Schedulable = action.object
+            if queue._twins is not None:
                 take_over(action.object, self.scheduler, self.inheritance, now_ns)
             if self.outgoing.streams and isinstance(action, MethodAction):
                 self.outgoing.reader_ended(action, now_ns)
@@ -550,17 +550,10 @@ class Engine:
             self.publishing.forget(peer)
         self.publishing.update(directory)
         for name in directory.newly_draining(old):
-            self._say_farewell(name, now_ns)
+            self.outgoing.say_farewell(name, now_ns)
         self.outgoing.look_again(now_ns)
         for hear in self.directory_hearers:
             hear()
-
-    def _say_farewell(self, name: str, now_ns: int) -> None:
-        """Tell a draining backplane that no more calls follow. The farewell arrives after all earlier calls."""
-        peer = self.routing.connections.peer(name)
-        if peer is not None:
-            route = addressing.backplane_route(name, addressing.FAREWELL)
-            self.sender.say(peer, cast(CallSpec(route, {})), now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
+from appbackplane.transport import addressing
 from appbackplane.transport.call_checks import check_call
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.calls import OutstandingCalls
@@ -287,6 +288,13 @@ class OutgoingCalls:
             assert isinstance(request, CallRequest)
             request.id = 0
             self._failed(request, PeerDown(f"{request.spec.route}: {because}"), now_ns)
+
+    def say_farewell(self, backplane: str, now_ns: int) -> None:
+        """Tell a draining backplane that no more calls follow. The farewell arrives after all earlier calls."""
+        peer = self._routing.connections.peer(backplane)
+        if peer is not None:
+            route = addressing.backplane_route(backplane, addressing.FAREWELL)
+            self._sender.say(peer, cast(CallSpec(route, {})), now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
