@@ -15,7 +15,9 @@ from ...objects.action import DONE, Action, Outcome
 from ..workers.current import current
 from .method_action import MethodAction
 
-_IS_COROUTINE: Final = inspect.CO_COROUTINE
+#: Classes of actions that are known to be coroutines, or not. A program that makes classes all the time has them forgotten.
+KINDS_MAX: Final = 1_000
+is_coroutine_by_kind: Final[dict[type, bool]] = {}
 
 
 class CoroutineAction(MethodAction):
@@ -52,11 +54,16 @@ class CoroutineAction(MethodAction):
 
 def as_posted(action: Action) -> Action:
     """The action to post for a user's: itself, or what drives its coroutine."""
-    run: Any = type(action).run
-    code = getattr(run, "__code__", None)  # compiled functions have none
-    if code is None or not code.co_flags & _IS_COROUTINE:
-        return action
-    return CoroutineAction(action)
+    return CoroutineAction(action) if is_coroutine(type(action)) else action
+
+
+def is_coroutine(kind: type[Action]) -> bool:
+    """Whether actions of this class are coroutines."""
+    if len(is_coroutine_by_kind) >= KINDS_MAX:
+        is_coroutine_by_kind.clear()
+    code = getattr(kind.run, "__code__", None)  # compiled functions have none
+    found = is_coroutine_by_kind[kind] = code is not None and bool(code.co_flags & inspect.CO_COROUTINE)
+    return found
 
 
 def _begin(object: Any, own: Any) -> Any:

@@ -25,7 +25,7 @@ from ...objects.component import Component
 from ...objects.operation import PRIORITY_DEFAULT
 from ...scheduling.timers import Timer
 from ..actions.blocking import call_and_block
-from ..actions.coroutine_action import as_posted
+from ..actions.coroutine_action import CoroutineAction, is_coroutine, is_coroutine_by_kind
 from ..actions.coroutines import CallRequest, Gather, SendingRequest, StreamRequest
 from ..actions.method_action import MethodAction
 from ..actions.stream_action import StreamAction
@@ -154,14 +154,18 @@ class EngineHost:
 
     def post(self, action: Any) -> None:
         """Post an action from outside, such as a device or a library's thread. Raises TypeError, ValueError, `Busy`."""
-        if not isinstance(action, Action):
-            raise TypeError(f"post() takes an Action: got {action!r}")
+        is_driven = is_coroutine_by_kind.get(type(action))
+        if is_driven is None:
+            if not isinstance(action, Action):
+                raise TypeError(f"post() takes an Action: got {action!r}")
+            is_driven = is_coroutine(type(action))
+        known: Action = action
         with self._lead:
-            check(action, self._scheduler.priorities)
-            component = action.object._component
+            check(known, self._scheduler.priorities)
+            component = known.object._component
             if component is None or self._registry.components.get(component.component_name) is not component:
                 raise ValueError(f"{action.name}: {action.object.name} is not in a component of this backplane")
-            self.platform.post_own(component, as_posted(action))
+            self.platform.post_own(component, CoroutineAction(known) if is_driven else known)
 
     def add_object(self, component: Component, object: AppObject) -> None:
         """Add an object while the backplane runs; starts its timers if the component serves."""
