@@ -31,6 +31,8 @@ PEAK_S, OVERLOAD_S, AFTER_S = 1.0, 3.0, 2.5
 DEADLINE_S = 1.0
 #: Calls outstanding while the peak is measured.
 PEAK_OUTSTANDING = 8
+#: That serve the calls: an urgent one passes the others at another object (laws 1 and 2).
+OBJECTS = 16
 #: One call in so many is of priority 0, the others of 4.
 URGENT_EVERY = 20
 
@@ -52,7 +54,8 @@ class Desk(Component):
         self.max_requests, self.admits = max_requests, admits
 
     def setup(self) -> None:
-        self.add(Admitting() if self.admits else Plain())
+        for _ in range(OBJECTS):
+            self.add(Admitting() if self.admits else Plain())
 
 
 @dataclass(slots=True)
