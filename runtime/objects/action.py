@@ -39,6 +39,7 @@ class QueueLimit(Protocol):
 
     def is_late(self, action: Action, now_ns: int) -> bool: ...
     def refused_late(self) -> None: ...
+    def begins(self, action: Action) -> None: ...
     def ended(self, action: Action, now_ns: int) -> None: ...
 
 
@@ -69,9 +70,10 @@ class Action:
     """
 
     __slots__ = (
-        "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "fair_key", "lane", "limit", "name",
-        "next", "object", "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked", "priority_own",
-        "queued_ns", "result", "run_ns", "source", "span", "started_ns", "takes_room", "throttle", "ticket", "trace", "wait_ns",
+        "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "fair_key", "is_queued", "lane", "limit",
+        "name", "next", "object", "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked",
+        "priority_own", "queued_ns", "result", "run_ns", "source", "span", "started_ns", "takes_room", "throttle", "ticket",
+        "trace", "wait_ns",
     )  # fmt: skip
 
     # Any, and checked here: compiled code would check the declared types first, with a less helpful message.
@@ -121,6 +123,8 @@ class Action:
         self.throttle: ThrottleAccount | None = None
         #: The limit that admitted it; None: no queueing time was asked for.
         self.limit: QueueLimit | None = None
+        #: Whether that limit counts it as queued. Written by the limit.
+        self.is_queued = False
         #: Called once when it has ended: done, failed or refused.
         self.on_end: Callable[[Action], None] | None = None
         #: Its span id, sent with the calls that it makes; allocated at the first of them, 0 until then.

@@ -15,14 +15,14 @@ import msgspec
 
 #: More requests would keep the object from all other work for long, and their replies in memory.
 BATCH_MAX = 10_000
-#: A longer wait is no batch but a timer: use `@every`.
-WAIT_MAX_MS = 60_000
+#: A longer wait is no batch but a timer: use `@every`. A drain waits for it, too.
+WAIT_MAX_MS = 1_000
 
 
 class Batch(msgspec.Struct, frozen=True):
     """Serve up to `max` queued requests of an operation by one call of its method, which waits for more for at most `wait_ms`.
 
-    `max`: 1 to 10,000. `wait_ms`: milliseconds from the arrival of the first request, at most 60,000; 0: it takes those that
+    `max`: 1 to 10,000. `wait_ms`: milliseconds from the arrival of the first request, at most 1,000; 0: it takes those that
     are queued.
     """
 

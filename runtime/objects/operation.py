@@ -102,7 +102,7 @@ def operation(
                 f"admit: aim_ms={admit.aim_ms!r}: expected milliseconds above 0, at most {AIM_MAX_MS}"
             )
         if batch is not None:
-            _check_batch(batch, accepted_in)
+            _check_batch(batch, accepted_in, admit)
         return Mark(
             kind="operation", name=name, priority=priority, reentrant=reentrant, idempotent=idempotent,
             calls=_several("calls", calls, '("index.stats",)'), states=states_of(states), digest=digest,
@@ -152,7 +152,7 @@ def states_of(states: Any) -> tuple[str, ...]:
     return found
 
 
-def _check_batch(batch: Any, accepted_in: Any) -> None:
+def _check_batch(batch: Any, accepted_in: Any, admit: Adaptive | None) -> None:
     if not isinstance(batch, Batch):
         raise DeclarationError(f"batch={batch!r}: expected a bound, as in batch=Batch(max=256, wait_ms=5)")
     if type(batch.max) is not int or not 1 <= batch.max <= BATCH_MAX:
@@ -161,6 +161,10 @@ def _check_batch(batch: Any, accepted_in: Any) -> None:
         raise DeclarationError(f"batch: wait_ms={batch.wait_ms!r}: expected milliseconds, 0 to {WAIT_MAX_MS:,}")
     if accepted_in is not None:
         raise DeclarationError("batch excludes accepted_in: the first request of a batch may change the state")
+    if admit is not None and batch.wait_ms >= admit.aim_ms:
+        raise DeclarationError(
+            f"batch waits for {batch.wait_ms:g} ms, and admit refuses what has queued for {admit.aim_ms:g} ms: wait for less"
+        )
 
 
 def _several(option: str, given: Any, example: str) -> tuple[Any, ...]:

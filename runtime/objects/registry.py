@@ -216,15 +216,18 @@ class Registry:
         return self._by_key.get((component, key))
 
     def queue_of(self, object: AppObject) -> AppObject:
-        """The queue of an object with `concurrency` for a new request: an idle one, if there is or may be one, or its own."""
-        assert object._twins is not None and object._component is not None
-        for each in object._twins:
+        """The queue for new work of an object. With `concurrency`, an idle one, if there is or may be one; else its own."""
+        twins = object._twins
+        if twins is None:
+            return object
+        assert object._component is not None
+        for each in twins:
             if not each._load:
                 return each
         if (new := another(object)) is not None:
             object._component._objects.append(new)
             return new
-        return object
+        return twins[0]
 
     def hearers(self, topic: str) -> list[Hearer]:
         """This backplane's subscribers of `topic`, in the order they were added. Do not change the list."""

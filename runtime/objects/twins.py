@@ -3,7 +3,7 @@
 A queue serves one action at a time (law 1), and an object is its queue (schedulable.py). An object with `concurrency` gets
 twins: objects of its class that share its attributes, each with a queue of its own. They are made when all that exist are busy,
 so an object that is seldom busy has few. A request that finds all busy waits in the object's own queue, and goes to the first
-that is idle (execution/loop/shared_queues.py). Timers and topics are the object's own.
+that is idle (execution/actions/shared_queues.py). Timers and topics are the object's own.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ def check_concurrency(object: AppObject) -> None:
         raise DeclarationError(
             f"{name}.concurrency: {count} actions at a time would meet a state that changes under them"
         )
+    if any(spec.batched is not None for spec in type(object).__operations__.values()):
+        raise DeclarationError(f"{name}.concurrency: its batches gather in one queue; add several objects instead")
     if object._component is object:
         raise DeclarationError(f"{name}.concurrency is for objects: add one that has the operations")
     own = [slot for cls in type(object).__mro__ for slot in _slots_of(cls) if not issubclass(AppObject, cls)]

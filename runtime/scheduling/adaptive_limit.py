@@ -4,8 +4,8 @@ The measure is DAGOR's (Zhou et al., SoCC 2018): the time for which a request qu
 
 * A request that has queued for longer than the aim is not begun. Admitted requests that are served have queued for at most
   the aim, however wrong any estimate is.
-* A request that would queue for so long is refused at once: if more requests of its priority and above are outstanding than
-  are served within the aim (Little's law). The rate of service is measured. What more urgent requests will take meanwhile,
+* A request that would queue for so long is refused at once: if more requests of its priority and above are queued than are
+  served within the aim (Little's law). The rate of service is measured. What more urgent requests will take meanwhile,
   by the rate at which they have been admitted, is not counted on.
 
 Late refusals cost a place in the queue, and early ones may leave a worker idle, so each corrects the estimate of the rate: with
@@ -41,15 +41,14 @@ class AdaptiveLimit:
 
     def __init__(self, aim_ns: int, priorities: int, now_ns: int) -> None:
         self.aim_ns = aim_ns
-        #: Requests outstanding, by the priority that they asked for.
-        self.outstanding = [0] * priorities
+        #: Requests that have not begun, by the priority that they asked for.
+        self.queued = [0] * priorities
         #: Estimate of the requests served in a second; 0: none has queued for too long yet, so all are admitted.
         self.rate = 0.0
         #: Requests refused since the start: at once, and after they had queued.
         self.early_count = self.late_count = 0
-        #: Those admitted at each priority that have not begun, in the order of arrival. What has begun or ended is removed when
-        #: it comes first.
-        self._queued: list[deque[Action]] = [deque() for _ in range(priorities)]
+        #: The same in the order of arrival. Those that have begun or ended are removed when they come first.
+        self._in_order: list[deque[Action]] = [deque() for _ in range(priorities)]
         #: Admissions in a second, by priority: smoothed.
         self._arriving = [0.0] * priorities
         self._total = 0
@@ -82,25 +81,30 @@ class AdaptiveLimit:
         if not self._total:
             self._busy_since_ns = now_ns
         self._total += 1
-        self.outstanding[priority] += 1
+        self.queued[priority] += 1
+        action.is_queued = True
         self._admitted[priority] += 1
         if priority > EXEMPT:
-            self._queued[priority].append(action)
+            self._in_order[priority].append(action)
+
+    def begins(self, action: Action) -> None:
+        """An admitted request has been chosen to run. Calling it again changes nothing."""
+        if action.is_queued:
+            action.is_queued = False
+            self.queued[action.priority_asked] -= 1
 
     def is_late(self, action: Action, now_ns: int) -> bool:
         """Whether a queued request has queued for longer than the aim, and may be refused for that."""
         return (
-            not action.started_ns
-            and action.priority > EXEMPT
-            and now_ns - action.posted_ns + action.wait_ns > self.aim_ns
+            action.is_queued and action.priority > EXEMPT and now_ns - action.posted_ns + action.wait_ns > self.aim_ns
         )
 
     def next_late(self, now_ns: int) -> Action | None:
         """A request to refuse, because it has queued for too long; None: there is none. The caller refuses it."""
-        for queue in self._queued:
+        for queue in self._in_order:
             while queue:
                 action = queue[0]
-                if not action.started_ns and action.posted_ns and action.priority > EXEMPT:
+                if action.is_queued and action.priority > EXEMPT:
                     if not self.is_late(action, now_ns):
                         break
                     queue.popleft()
@@ -115,13 +119,13 @@ class AdaptiveLimit:
 
     def ended(self, action: Action, now_ns: int) -> None:
         """Subtract an admitted request that has ended: done, failed or refused."""
-        self.outstanding[action.priority_asked] -= 1
+        self.begins(action)
         self._total -= 1
         if action.started_ns:
             self._ended += 1
         if not self._total:
             self._busy_ns += now_ns - self._busy_since_ns
-            for queue in self._queued:
+            for queue in self._in_order:
                 queue.clear()
         if now_ns - self._began_ns >= INTERVAL_MIN_NS:
             self._measure(now_ns)
@@ -138,7 +142,7 @@ class AdaptiveLimit:
     def _ahead(self, priority: int) -> int:
         count = 0
         for urgent in range(priority + 1):
-            count += self.outstanding[urgent]
+            count += self.queued[urgent]
         return count
 
     def _measure(self, now_ns: int) -> None:

@@ -23,6 +23,10 @@ EXPLAINED: Final = re.compile(
 )
 #: Of a backplane, the end of a traceback: whom it has called, and nobody waits for its answer who could be told.
 REFUSED: Final = re.compile(r"appbackplane\.transport\.errors\.(PeerDown|Unavailable|Busy): ")
+#: The same in one line: an error that nobody waits for and that is no bug.
+TOLD: Final = re.compile(
+    r"\S+ on \S+ failed: .*(the process that held the call died|is not served while|made room for more urgent work)"
+)
 #: Of the same: a hook of ours.
 FAILED: Final = re.compile(rf"RuntimeError: {HOOK_FAILED}")
 #: Kept: the first ones are those to look at.
@@ -49,7 +53,7 @@ def is_odd(line: Mapping[str, Any]) -> bool:
     if line["backplane"] == "supervisor":
         return bool(error) or not EXPLAINED.match(said)
     last = error.rpartition("\n")[2]
-    return not (REFUSED.match(last) or FAILED.match(last))
+    return not (TOLD.match(said) or REFUSED.match(last) or FAILED.match(last))
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

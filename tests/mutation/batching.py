@@ -8,7 +8,8 @@ BATCHING = "runtime/execution/loop/batching.py"
 ACTION = "runtime/execution/actions/batch_action.py"
 DECLARED = "runtime/objects/batch.py"
 OWN = "runtime/execution/actions/coroutine_action.py"
-TWINS, SHARED = "runtime/objects/twins.py", "runtime/execution/loop/shared_queues.py"
+HOST = "runtime/execution/services/host.py"
+TWINS, SHARED = "runtime/objects/twins.py", "runtime/execution/actions/shared_queues.py"
 APP_OBJECT = "runtime/objects/app_object.py"
 TESTS = (
     "tests/runtime/execution/test_batching.py", "tests/runtime/execution/test_coroutine_action.py",
@@ -25,7 +26,7 @@ MUTATIONS = (
     batch("no bound", BATCHING, "if len(found) + 1 == action.requests_max:", "if len(found) + 1 > 9_999:"),
     batch("another operation is passed", BATCHING, " or here.name != action.name", ""),
     batch("late ones are served", BATCHING, " or is_late:", ":"),
-    batch("it never waits", BATCHING, "age_ns < action.wait_max_ns:", "age_ns < 0:"),
+    batch("it never waits", BATCHING, "if not is_complete and wait_ns > 0:", "if wait_ns > 10**12:"),
     batch("it waits for ever", BATCHING, "age_ns = now_ns - action.arrived_ns", "age_ns = 0"),
     batch(
         "a full batch waits",
@@ -67,7 +68,7 @@ MUTATIONS = (
         "if not hasattr(returned, '__len__'):",
     ),
     batch("an error of one is its result", DECLARED, "if isinstance(result, BaseException):", "if result is function:"),
-    batch("an own action is posted twice", OWN, "own.posted_ns = 1  #", "own.posted_ns = 0  #"),
+    batch("an own action is posted twice", HOST, "known.posted_ns = 1  #", "known.posted_ns = 0  #"),
     batch(
         "an own action is posted once only",
         OWN,
@@ -93,4 +94,41 @@ MUTATIONS = (
         "while action is None:",
     ),
     batch("the wait before counts for nothing", SHARED, "    action.wait_ns += now_ns - action.posted_ns\n", ""),
+    batch(
+        "the cancelled first takes the others along unserved",
+        ACTION,
+        "if not self.companions:",
+        "if self.thrown is not None or not self.companions:",
+    ),
+    batch("companions are told that they never began", ACTION, "return self.is_companion", "return False"),
+    batch(
+        "an exactly full batch waits",
+        BATCHING,
+        "return found, len(found) + 1 == action.requests_max",
+        "return found, False",
+    ),
+    batch(
+        "a near deadline passes in the wait",
+        BATCHING,
+        "wait_ns = min(wait_ns, one.deadline_ns - now_ns - DEADLINE_ROOM_NS)",
+        "wait_ns += 0",
+    ),
+    batch(
+        "a new near deadline passes in the wait",
+        BATCHING,
+        "each.deadline_ns is not None and each.deadline_ns - DEADLINE_ROOM_NS < ends_ns",
+        "False",
+    ),
+    batch(
+        "ordinary requests pass one that awaits",
+        BATCHING,
+        "_waits > action.is_awaiting\n",
+        "_waits > 99\n",
+    ),
+    batch(
+        "timers wait behind one queue",
+        "runtime/execution/loop/engine.py",
+        "object = self.registry.queue_of(timer.object)",
+        "object = timer.object",
+    ),
 )

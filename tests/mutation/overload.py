@@ -18,7 +18,7 @@ def overload(breaks: str, file: str, text: str, replacement: str) -> Mutation:
 
 MUTATIONS = (
     overload("urgent ones are refused at once", LIMIT, "if priority <= EXEMPT or not", "if not"),
-    overload("urgent ones are refused late", LIMIT, "            and action.priority > EXEMPT\n", ""),
+    overload("urgent ones are refused late", LIMIT, "and action.priority > EXEMPT and now_ns", "and now_ns"),
     overload(
         "nothing is refused early", LIMIT, "self._ahead(priority) < self.room(priority)", "self._ahead(priority) >= 0"
     ),
@@ -48,7 +48,7 @@ MUTATIONS = (
     overload(
         "the refused count as served", LIMIT, "if action.started_ns:\n            self._ended += 1", "self._ended += 1"
     ),
-    overload("an end is not counted", LIMIT, "self.outstanding[action.priority_asked] -= 1", "self._total -= 0"),
+    overload("an end is not counted", LIMIT, "self.queued[action.priority_asked] -= 1", "self._total -= 0"),
     overload(
         "calls from within are refused", CONTROL, "if self.shared is None or peer is LOCAL:", "if self.shared is None:"
     ),

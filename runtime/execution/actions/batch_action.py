@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class BatchAction(MethodAction):
     """One request of an operation that serves batches."""
 
-    __slots__ = ("arrived_ns", "batched", "companions", "requests_max", "wait_max_ns")
+    __slots__ = ("arrived_ns", "batched", "companions", "is_companion", "requests_max", "wait_max_ns")
 
     def __init__(
         self, object: AppObject, name: str, priority: int, spec: OperationSpec, arguments: tuple[Any, ...],
@@ -41,12 +41,19 @@ class BatchAction(MethodAction):
             self.wait_max_ns -= POLL_NS
         #: The requests that are served with this one. Empty until it runs.
         self.companions: list[BatchAction] = []
+        #: Whether it is served with another one that has begun.
+        self.is_companion = False
         #: When it was first chosen, it had been queued since then; 0: it has not been chosen.
         self.arrived_ns = 0
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it is served now, together with the first of its batch, which is the worker's action."""
+        return self.is_companion
+
     def run(self) -> Outcome:
-        """Serve the batch: all get their results, or the error of the method."""
-        if self.thrown is not None or not self.companions:
+        """Serve the batch: all get their results, or the error of the method. A cancellation of the first comes too late."""
+        if not self.companions:
             return super().run()
         actions = [self, *self.companions]
         columns = [[action.arguments[number] for action in actions] for number in range(len(self.arguments))]

@@ -14,6 +14,7 @@ from appbackplane.transport.envelope import status
 from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, DeadlineExceeded, InternalError
 
 from ...objects.action import AcceptedCalls, Action, Outcome, ParkableAction, QueueLimit
+from ...objects.schedulable import Schedulable
 from ...objects.state_machine import NotAccepted
 from ...observation.statistics import OperationStatistics, Statistics
 from ...scheduling.scheduler import Scheduler
@@ -27,6 +28,7 @@ from .inheritance import Inheritance
 from .method_action import MethodAction
 from .recorders import Recorders
 from .reports import Reports
+from .shared_queues import take_over
 
 #: A timer that has failed this often in a row counts as failing.
 FAILING_MIN = 3
@@ -125,6 +127,9 @@ class Completion:
             action.timer.is_pending = False
             self._judge(action.timer, action.error)
         action.posted_ns = 0
+        queue: Schedulable = action.object
+        if queue._twins is not None:
+            take_over(action.object, self._scheduler, self._inheritance, now_ns)
         if action.on_end is not None:
             self._guarded(action.on_end, action, action, now_ns)
         if self._followers:
@@ -175,6 +180,7 @@ class Completion:
     def has_queued_too_long(self, action: Action, limit: QueueLimit, now_ns: int) -> bool:
         """Its limit does not let it begin any more: refuse it (True)."""
         if not limit.is_late(action, now_ns):
+            limit.begins(action)
             return False
         limit.refused_late()
         self._statistics.of(action.name).refused_count += 1

@@ -28,7 +28,6 @@ class CoroutineAction(MethodAction):
     def __init__(self, own: Action) -> None:
         super().__init__(own.object, own.name, own.priority, _begin, (own,), own.deadline_ns)
         self.own = own
-        own.posted_ns = 1  # it is not posted again before it has ended
         if own.on_end is not None:
             self.on_end = _ended
 
@@ -37,6 +36,7 @@ class CoroutineAction(MethodAction):
         outcome = super().run()
         if outcome is DONE:
             self.own.posted_ns = 0
+            self.own.error = self.error
             if self.error is None and self.result is not DONE:
                 returned = str(self.result) if isinstance(self.result, Outcome) else type(self.result).__name__
                 self.error = TypeError(

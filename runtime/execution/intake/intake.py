@@ -182,6 +182,7 @@ class Intake:
             made = action_of(route, asked, self._scheduler.priorities)
             assert made is not None, "it is of no topic"
             action = made
+            action.object = self._registry.queue_of(made.object)
         elif route.has_digest and key is None:
             return self._digesting.begin(route, peer, envelope, source, principal, priority, now_ns)
         else:
@@ -260,9 +261,7 @@ class Intake:
                 else:
                     assert spec is not None
                     arguments = spec.binding.bind(own, name)
-                    object = hearer.object
-                    if object._twins is not None:
-                        object = self._registry.queue_of(object)
+                    object = self._registry.queue_of(hearer.object)
                     action = MethodAction(object, name, priority, spec.function, arguments)
                 action.trace, action.source = traceparent_of(envelope.trace), source
                 if self._fair_keys is not None:
@@ -352,17 +351,17 @@ class Intake:
             spec = route.specs.get(type(object))
             if spec is None:
                 raise NotFound(f"{object.name} does not serve {route.name}")
-            return object if object._twins is None else self._registry.queue_of(object), spec
+            return self._registry.queue_of(object), spec
         if len(objects) == 1:
             (object,) = objects
             spec = route.specs[type(object)]
-            return object if object._twins is None else self._registry.queue_of(object), spec
+            return self._registry.queue_of(object), spec
         found = least_busy(objects, route.cursor, [link[0] for link in chain] if chain else ())
         route.cursor += 1
         if found is None:
             raise Unavailable(f"{route.name}: {route.component.name} has no object that serves it now")
         spec = route.specs[type(found)]
-        return found if found._twins is None else self._registry.queue_of(found), spec
+        return self._registry.queue_of(found), spec
 
 
 def _streamed(spec: OperationSpec, argument: str, body: dict[str, Any], name: str) -> tuple[ItemBuffer, dict[str, Any]]:

@@ -8,12 +8,17 @@ any other. Those of its operation directly behind it, in the queue of its object
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...objects.action import WAITING
 from ...scheduling.scheduler import Scheduler
 from ..actions.batch_action import BatchAction
 from ..actions.completion import Completion
 from ..actions.coroutines import OneShotEvent
 from ..outgoing.outgoing_calls import OutgoingCalls
+
+#: A wait for more ends so long before the nearest deadline of the batch. A worker wakes up to a millisecond late.
+DEADLINE_ROOM_NS: Final = 2_000_000
 
 
 class Batching:
@@ -33,11 +38,18 @@ class Batching:
         if action.thrown is None:
             companions, is_complete = self._companions(action, now_ns)
             age_ns = now_ns - action.arrived_ns
-            if not is_complete and age_ns < action.wait_max_ns:
-                self._await_more(action, action.wait_max_ns - age_ns, len(companions) + 1, now_ns)
+            wait_ns = action.wait_max_ns - age_ns
+            for one in (action, *companions):
+                if one.deadline_ns is not None:  # it would begin too late
+                    wait_ns = min(wait_ns, one.deadline_ns - now_ns - DEADLINE_ROOM_NS)
+            if not is_complete and wait_ns > 0:
+                self._await_more(action, wait_ns, len(companions) + 1, now_ns)
                 return False
             for each in companions:
                 self._scheduler.withdraw(each)
+                each.is_companion = True
+                if each.limit is not None:
+                    each.limit.begins(each)
                 action.priority = min(action.priority, each.priority)
             action.companions = companions
         action.wait_ns += action.posted_ns - action.arrived_ns
@@ -48,7 +60,7 @@ class Batching:
         for key, action in [*self.waiting.items()]:
             if not action.is_awaiting:
                 del self.waiting[key]
-            elif self._companions(action, now_ns)[1]:
+            elif self._ends_wait(action, now_ns):
                 del self.waiting[key]
                 assert isinstance(action.request, OneShotEvent)
                 self._outgoing.set(action.request, now_ns)
@@ -72,16 +84,30 @@ class Batching:
     def _companions(self, action: BatchAction, now_ns: int) -> tuple[list[BatchAction], bool]:
         """The requests that can go with this one, and whether there will be no more: it is full, or something else follows."""
         found: list[BatchAction] = []
+        if (
+            action.object._waits > action.is_awaiting
+        ):  # a reentrant request: the others wait for the object's reply (law 6)
+            return found, True
         here = action.object._head
         while here is not None:
             if len(found) + 1 == action.requests_max:
                 return found, True
-            is_late = here.deadline_ns is not None and now_ns >= here.deadline_ns
+            is_late = (here.deadline_ns is not None and now_ns >= here.deadline_ns) or (
+                here.limit is not None and here.limit.is_late(here, now_ns)
+            )
             if not isinstance(here, BatchAction) or here.name != action.name or here.continues or is_late:
                 return found, True
             found.append(here)
             here = here.next
-        return found, action.requests_max == 1
+        return found, len(found) + 1 == action.requests_max
+
+    def _ends_wait(self, action: BatchAction, now_ns: int) -> bool:
+        """Whether no more requests can come, or one of them must begin before the wait is over."""
+        companions, is_complete = self._companions(action, now_ns)
+        ends_ns = action.arrived_ns + action.wait_max_ns
+        return is_complete or any(
+            each.deadline_ns is not None and each.deadline_ns - DEADLINE_ROOM_NS < ends_ns for each in companions
+        )
 
     def _await_more(self, action: BatchAction, wait_ns: int, count: int, now_ns: int) -> None:
         action.request = OneShotEvent(wait_ns, f"more requests for its batch ({count} of {action.requests_max})")

@@ -25,7 +25,6 @@ from appbackplane.transport.salvage import Salvaged, salvage
 from ...objects.action import DONE, LOCAL, WAITING, AcceptedCalls, Action, Outcome, ParkableAction, run_foreign
 from ...objects.module_state import ModuleState
 from ...objects.registry import Registry
-from ...objects.schedulable import Schedulable
 from ...observation.statistics import OperationStatistics, Statistics
 from ...process_config import ProcessConfig
 from ...scheduling.timers import Timer
@@ -69,7 +68,6 @@ from ..workers.worker import Worker
 from .batching import Batching
 from .lifecycle import Lifecycle
 from .progress import is_long
-from .shared_queues import take_over
 
 #: How long short actions may run one after the other before the link is polled again. A poll costs 1.4 us, 3 % of 50 us.
 #: An urgent message may be delayed by 50 us: the price of one round trip on an idle machine.
@@ -325,9 +323,6 @@ class Engine:
             if not self.scheduler.ready.count and self.outbox:
                 self.flush(now_ns)  # no action is ready: the reply leaves before the action is booked
             self.completion.book(action, now_ns)
-            queue: Schedulable = action.object
-            if queue._twins is not None:
-                take_over(action.object, self.scheduler, self.inheritance, now_ns)
             if self.outgoing.streams and isinstance(action, MethodAction):
                 self.outgoing.reader_ended(action, now_ns)
         self.scheduler.budget.charge(cpu_ns)
@@ -445,7 +440,8 @@ class Engine:
                 self.callers.heard_ns[received[0]] = now_ns
                 for envelope in envelopes:
                     self.hear(received[0], envelope, now_ns)
-                if is_awake and number == 0 and len(envelopes) == 1 and self._is_short(envelopes[0]):
+                is_lone = is_awake and number == 0 and len(envelopes) == 1 and not self.batching.waiting
+                if is_lone and self._is_short(envelopes[0]):
                     self._is_lone = True  # run it before timers, deadlines and the board: 2 us sooner
                     return
                 if self.now_ns() - now_ns >= DRAIN_MAX_NS:
@@ -469,7 +465,8 @@ class Engine:
     def _fire(self, timer: Timer, now_ns: int) -> None:
         """Queue the action that a due timer becomes (law 8), if it makes one; it takes the timer's place in `max_posted`."""
         if timer.make is None:
-            action = MethodAction(timer.object, timer.name, timer.priority, timer.function, timer.arguments)
+            object = self.registry.queue_of(timer.object)
+            action = MethodAction(object, timer.name, timer.priority, timer.function, timer.arguments)
             action.timer = timer
             action.throttle, timer.account = timer.account, None
             self.inheritance.post(action, now_ns)

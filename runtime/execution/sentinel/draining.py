@@ -32,6 +32,8 @@ RECENT_NS = 1_000_000_000
 #: later calls are refused as not begun. One that goes on calling has not read the directory yet, as where ten share a core.
 #: On two cores with sixteen busy processes a farewell took 0.2 s at most.
 FAREWELL_NS = 1_000_000_000
+#: The same for one that goes on calling. A program that asks for statistics all the time has nothing to say farewell for.
+FAREWELL_MAX_NS = 5 * FAREWELL_NS
 #: Interval of the probes that find dead callers: one frame each.
 ASK_NS = 50_000_000
 #: Interval between two checks: 10 us each.
@@ -101,6 +103,8 @@ class Draining:
 
     def _expects_more(self, now_ns: int) -> bool:
         """Whether a peer that does not know of the drain may be calling; probes such peers every `ASK_NS`."""
+        if now_ns - self._begun_ns >= FAREWELL_MAX_NS:
+            return False
         is_early = now_ns - self._begun_ns < FAREWELL_NS
         unaware = self._callers.unaware(self._begun_ns - RECENT_NS if is_early else now_ns - FAREWELL_NS)
         if not unaware:

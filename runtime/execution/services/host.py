@@ -165,7 +165,13 @@ class EngineHost:
             component = known.object._component
             if component is None or self._registry.components.get(component.component_name) is not component:
                 raise ValueError(f"{action.name}: {action.object.name} is not in a component of this backplane")
-            self.platform.post_own(component, CoroutineAction(known) if is_driven else known)
+            if is_driven:
+                self.platform.post_own(component, CoroutineAction(known))
+                known.posted_ns = 1  # it is not posted again before it has ended
+                return
+            if known.object._twins is not None:
+                known.object = self._registry.queue_of(known.object)
+            self.platform.post_own(component, known)
 
     def add_object(self, component: Component, object: AppObject) -> None:
         """Add an object while the backplane runs; starts its timers if the component serves."""
@@ -180,7 +186,7 @@ class EngineHost:
             for each in queues_of(object):
                 self._scheduler.check_removable(each)
             self._scheduler.timers.cancel_of(queues_of(object))
-            self._lifecycle.forget(object)
+            self._lifecycle.forget(queues_of(object)[0])
             self._registry.remove_object(object)
 
     def shed(self, component: Component, below: int) -> int:

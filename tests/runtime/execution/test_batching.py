@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime import (
+    Adaptive,
     AppObject,
     Batch,
     Busy,
@@ -17,6 +18,7 @@ from appbackplane.runtime import (
     DeclarationError,
     operation,
 )
+from appbackplane.runtime.execution.actions.batch_action import BatchAction
 from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 from appbackplane.transport.envelope import CALL, Envelope
 from appbackplane.transport.errors import InternalError, InvalidArgument
@@ -47,6 +49,19 @@ class Table(AppObject):
     def hoard(self, row: list[int]) -> None:
         self.batches.append(row)
 
+    @operation(batch=Batch(max=100, wait_ms=50))
+    def linger(self, row: list[int]) -> None:
+        self.batches.append(row)
+
+    @operation(batch=Batch(max=100), reentrant=True)
+    def inner(self, row: list[int]) -> None:
+        self.batches.append(row)
+
+    @operation()
+    async def outer(self, row: int) -> None:
+        await self.call("oracle.wait")
+        await self.call("store.inner", row=row)
+
     @operation()
     def count(self) -> int:
         self.batches.append([])
@@ -67,7 +82,7 @@ def store() -> Store:
 
 @pytest.fixture
 def backplane(store: Store) -> VirtualBackplane:
-    backplane = VirtualBackplane(store)
+    backplane = VirtualBackplane(store, outside=("oracle.wait",))
     backplane.run_until_idle()
     assert backplane.backplane is not None
     store.table.sleep = backplane.clock.sleep
@@ -287,7 +302,7 @@ def test_a_coroutine_is_refused() -> None:
     ("batch", "says"),
     [
         (5, "expected a bound, as in batch=Batch"), (Batch(max=0), "max=0: expected a whole number, 1 to 10,000"),
-        (Batch(max=2, wait_ms=-1), "wait_ms=-1: expected milliseconds, 0 to 60,000"),
+        (Batch(max=2, wait_ms=-1), "wait_ms=-1: expected milliseconds, 0 to 1,000"),
         (Batch(max=True), "max=True"), (Batch(max=2, wait_ms=float("nan")), "wait_ms=nan"),
     ],
 )  # fmt: skip
@@ -295,4 +310,74 @@ def test_a_bad_bound_is_refused_where_it_is_written(batch: Any, says: str) -> No
     with pytest.raises(DeclarationError, match=says):
 
         @operation(batch=batch)
+        def store(self: Any, row: list[int]) -> None: ...
+
+
+def test_the_first_is_cancelled_when_its_batch_has_been_taken(backplane: VirtualBackplane, store: Store) -> None:
+    """By another worker, between the choice and the run. The others were told that they were served, and were not."""
+    calls = submit(backplane, 3)
+    engine = backplane.backplane.engine
+    worker = backplane.backplane.stand_in_worker(99)
+    engine.drain(backplane.clock.now_ns())
+    action = engine.choose(worker)
+    assert isinstance(action, BatchAction) and len(action.companions) == 2
+    action.cancel()
+    engine.complete(action, *engine.execute(worker, action))
+    worker.action = None
+    backplane.run_until_idle()
+    assert store.table.batches == [[0, 1, 2]]
+    assert [call.result() for call in calls[1:]] == [10, 20]
+
+
+def test_the_end_of_the_process_is_told_to_all_of_a_batch_alike(backplane: VirtualBackplane, store: Store) -> None:
+    """As work that may have been done: a caller that is told that it never began does it again."""
+    calls = submit(backplane, 3)
+    engine = backplane.backplane.engine
+    begun: list[bool] = []
+
+    def look(rows: list[int]) -> list[int]:
+        running = [worker.action for worker in engine.poll_leader.team]
+        begun.extend(action.has_begun or action in running for action in engine.accepted.values())
+        return rows
+
+    store.table.answer = look
+    assert [call.result() for call in calls] == [0, 1, 2]
+    assert begun == [True] * 3
+
+
+def test_an_exactly_full_batch_does_not_wait(backplane: VirtualBackplane, store: Store) -> None:
+    calls = submit(backplane, 3, "gather_up", note="x")
+    backplane.run_until_idle()
+    assert store.table.batches == [[0, 1, 2]]
+    assert all(call.done() for call in calls)
+
+
+def test_a_deadline_ends_the_wait(backplane: VirtualBackplane, store: Store) -> None:
+    """Of the first, or of one that joins it."""
+    assert backplane.call("store.linger", row=1, timeout=0.02).result(timeout=1.0) is None
+    first = backplane.call("store.linger", row=2)
+    backplane.advance(0.01)
+    second = backplane.call("store.linger", row=3, timeout=0.02)
+    assert second.result(timeout=1.0) is None
+    assert first.result() is None
+    assert store.table.batches == [[1], [2, 3]]
+
+
+def test_a_reentrant_request_takes_nobody_along(backplane: VirtualBackplane, store: Store) -> None:
+    """Law 6: the others wait for the reply that their object awaits."""
+    outer = backplane.call("store.outer", row=0)
+    backplane.run_until_idle()
+    others = [backplane.call("store.inner", row=row) for row in (1, 2)]
+    backplane.run_until_idle()
+    assert store.table.batches == []
+    backplane.outside_calls()[0].reply(None)
+    assert outer.result() is None
+    assert [call.result() for call in others] == [None, None]
+    assert store.table.batches == [[0], [1, 2]]
+
+
+def test_a_wait_beyond_the_aim_is_refused_where_it_is_written() -> None:
+    with pytest.raises(DeclarationError, match=r"batch waits for 50 ms, and admit refuses what has queued for 20 ms"):
+
+        @operation(batch=Batch(max=10, wait_ms=50), admit=Adaptive(aim_ms=20))
         def store(self: Any, row: list[int]) -> None: ...

@@ -163,6 +163,14 @@ def test_one_of_a_device_is_told_of_its_end_and_can_be_posted_again(
         backplane.outside_calls()[-1].reply("because")
         backplane.run_until_idle()
     assert [result[:2] for result in ended] == [("TICK", "because")] * 2
+    backplane.backplane.engine.limits.own_work["gateway"].change(1)
+    refused = Line(gateway.port, Request("gateway.line", None, {"text": "refuse"}, 1, None))
+    gateway.post(Line(gateway.port, Request("gateway.line", None, {"text": "refuse"}, 1, None)))
+    with pytest.raises(Busy):
+        gateway.post(refused)
+    backplane.run_until_idle()
+    gateway.post(refused)
+    backplane.run_until_idle()
     failing = Line(gateway.port, Request("gateway.line", None, {"text": "refuse"}, 1, None))
     failing.on_end = lambda one: ended.append(one.error)
     gateway.post(failing)

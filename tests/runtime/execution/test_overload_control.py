@@ -83,7 +83,7 @@ def test_the_refused_count_as_refused_and_the_others_do_not() -> None:
     submit(backplane, "print", 10)
     backplane.run_until_idle()
     limit = backplane.backplane.engine.overload.limits["shop.print"]
-    assert limit.late_count == 5 and limit.outstanding == [0] * 8
+    assert limit.late_count == 5 and limit.queued == [0] * 8
     assert backplane.backplane.engine.statistics.of("shop.print").refused_count == 5
 
 

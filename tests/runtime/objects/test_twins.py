@@ -9,6 +9,7 @@ import pytest
 
 from appbackplane.runtime import (
     AppObject,
+    Batch,
     Component,
     DeclarationError,
     FailedPrecondition,
@@ -121,6 +122,35 @@ def test_an_idle_one_has_one_queue_only(backplane: VirtualBackplane, yard: Yard)
         backplane.outside_calls()[-1].reply("yes")
         assert call.result()
     assert len(yard._objects) == 1
+
+
+def test_a_queue_that_becomes_idle_without_an_end_takes_over(backplane: VirtualBackplane) -> None:
+    """The deadline of its only request has passed. What waits for any of the three would wait for the other two."""
+    enter(backplane, "a", "b")
+    for name, timeout in (("late", 0.1), ("next", 30.0)):
+        backplane.call("yard.enter", key="north", name=name, timeout=timeout)
+    backplane.clock.sleep(0.2)
+    backplane.run_until_idle()
+    assert [call.arguments["name"] for call in backplane.outside_calls()] == ["a", "b", "next"]
+
+
+def test_its_timers_pass_a_request_that_waits(backplane: VirtualBackplane, yard: Yard) -> None:
+    enter(backplane, "a")
+    backplane.advance(3.0)
+    assert yard.gate.ticks_count == 3
+
+
+def test_its_batches_would_gather_in_one_queue() -> None:
+    class Both(AppObject):
+        concurrency = 2
+
+        @operation(batch=Batch(max=2))
+        def store(self, row: list[int]) -> None: ...
+
+    backplane = VirtualBackplane()
+    backplane.add(Both())
+    with pytest.raises(DeclarationError, match="its batches gather in one queue"):
+        backplane.run_until_idle()
 
 
 def test_it_is_removed_as_a_whole(backplane: VirtualBackplane, yard: Yard) -> None:

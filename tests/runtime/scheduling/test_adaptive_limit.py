@@ -90,6 +90,7 @@ class Service:
                     self._refuse_late(work)
                     continue
                 work.started_ns = self.now_ns
+                self.limit.begins(work)
                 self.queued_ns.setdefault(work.priority, []).append(self.now_ns - work.posted_ns)
                 self.number += 1
                 heapq.heappush(self.running, (self.now_ns + max(1, round(self.run_ns(self.random))), self.number, work))
@@ -185,7 +186,7 @@ def test_what_more_urgent_requests_will_take_is_not_counted_on() -> None:
 def test_a_late_request_is_found_behind_one_that_has_begun() -> None:
     """At another object, say: it may run for long."""
     limit = AdaptiveLimit(AIM_NS, 8, 0)
-    queued(limit, 4, 0).started_ns = 1
+    limit.begins(queued(limit, 4, 0))
     late, later = queued(limit, 4, 2), queued(limit, 4, 3)
     assert limit.next_late(AIM_NS + 2) is None
     assert limit.next_late(AIM_NS + 3) is late
@@ -235,11 +236,21 @@ def test_when_all_have_ended_nothing_is_kept() -> None:
     service = Service(exponential(1 * MS))
     service.offer(3.0, 1.0, MIXED)
     service.finish()
-    assert service.limit.outstanding == [0] * 8
-    assert not any(service.limit._queued)
+    assert service.limit.queued == [0] * 8
+    assert service.limit.figures()["outstanding"] == 0
 
 
 def test_without_any_late_request_nothing_is_refused() -> None:
     """Nothing is known yet, so a burst is admitted as a whole. What of it queues for too long is refused then."""
     service = Service(constant(1 * MS))
     assert all(service.limit.admits(4, 0) for _ in range(1_000))
+
+
+def test_what_has_begun_is_no_queue() -> None:
+    """Coroutines that await replies, and streams: some 40 of 0.2 s are outstanding at 200 a second, and none of them queues."""
+    service = Service(constant(200 * MS), workers=60)
+    service.limit.rate = 60.0  # after a stall
+    service.offer(0.6, 3.0, {4: 1.0})
+    before, refused = service.offered[4], sum(service.early.values())
+    service.offer(0.6, 5.0, {4: 1.0})
+    assert sum(service.early.values()) - refused < 0.01 * (service.offered[4] - before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...objects.app_object import AppObject
 from ...scheduling.object_queue import IDLE
 from ...scheduling.scheduler import Scheduler
-from ..actions.inheritance import Inheritance
+from .inheritance import Inheritance
 
 
 def take_over(idle: AppObject, scheduler: Scheduler, inheritance: Inheritance, now_ns: int) -> None:
