@@ -80,7 +80,7 @@ MUTATIONS = (
         "any outcome is an answer", OWN, "if self.error is None and self.result is not DONE:", "if self.error is self:"
     ),
     batch("the answer is the outcome", OWN, "            self.result = self.own.result\n", ""),
-    batch("a device is told nothing", OWN, "    own.error = action.error\n", ""),
+    batch("a device is told nothing", OWN, "            self.own.error = self.error\n", ""),
     batch("there is no bound of twins", TWINS, "if len(twins) >= object.concurrency:", "if len(twins) > 99:"),
     batch("each twin has its own attributes", TWINS, "vars(twins[0])", "dict(vars(twins[0]))"),
     batch("twins are seen", APP_OBJECT, "if each._twins is None or each._twins[0] is each)", ")"),

@@ -76,6 +76,5 @@ def _begin(object: Any, own: Any) -> Any:
 def _ended(action: Action) -> None:
     assert isinstance(action, CoroutineAction)
     own = action.own
-    own.error = action.error
     assert own.on_end is not None
     own.on_end(own)

@@ -254,3 +254,11 @@ def test_what_has_begun_is_no_queue() -> None:
     before, refused = service.offered[4], sum(service.early.values())
     service.offer(0.6, 5.0, {4: 1.0})
     assert sum(service.early.values()) - refused < 0.01 * (service.offered[4] - before)
+
+
+def test_an_estimate_that_is_too_low_recovers() -> None:
+    """Priorities 0 and 2 take 0.9 of the capacity. If the estimate is that, too, nothing of 5 would ever be admitted again."""
+    service = Service(constant(1 * MS))
+    service.limit.rate = 850.0
+    service.offer(3.0, 2.0, MIXED)
+    assert service.offer(3.0, 4.0, MIXED) > 0.97
