@@ -257,8 +257,15 @@ def test_what_has_begun_is_no_queue() -> None:
 
 
 def test_an_estimate_that_is_too_low_recovers() -> None:
-    """Priorities 0 and 2 take 0.9 of the capacity. If the estimate is that, too, nothing of 5 would ever be admitted again."""
-    service = Service(constant(1 * MS))
-    service.limit.rate = 850.0
-    service.offer(3.0, 2.0, MIXED)
-    assert service.offer(3.0, 4.0, MIXED) > 0.97
+    """If it is what the most urgent take, nothing else would ever be admitted, and nothing more be served."""
+    limit = AdaptiveLimit(AIM_NS, 8, 0)
+    limit.rate = 100.0
+    now_ns = 0
+    for _ in range(50):
+        work = queued(limit, 0, now_ns)
+        limit.admits(5, now_ns)
+        limit.begins(work)
+        now_ns += 10 * MS
+        work.started_ns = 1
+        limit.ended(work, now_ns)
+    assert limit.early_count and limit.rate > 105.0
