@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,12 @@ threads = 4
 """
 
 
+def arrived_count(told: Any) -> int:
+    """Requests for the press: on a busy machine the last come when the first are late already, and are refused for that."""
+    limit = told["admission"]["shop.print"]
+    return int(limit["outstanding"] + limit["refused_early"] + limit["refused_late"])
+
+
 @pytest.fixture
 def system(folder: Path, up: Up) -> System:
     shutil.copy(Path(__file__).with_name("gathered.py"), folder)
@@ -31,9 +38,7 @@ def test_what_has_queued_for_too_long_is_refused_and_never_begins(system: System
     with system.connect() as client:
         calls = [client.submit("shop.print", page=page, retry=False, timeout=LIMIT_S) for page in range(100)]
         urgent = client.submit("shop.print", page=1_000, priority=0, retry=False, timeout=LIMIT_S)
-        ask_until(
-            client, "backplane.shop.statistics", lambda told: told["admission"]["shop.print"]["outstanding"] > 100
-        )
+        ask_until(client, "backplane.shop.statistics", lambda told: arrived_count(told) == 101)
         ask_until(
             client, "backplane.shop.statistics",
             lambda told: any(one["oldest_ms"] > AIM_MS for one in told["oldest"]["objects"]),
