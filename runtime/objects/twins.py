@@ -3,7 +3,7 @@
 A queue serves one action at a time (law 1), and an object is its queue (schedulable.py). An object with `concurrency` gets
 twins: objects of its class that share its attributes, each with a queue of its own. They are made when all that exist are busy,
 so an object that is seldom busy has few. A request that finds all busy waits in the object's own queue, and goes to the first
-that is idle (execution/actions/shared_queues.py). Timers and topics are the object's own.
+that is idle (execution/actions/shared_queues.py). Timers and topics reach it once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .app_object import AppObject
 from .operation import DeclarationError
 from .state_machine import StateMachine
 
-#: An admission looks for an idle queue among all: 30 us with a thousand busy ones. For more, add several objects.
+#: An admission looks for an idle queue among all: 13 us with a thousand busy ones. For more, add several objects.
 CONCURRENCY_MAX: Final = 1_000
 
 

@@ -10,7 +10,7 @@ The measure is DAGOR's (Zhou et al., SoCC 2018): the time for which a request qu
 
 Late refusals cost a place in the queue, and early ones may leave a worker idle, so each corrects the estimate of the rate: with
 many late refusals it falls to the measured rate, without any it grows until some come. The most urgent priority is never
-refused here. Pure: `now_ns` comes in; the owner refuses (execution/intake/overload_control.py). An admission costs about 1 us.
+refused here. Pure: `now_ns` comes in; the owner refuses (execution/intake/overload_control.py).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ EXEMPT: Final = 0
 INTERVAL_MIN_NS: Final = 50_000_000
 INTERVAL_MAX_NS: Final = 1_000_000_000
 COMPLETIONS_MIN: Final = 20
-#: Share of late refusals, of all completions, above which the estimate falls to the measured rate. At 2 % a worker is hardly
-#: ever idle, and one refused request in thirty or fewer has queued in vain (scripts/bench overload).
+#: Share of late refusals, of all completions, above which the estimate falls to the measured rate. Of a simulated service at
+#: three times its capacity it keeps the workers busy, while few of the refused have queued in vain (test_adaptive_limit.py).
 LATE_MAX: Final = 0.02
 #: Growth of the estimate in an interval with early and without late refusals: doubled within 0.4 s.
 GROWTH: Final = 1.1
@@ -43,12 +43,12 @@ class AdaptiveLimit:
         self.aim_ns = aim_ns
         #: Requests that have not begun, by the priority that they asked for.
         self.queued = [0] * priorities
+        #: The same in the order of arrival. Those that have begun or ended are removed when they come first.
+        self._in_order: list[deque[Action]] = [deque() for _ in range(priorities)]
         #: Estimate of the requests served in a second; 0: none has queued for too long yet, so all are admitted.
         self.rate = 0.0
         #: Requests refused since the start: at once, and after they had queued.
         self.early_count = self.late_count = 0
-        #: The same in the order of arrival. Those that have begun or ended are removed when they come first.
-        self._in_order: list[deque[Action]] = [deque() for _ in range(priorities)]
         #: Admissions in a second, by priority: smoothed.
         self._arriving = [0.0] * priorities
         self._total = 0

@@ -122,8 +122,8 @@ MUTATIONS = (
     batch(
         "ordinary requests pass one that awaits",
         BATCHING,
-        "_waits > action.is_awaiting\n",
-        "_waits > 99\n",
+        "_waits > action.is_awaiting:",
+        "_waits > 99:",
     ),
     batch(
         "timers wait behind one queue",

@@ -36,12 +36,12 @@ class CoroutineAction(MethodAction):
         outcome = super().run()
         if outcome is DONE:
             self.own.posted_ns = 0
-            self.own.error = self.error
             if self.error is None and self.result is not DONE:
                 returned = str(self.result) if isinstance(self.result, Outcome) else type(self.result).__name__
                 self.error = TypeError(
                     f"{type(self.own).__name__}.run() returned {returned}: a coroutine returns Outcome.DONE"
                 )
+            self.own.error = self.error
             self.result = self.own.result
         return outcome
 

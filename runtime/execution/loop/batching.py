@@ -84,9 +84,8 @@ class Batching:
     def _companions(self, action: BatchAction, now_ns: int) -> tuple[list[BatchAction], bool]:
         """The requests that can go with this one, and whether there will be no more: it is full, or something else follows."""
         found: list[BatchAction] = []
-        if (
-            action.object._waits > action.is_awaiting
-        ):  # a reentrant request: the others wait for the object's reply (law 6)
+        # A reentrant request: the others wait for the reply that their object awaits (law 6).
+        if action.object._waits > action.is_awaiting:
             return found, True
         here = action.object._head
         while here is not None:
