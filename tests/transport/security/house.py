@@ -134,9 +134,10 @@ class House:
 class Guest:
     """One who connects; by a pair of its own, unless told otherwise."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limits: links.LinkLimits = links.LIMITS) -> None:
         self.keyring = Keyring(folder)
         self.key = self.keyring.make_own()
+        self._limits = limits
         self._context: zmq.Context[Any] = zmq.Context()
         self._context.linger = 0
         self.socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
@@ -150,7 +151,7 @@ class Guest:
     def connect(self, house: House, key: PublicKey | None = None, port: int = 0) -> None:
         """By the options of a link; `port`: of somebody between."""
         self._dialled = house, key, port
-        links.client(self.socket, self.keyring, key or house.key)
+        links.client(self.socket, self.keyring, key or house.key, self._limits)
         links.connect(self.socket, f"tcp://127.0.0.1:{port or house.port}")
 
     def again(self) -> zmq.Socket[bytes]:
