@@ -60,7 +60,9 @@ def test_one_key_has_so_many_connections_and_no_more(house: House, friend: Guest
     with ExitStack() as stack:
         greedy = stack.enter_context(Guest(tmp_path / "greedy"))
         house.trust("greedy", greedy.key)
-        guests = [stack.enter_context(Guest(tmp_path / f"greedy{n}", limits)) for n in range(CONNECTIONS_OF_KEY_MAX + 3)]
+        guests = [
+            stack.enter_context(Guest(tmp_path / f"greedy{n}", limits)) for n in range(CONNECTIONS_OF_KEY_MAX + 3)
+        ]
         for guest in guests:
             guest.keyring = greedy.keyring
             guest.connect(house)
