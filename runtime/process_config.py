@@ -84,8 +84,12 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     priorities: int = 8
     #: Actions a priority may run before the next is served; 0 is unlimited, the last repeats. Empty: the default rule.
     quotas: tuple[int, ...] = ()
-    #: Order of ready objects within one priority: first come first served, or earliest deadline first.
-    order: Literal["fifo", "deadline"] = "fifo"
+    #: Order of ready objects: within one priority first come first served, or earliest deadline first; or by time shares of the
+    #: priorities, first come first served within one.
+    order: Literal["fifo", "deadline", "shares"] = "fifo"
+    #: With `order = "shares"`: percent of the time by priority, 100 together; and how long a priority may starve.
+    shares: tuple[int, ...] = ()
+    max_starvation_ns: Annotated[int, msgspec.Meta(ge=1)] = 60_000_000_000
     #: Whose share a request takes within its priority (intake/fairness.py); None: first come, first served. And by pattern
     #: of that key: how much more than others it gets.
     fair_by: str | None = None

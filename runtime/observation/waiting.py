@@ -113,6 +113,8 @@ class QueuePlace(msgspec.Struct, frozen=True):
     is_at_least: bool = False
     #: Names of the first objects before it in its queue, AHEAD_SHOWN at most.
     ahead: tuple[str, ...] = ()
+    #: Percent of the time, where the priorities have shares of it instead of quotas of actions.
+    share: int | None = None
 
 
 class Throttled(msgspec.Struct, frozen=True):
@@ -239,10 +241,12 @@ def _ready(facts: ActionFacts, standing: QueuePlace) -> Iterator[Reason]:
         )
         yield Reason(Because.CPU_BUDGET, text, {"limit_percent": facts.cpu_limit, "left_ms": ms(facts.until_tick_ns)})
     if standing.quota_left <= 0:
-        text = (
-            f"priority {standing.priority} has spent its quota of {standing.quota}: others go first until the next tick"
-        )
-        yield Reason(Because.QUOTA, text, {"priority": standing.priority, "quota": standing.quota})
+        spent, spent_data = f"quota of {standing.quota}: others go first until the next tick", {"quota": standing.quota}
+        if standing.share is not None:
+            spent = f"share of {standing.share} % of the time: others go first until the next round"
+            spent_data = {"share_percent": standing.share}
+        text = f"priority {standing.priority} has spent its {spent}"
+        yield Reason(Because.QUOTA, text, {"priority": standing.priority, **spent_data})
     if standing.higher_count:
         text = (
             f"{at_least}{_many(standing.higher_count, 'object')} of higher priority than {standing.priority} go first"

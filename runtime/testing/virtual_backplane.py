@@ -129,7 +129,9 @@ class VirtualBackplane:
         role: str | None = "primary",
         priorities: int = 8,
         quotas: tuple[int, ...] = (),
-        order: Literal["fifo", "deadline"] = "fifo",
+        order: Literal["fifo", "deadline", "shares"] = "fifo",
+        shares: tuple[int, ...] = (),
+        max_starvation: float = 60.0,
         balance: Literal["turns", "pull"] = "turns",
         fair_by: str | None = None,
         weights: Mapping[str, int] = MappingProxyType({}),
@@ -156,6 +158,7 @@ class VirtualBackplane:
             order=order, balance=balance, tick_ns=round(tick * 1e9), cpu_limit=cpu_limit,
             slow_action_ns=round(slow_action * 1e9), preempt=False, sources=dict(sources),
             fair_by=fair_by, weights=dict(weights), aim_ns=None if aim is None else round(aim * 1e9),
+            shares=shares, max_starvation_ns=round(max_starvation * 1e9),
         )  # fmt: skip
         self._components = list(components)
         self._role = role

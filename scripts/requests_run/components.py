@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from appbackplane.runtime import AppObject, operation
+from appbackplane.runtime import AppObject, operation, pause
 from appbackplane.runtime.requests import Context, Element, Rejoin, RequestKernel, Runnable
 
 from .plan import Fate, below, fate_of, is_async, name_of, result_of
@@ -21,6 +21,8 @@ from .records import SEED, write
 
 #: Roots outstanding at a time.
 WINDOW = 24
+#: Between two looks whether the last root may be posted.
+HELD_LOOK_S = 0.05
 
 
 class Failed(Exception):
@@ -173,14 +175,18 @@ class Feeder(AppObject):
         self._kernel = kernel
 
     @operation(priority=3, is_long=True)
-    async def feed(self, roots: int) -> int:
-        """All of them; how many have rejoined."""
+    async def feed(self, roots: int, is_last_held: bool = False) -> int:
+        """All of them; how many have rejoined. `is_last_held`: the last one not before `release`."""
         kernel = self._kernel.kernel
         children = Children("all", ())
         write(f"P all {roots}")
         posted = 0
         while posted < roots or children.outstanding:
-            while posted < roots and len(children.outstanding) < WINDOW:
+            free = roots - (is_last_held and not self._kernel.is_released)
+            if posted >= free and not children.outstanding and free < roots:
+                await pause(HELD_LOOK_S)
+                continue
+            while posted < free and len(children.outstanding) < WINDOW:
                 children.post([posted])
                 await kernel.apost([posted], Root, owner="roots", lane=1)
                 posted += 1
@@ -195,9 +201,15 @@ class Feeder(AppObject):
 
 class Load(RequestKernel):
     runnables = (Root, File, AsyncFile, Chunk)
+    is_released = False
 
     def setup(self) -> None:
         self.add(Feeder(self), key="feeder")
+
+    @operation(priority=1)
+    def release(self) -> None:
+        """The last root may be posted."""
+        self.is_released = True
 
     @operation(priority=2)
     def told(self) -> dict[str, Any]:

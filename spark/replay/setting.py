@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from appbackplane.runtime.scheduling.scheduler import Policy
+from appbackplane.runtime.scheduling.deadline_order import DeadlineScheduler
+from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
+from appbackplane.runtime.scheduling.time_shares import STARVATION_DEFAULT_NS, ShareScheduler
 
 
 class ReplaySetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,7 +19,10 @@ class ReplaySetting(msgspec.Struct, frozen=True, kw_only=True):
     priorities: int = 8
     #: By priority. 0 is unlimited, the last repeats; empty: the default rule.
     quotas: tuple[int, ...] = ()
-    order: Literal["fifo", "deadline"] = "fifo"
+    order: Literal["fifo", "deadline", "shares"] = "fifo"
+    #: With `order = "shares"`.
+    shares: tuple[int, ...] = ()
+    max_starvation_ns: int = STARVATION_DEFAULT_NS
     tick_ns: int = 1_000_000_000
     #: Percent of one core.
     cpu_limit: int | None = None
@@ -51,6 +56,12 @@ class ReplaySetting(msgspec.Struct, frozen=True, kw_only=True):
             cpu_limit=self.cpu_limit,
             cpu_exempt=self.cpu_exempt,
         )
+
+    def scheduler(self, now_ns: int) -> Scheduler:
+        """The scheduler that a backplane with this setting has. Raises ValueError for shares that cannot be met."""
+        if self.order == "shares":
+            return ShareScheduler(self.policy, now_ns, self.shares, self.max_starvation_ns)
+        return DeadlineScheduler(self.policy, now_ns) if self.order == "deadline" else Scheduler(self.policy, now_ns)
 
     def with_(self, **changes: Any) -> ReplaySetting:
         """A copy with some keys changed."""

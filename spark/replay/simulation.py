@@ -21,8 +21,6 @@ from typing import Final, cast
 
 from appbackplane.runtime.objects.action import DONE, WAITING, Action
 from appbackplane.runtime.objects.app_object import AppObject
-from appbackplane.runtime.scheduling.deadline_order import DeadlineScheduler
-from appbackplane.runtime.scheduling.scheduler import Scheduler
 
 from .interpreter import NEVER_NS, Interpreter
 from .load import NEVER, Load
@@ -108,8 +106,7 @@ class _Simulation:
         self.order = sorted(range(len(load)), key=load.arrival.__getitem__)
         self.origin_ns = load.arrival[self.order[0]] if len(load) else 0
         first_ns = 0 if costs.tick_after_ns is None else costs.tick_after_ns - setting.tick_ns
-        of_order = DeadlineScheduler if setting.order == "deadline" else Scheduler
-        self.scheduler = of_order(setting.policy, first_ns)
+        self.scheduler = setting.scheduler(first_ns)
         self.scheduler.budget.leave_to_kernel(setting.is_limited_by_kernel)
         share = None
         if setting.cpu_limit is not None and setting.is_limited_by_kernel:

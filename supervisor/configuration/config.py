@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from appbackplane.runtime.scheduling.time_shares import STARVATION_DEFAULT_NS, check_shares
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir, supervisor_socket
 from appbackplane.transport.discovery import NO_ROOT, is_root, tables_of
 from appbackplane.transport.errors import CallerError
@@ -145,8 +146,11 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     priorities: Annotated[int, msgspec.Meta(ge=1, le=255)] = 8
     #: Quota of each priority, 0: unlimited; the last repeats. Empty: the default rule of the scheduler.
     quotas: tuple[Annotated[int, msgspec.Meta(ge=0, le=_QUOTA_MAX)], ...] = ()
-    #: Within one priority: first come, first served, or the nearer deadline first.
-    order: Literal["fifo", "deadline"] = "fifo"
+    #: Within one priority: first come, first served, or the nearer deadline first. Or time shares instead of quotas.
+    order: Literal["fifo", "deadline", "shares"] = "fifo"
+    #: Percent of the time by priority, 100 together; and how long a priority may starve that has work.
+    shares: tuple[Annotated[int, msgspec.Meta(ge=0, le=100)], ...] = ()
+    max_starvation_ns: Duration = msgspec.field(default=Duration(STARVATION_DEFAULT_NS), name="max_starvation")
     #: Within one priority each key gets its share: "source", "principal", or "arguments.NAME". None: `order` alone.
     fair_by: str | None = None
     #: Pattern of a key to its weight; 1 where none fits.
@@ -325,6 +329,24 @@ def _check_components(reader: Reader, at: tuple[str, ...], backplane: dict[str, 
         reader.say((*at, "quotas"), f"expected at most {priorities}, one a priority, got {len(quotas)}")
 
 
+def _check_shares(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any], order: str) -> None:
+    shares = backplane.get("shares", ())
+    if order != "shares":
+        for key in ("shares", "max_starvation_ns"):
+            if key in backplane:
+                reader.say((*at, key.removesuffix("_ns")), 'needs order = "shares": else quotas share the work out')
+        return
+    for key in ("quotas", "fair_by"):
+        if backplane.get(key):
+            reader.say((*at, key), f'excludes order = "shares": either shares of time or {key} decide who is next')
+    if backplane.get("max_starvation_ns", STARVATION_DEFAULT_NS) < _TICK_MIN_NS:
+        reader.say((*at, "max_starvation"), "expected 1ms or more: a shorter one would leave nothing of the shares")
+    try:
+        check_shares(shares, backplane.get("priorities", 8))
+    except ValueError as error:
+        reader.say((*at, "shares"), str(error).removeprefix("shares: "))
+
+
 def _unsendable(value: Any) -> int | None:
     """A whole number that does not fit the message to the process."""
     if isinstance(value, dict | list):
@@ -346,8 +368,10 @@ def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any]
     fair_by = backplane.get("fair_by")
     if fair_by is not None and not FAIR_BY.fullmatch(fair_by):
         reader.say((*at, "fair_by"), f"expected 'source', 'principal' or 'arguments.NAME', got {shown(fair_by)}")
-    if fair_by is not None and backplane.get("order") == "deadline":
+    order = backplane.get("order", "fifo")
+    if fair_by is not None and order == "deadline":
         reader.say((*at, "fair_by"), 'excludes order = "deadline": either shares or deadlines decide who is next')
+    _check_shares(reader, at, backplane, order)
     if fair_by is None and backplane.get("weights"):
         reader.say((*at, "weights"), "without fair_by nothing is shared: set fair_by, too")
     exempt, priorities = backplane.get("cpu_exempt", 0), backplane.get("priorities", 8)

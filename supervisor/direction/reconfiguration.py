@@ -51,9 +51,9 @@ LOG_KEYS: Mapping[str, Takes] = {"level": _B, "dir": _N, "file_size": _S, "files
 #: The keys of [backplane.NAME].
 BACKPLANE_KEYS: Mapping[str, Takes] = {
     "components": _R, "replicas": _S, "balance": _R, "fair_by": _R, "weights": _R, "threads": _B, "priorities": _R,
-    "quotas": _B, "order": _R, "tick": _B, "cpu_limit": _B, "cpu_exempt": _B, "only_on": _N, "max_latency": _B,
-    "slow_action": _B, "affinity": _R, "preempt": _R, "restart": _S, "start_limit": _S, "stop_limit": _S, "drain_limit": _S,
-    "stuck_after": _S, "replay": _R, "admission": _R, "sources": _R, "settings": _R,
+    "quotas": _B, "order": _R, "shares": _R, "max_starvation": _R, "tick": _B, "cpu_limit": _B, "cpu_exempt": _B,
+    "only_on": _N, "max_latency": _B, "slow_action": _B, "affinity": _R, "preempt": _R, "restart": _S, "start_limit": _S,
+    "stop_limit": _S, "drain_limit": _S, "stuck_after": _S, "replay": _R, "admission": _R, "sources": _R, "settings": _R,
 }  # fmt: skip
 
 

@@ -154,6 +154,8 @@ def process_config(config: Config, backplane: str) -> ProcessConfig:
         priorities=share.priorities,
         quotas=share.quotas,
         order=share.order,
+        shares=share.shares,
+        max_starvation_ns=int(share.max_starvation_ns),
         balance=share.balance,
         fair_by=share.fair_by,
         weights=share.weights,

@@ -9,6 +9,7 @@ from ...process_config import ProcessConfig
 from ...scheduling.deadline_order import DeadlineScheduler
 from ...scheduling.fair_order import FairScheduler
 from ...scheduling.scheduler import Policy, Scheduler
+from ...scheduling.time_shares import ShareScheduler
 
 #: `fair_by` with this prefix names an argument of the call, such as a tenant.
 ARGUMENTS: Final = "arguments."
@@ -57,4 +58,6 @@ def scheduler_of(config: ProcessConfig, fair_keys: FairKeys | None, now_ns: int)
     )
     if fair_keys is not None:
         return FairScheduler(policy, now_ns, fair_keys.weight_of)
+    if config.order == "shares":
+        return ShareScheduler(policy, now_ns, config.shares, config.max_starvation_ns)
     return DeadlineScheduler(policy, now_ns) if config.order == "deadline" else Scheduler(policy, now_ns)

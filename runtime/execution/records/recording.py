@@ -32,7 +32,8 @@ LOOK_S = 5.0
 LEAD_TIMEOUT_S = 0.1
 #: The settings in the headers of segments, by their names in `ProcessConfig`.
 LIMITS = (
-    "threads", "priorities", "quotas", "order", "tick_ns", "cpu_limit", "cpu_exempt", "preempt", "nice", "slow_action_ns",
+    "threads", "priorities", "quotas", "order", "shares", "max_starvation_ns", "tick_ns", "cpu_limit", "cpu_exempt", "preempt",
+    "nice", "slow_action_ns",
 )  # fmt: skip
 
 log = logging.getLogger("appbackplane.runtime")

@@ -35,6 +35,7 @@ from ...observation.waiting import (
 )
 from ...scheduling.object_queue import READY, RUNNING, WAITING
 from ...scheduling.quotas import UNLIMITED
+from ...scheduling.time_shares import PERCENT_NS, TimeShares
 from ..actions.coroutines import CallRequest, OneShotEvent, Pause
 from ..actions.method_action import MethodAction
 from ..intake.digest import Digest, route_of
@@ -326,7 +327,8 @@ class Inspection:
         quota = 0 if full[priority] == UNLIMITED else full[priority]
         standing = islice(scheduler.ready.standing(priority), min(ahead_count, AHEAD_SHOWN))
         first = tuple(cast(AppObject, each).name for each in standing)
-        return QueuePlace(priority, ahead_count, higher_count, left[priority], quota, not is_all, first)
+        share = full[priority] // PERCENT_NS if isinstance(scheduler.quotas, TimeShares) else None
+        return QueuePlace(priority, ahead_count, higher_count, left[priority], quota, not is_all, first, share)
 
     def _until_tick_ns(self, object: AppObject, now_ns: int) -> int | None:
         scheduler = self._scheduler
