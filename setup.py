@@ -38,8 +38,8 @@ COMPILED = """
     transport/peers: line lines node parts route_table view window
     transport/security: roll
     runtime/objects: action binding operation_spec registry schedulable
-    runtime/scheduling: adaptive_limit balance cpu_budget deadline_order fair_order nice object_queue quotas ranked_queues
-        ready_queues scheduler throttle timers
+    runtime/scheduling: adaptive_limit balance cpu_budget deadline_order fair_order interleaving nice object_queue quotas
+        ranked_queues ready_queues scheduler throttle time_shares timers
     runtime/observation: histogram recorder span_buffer span_ids statistics
     runtime/execution/workers: poll_leader worker
     runtime/execution/urgency: board os_priority priority_publisher

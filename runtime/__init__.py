@@ -28,6 +28,7 @@ from appbackplane.transport.errors import (
 
 if TYPE_CHECKING:
     from .execution.actions.coroutines import checkpoint, should_stop, should_yield
+    from .execution.workers.replies import Replies
     from .execution.workers.user_functions import current, pause
     from .objects.action import Action, Outcome
     from .objects.adaptive import Adaptive
@@ -61,6 +62,7 @@ __all__ = [
     "PeerDown",
     "PeerError",
     "PermissionDenied",
+    "Replies",
     "Request",
     "StateMachine",
     "Unavailable",
@@ -79,6 +81,7 @@ __all__ = [
 #: person waits for them.
 _LATER = {
     "execution.actions.coroutines": ("checkpoint", "should_stop", "should_yield"),
+    "execution.workers.replies": ("Replies",),
     "execution.workers.user_functions": ("current", "pause"),
     "objects.action": ("Action", "Outcome"),
     "objects.adaptive": ("Adaptive",),

@@ -76,6 +76,11 @@ class AppObject(Schedulable):
     #: requests and replies in any order"). 1: one at a time, in order (law 1). With several threads, its data need locks.
     concurrency: int = 1
 
+    #: Whether it serves other requests while one awaits a reply, the most urgent first (seed 004, "Actor + Parallel State
+    #: Machine"). One at a time runs, from one await to the next, so its data need no locks. False: a reply is awaited before
+    #: the next request begins, and requests run in the order of arrival (laws 1 and 6).
+    interleaves: bool = False
+
     #: Whether its calls may be refused because its component is full (law 9). False for calls that belong to admitted work:
     #: refused, they would keep it from ending.
     is_refusable: ClassVar[bool] = True
@@ -95,7 +100,7 @@ class AppObject(Schedulable):
         self._state = 0  # IDLE of scheduling/object_queue.py
         self._priority = 255  # none yet
         self._number = -1
-        self._counts = self._stale = None
+        self._counts = self._stale = self._tails = None
         self._component = self._key = self._twins = None
         self._name = ""
         return self

@@ -18,6 +18,7 @@ from appbackplane.transport.topics import TopicTable, check_pattern
 from .app_object import AppObject, queues_of, without_twins
 from .component import Component
 from .endpoint import Endpoint
+from .interleaved import check_interleaving
 from .module_state import ModuleState
 from .operation import DeclarationError, Mark
 from .operation_spec import OperationSpec
@@ -83,9 +84,15 @@ class Route:
         # Not `in`, nor by name: an enum's hash and value are Python functions.
         return any(state is now for state in self._states)
 
-    def all_declare(self, option: str) -> bool:
-        """Whether every class declares an option, `idempotent` or `reentrant`; only then may callers rely on it."""
-        return bool(self.specs) and all(getattr(spec.mark, option) for spec in self.specs.values())
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether every class declares `idempotent`; only then may callers rely on it."""
+        return bool(self.specs) and all(spec.mark.idempotent for spec in self.specs.values())
+
+    @property
+    def is_reentrant(self) -> bool:
+        """Whether a call may come back to each class along its own chain of calls."""
+        return bool(self.specs) and all(spec.mark.reentrant or cls.interleaves for cls, spec in self.specs.items())
 
     @property
     def is_exported(self) -> bool:
@@ -168,6 +175,7 @@ class Registry:
         self.components[name] = component
         component._name = f"{self._backplane}/{name}"
         check_concurrency(component)
+        check_interleaving(component, self._priorities)
         for cls in (*_declares_of(component), type(component)):
             self._declare(component, cls)
         self._enter(component, component)
@@ -255,9 +263,9 @@ class Registry:
                     signature=route.signature,
                     states=route.states,
                     summary=route.summary,
-                    reentrant=route.all_declare("reentrant"),
+                    reentrant=route.is_reentrant,
                     calls=tuple(dict.fromkeys(called for spec in route.specs.values() for called in spec.mark.calls)),
-                    idempotent=route.all_declare("idempotent"),
+                    idempotent=route.is_idempotent,
                     export=route.is_exported,
                 )
                 for route in routes
@@ -282,6 +290,7 @@ class Registry:
                         f"list the class in {type(component).__qualname__}.declares"
                     )
         check_concurrency(object)
+        check_interleaving(object, self._priorities)
         self._declare(component, type(object))
         number = self._numbers[name] = self._numbers.get(name, -1) + 1
         object._name = f"{component._name}.{key if key is not None else number}"

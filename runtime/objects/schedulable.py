@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 class Schedulable:
     """An object with a queue of actions. `AppObject.__new__` fills the slots, so no `__init__` need be called."""
 
-    __slots__ = ("_counts", "_head", "_load", "_number", "_priority", "_stale", "_state", "_tail", "_twins", "_waits")
+    __slots__ = (
+        "_counts", "_head", "_load", "_number", "_priority", "_stale", "_state", "_tail", "_tails", "_twins", "_waits",
+    )  # fmt: skip
 
     _head: Action | None
     _tail: Action | None
@@ -29,6 +31,8 @@ class Schedulable:
     _priority: int
     #: Actions by priority, only while priorities are mixed.
     _counts: list[int] | None
+    #: Of an object that interleaves its requests: the last queued action of each priority. None: it does not interleave.
+    _tails: list[Action | None] | None
     #: Dead entries, by ready queue, left behind when its priority changed (scheduling/ready_queues.py).
     _stale: dict[int, int] | None
     #: Actions that wait: coroutines that await a reply, and parked actions.

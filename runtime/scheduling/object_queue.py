@@ -4,6 +4,8 @@ A linked list through `Action.next`, with its ends in the object's slots: an idl
 760 bytes an object). Usually all queued actions have one priority: then `_counts` is None and `_priority` is theirs. The
 first action of another priority makes a count per priority, for which the queue is walked once. The counts stay until the
 queue is empty, so no action is counted twice by walking.
+
+The queue of an object that interleaves (interleaving.py) is in the order of priorities; `_tails` is set, and `_counts` is None.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Final
 
 from ..objects.action import Action
 from ..objects.schedulable import Schedulable
+from . import interleaving
 
 #: Object states. IDLE: nothing to do. READY: in a ready queue. RUNNING: with a worker. WAITING: in the wait queue (law 6).
 IDLE: Final = 0
@@ -22,6 +25,9 @@ WAITING: Final = 3
 
 def append(object: Schedulable, action: Action, priorities: int) -> None:  # hot: scripts/bench inproc
     """Put an action last, in constant time but for the first one of another priority."""
+    if object._tails is not None:
+        interleaving.join(object, object._tails, action)
+        return
     action.next = None
     tail = object._tail
     if tail is None:
@@ -34,7 +40,10 @@ def append(object: Schedulable, action: Action, priorities: int) -> None:  # hot
 
 
 def prepend(object: Schedulable, action: Action, priorities: int) -> None:
-    """Put an action first, before those that continue, too."""
+    """Put an action first, before those that continue, too. An object that interleaves has an order of its own."""
+    if object._tails is not None:
+        interleaving.join(object, object._tails, action)
+        return
     head = object._head
     action.next = head
     object._head = action
@@ -47,6 +56,9 @@ def prepend(object: Schedulable, action: Action, priorities: int) -> None:
 
 def insert(object: Schedulable, action: Action, priorities: int) -> None:
     """Put an action behind those that continue and before all others. Linear in those that continue, which are few."""
+    if object._tails is not None:
+        interleaving.join(object, object._tails, action)
+        return
     before: Action | None = None
     here = object._head
     while here is not None and here.continues:
@@ -61,7 +73,9 @@ def insert(object: Schedulable, action: Action, priorities: int) -> None:
 
 def insert_after(object: Schedulable, before: Action | None, action: Action, priorities: int) -> None:
     """Put an action behind `before`, one of the queue; None: first."""
-    if before is None:
+    if object._tails is not None:
+        interleaving.insert_after(object, object._tails, before, action)
+    elif before is None:
         prepend(object, action, priorities)
     elif before.next is None:
         append(object, action, priorities)
@@ -81,6 +95,8 @@ def pop(object: Schedulable) -> Action:  # hot: scripts/bench inproc
         object._counts = None
     elif object._counts is not None:
         _unnote(object, action.priority)
+    if object._tails is not None:
+        interleaving.left(object, object._tails, action, None)
     return action
 
 
@@ -101,6 +117,8 @@ def remove(object: Schedulable, action: Action) -> bool:
         object._tail = before
     if object._counts is not None:
         _unnote(object, action.priority)
+    if object._tails is not None:
+        interleaving.left(object, object._tails, action, before)
     return True
 
 
@@ -109,6 +127,11 @@ def set_priority(object: Schedulable, action: Action, priority: int, priorities:
     here = object._head
     while here is not None and here is not action:
         here = here.next
+    if object._tails is not None and here is not None:
+        remove(object, action)
+        action.priority = priority
+        interleaving.join(object, object._tails, action)
+        return True
     old_priority, action.priority = action.priority, priority
     if here is None:
         return False

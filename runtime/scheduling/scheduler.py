@@ -80,7 +80,7 @@ class Scheduler:
         self.queued_count += 1
         old_priority = object._priority
         if action.continues:
-            if object._waits:
+            if object._waits and object._tails is None:
                 object_queue.insert(object, action, self.priorities)
                 if object._state != RUNNING:
                     self._place(object, old_priority)
@@ -93,6 +93,8 @@ class Scheduler:
             self.ready.push(object)
         elif state == READY and object._priority < old_priority:
             self.ready.move(object, old_priority)
+        elif state == WAITING and object._tails is not None:
+            self._place(object, old_priority)
 
     def post_first(self, action: Action, now_ns: int) -> None:
         """Queue an action before all other actions of its object."""
@@ -133,7 +135,8 @@ class Scheduler:
     def requeue(self, actions: list[Action]) -> None:
         """Put set-aside actions of one object back, in their order, before all that came later.
 
-        Actions that continue (a received reply, one that yielded) stay in front of them.
+        Actions that continue (a received reply, one that yielded) stay in front of them. An object that interleaves queues them
+        by its own order.
         """
         object: Schedulable = actions[0].object
         old_priority = object._priority
@@ -141,7 +144,9 @@ class Scheduler:
             action.continues = action.continues and object._waits > 0
         going_on = [action for action in actions if action.continues]
         others = [action for action in actions if not action.continues]
-        for action in (*going_on, *reversed(others)):
+        if object._tails is None:
+            others.reverse()
+        for action in (*going_on, *others):
             object_queue.insert(object, action, self.priorities)
         self.queued_count += len(actions)
         if object._state != RUNNING:
@@ -268,10 +273,12 @@ class Scheduler:
             self._place(object, old_priority)
 
     def _place(self, object: Schedulable, old_priority: int) -> None:  # hot: scripts/bench inproc
-        """Put an object into its place. While it awaits a reply, only actions that continue may run (law 6)."""
+        """Put an object into its place. While it awaits a reply, only actions that continue may run (law 6), unless it
+        interleaves.
+        """
         before = object._state
         head = object._head
-        if head is not None and (head.continues or not object._waits):
+        if head is not None and (head.continues or not object._waits or object._tails is not None):
             object._state = READY
             if before != READY:
                 self.ready.push(object)

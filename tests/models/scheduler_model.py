@@ -38,6 +38,8 @@ class Owner:
     aside: list[Job] = field(default_factory=list)
     #: (priority, turn): in which ready queue it stands, and since when.
     place: tuple[int, int] | None = None
+    #: It serves others while one awaits a reply, the most urgent first.
+    interleaves: bool = False
 
     @property
     def load(self) -> int:
@@ -48,7 +50,7 @@ class Owner:
         """Law 1: one at a time. Law 6: while it awaits a reply, only what continues."""
         if self.running is not None or not self.queue:
             return False
-        return not self.suspended or self.queue[0].continues
+        return not self.suspended or self.queue[0].continues or self.interleaves
 
     @property
     def is_waiting(self) -> bool:
@@ -63,6 +65,11 @@ class Owner:
     def first_ordinary(self) -> int:
         """Where in the queue those that continue end."""
         return next((at for at, job in enumerate(self.queue) if not job.continues), len(self.queue))
+
+    def sort(self) -> None:
+        """Stable: of one priority those that go on come first, and each in the order in which they were queued."""
+        if self.interleaves:
+            self.queue.sort(key=lambda job: (job.priority, not job.continues))
 
 
 @dataclass(frozen=True)
@@ -101,15 +108,16 @@ class SchedulerModel:
     def post(self, job: Job) -> None:
         """Law 1: last. A reentrant call of an object that waits: before all ordinary ones, behind what also continues."""
         queue = job.owner.queue
-        job.continues = job.continues and bool(job.owner.suspended)
+        job.continues = job.continues and bool(job.owner.suspended) and not job.owner.interleaves
         queue.insert(job.owner.first_ordinary() if job.continues else len(queue), job)
+        job.owner.sort()
         self._place(job.owner)
 
     def resume(self, job: Job) -> None:
         """Law 6: the reply goes to the front."""
         job.owner.suspended.remove(job)
         job.continues = True
-        job.owner.queue.insert(0, job)
+        self._first(job)
         self._place(job.owner)
 
     def requeue(self, owner: Owner) -> None:
@@ -117,8 +125,9 @@ class SchedulerModel:
         jobs, owner.aside = owner.aside, []
         for job in jobs:
             job.continues = job.continues and bool(owner.suspended)
-        at = owner.first_ordinary()
+        at = len(owner.queue) if owner.interleaves else owner.first_ordinary()
         owner.queue[at:at] = [job for job in jobs if job.continues] + [job for job in jobs if not job.continues]
+        owner.sort()
         self._place(owner)
 
     def withdraw(self, job: Job) -> bool:
@@ -174,7 +183,7 @@ class SchedulerModel:
     def steps_aside(self, job: Job) -> None:
         """It goes on before anything else of its object."""
         job.continues = True
-        job.owner.queue.insert(0, job)
+        self._first(job)
         self.done(job)
 
     # Facts
@@ -219,6 +228,11 @@ class SchedulerModel:
         dues = [(job.priority, _due_ns(job, patience_ns)) for job in owner.queue[: self.nearest.ahead]]
         of_its_priority = [due for job_priority, due in dues if job_priority == priority]
         return priority, min(of_its_priority, default=dues[0][1]), turn
+
+    def _first(self, job: Job) -> None:
+        """Before all others; where requests are interleaved, last of those that go on at its priority."""
+        job.owner.queue.insert(len(job.owner.queue) if job.owner.interleaves else 0, job)
+        job.owner.sort()
 
     def _place(self, owner: Owner) -> None:
         """Into the ready queue of its priority, last, unless it stands there already; out of it if it may not run."""

@@ -45,7 +45,7 @@ class Inheritance:
         self._replays = replays
         self._priority_publisher = priority_publisher
         # By identity: an object may compare equal to others, or be unhashable (a dataclass).
-        self._awaiting: dict[int, list[Action]] = {}
+        self._awaiting: dict[int, dict[int, Action]] = {}
         #: How many of the awaiting actions block their threads.
         self.blocked_count = 0
         #: How often an action has inherited a priority.
@@ -54,27 +54,26 @@ class Inheritance:
     def awaits(self, action: Action) -> None:
         """`action` is about to wait; it inherits the priority of actions queued behind it since it began."""
         object = action.object
-        if object._head is not None and object._priority < action.priority:
+        if object._head is not None and object._priority < action.priority and object._tails is None:
             action.priority = object._priority
             self.count += 1
-        self._awaiting.setdefault(id(object), []).append(action)
+        self._awaiting.setdefault(id(object), {})[id(action)] = action
 
     def goes_on(self, action: Action) -> None:
         """The wait of `action` has ended."""
         waiting = self._awaiting.get(id(action.object))
-        if waiting is not None and action in waiting:
-            waiting.remove(action)
-            if not waiting:
-                del self._awaiting[id(action.object)]
+        if waiting is not None and waiting.pop(id(action), None) is not None and not waiting:
+            del self._awaiting[id(action.object)]
 
     def waiting(self, object: AppObject) -> Action | None:
         """The longest waiting action of an object that has begun to wait for a reply or anything else; None: none waits."""
         waiting = self._awaiting.get(id(object))
-        return waiting[0] if waiting else None
+        return next(iter(waiting.values())) if waiting else None
 
     def awaiting(self, object: AppObject) -> tuple[Action, ...]:
-        """The actions of an object that await something, the oldest first."""
-        return tuple(self._awaiting.get(id(object), ()))
+        """The actions of an object that await something while others queue behind them, the oldest first."""
+        waiting = self._awaiting.get(id(object))
+        return () if waiting is None or object._tails is not None else tuple(waiting.values())
 
     def post(self, action: Action, now_ns: int) -> None:
         """Queue an action; the actions behind which it queues inherit its priority."""
@@ -167,9 +166,10 @@ class Inheritance:
         here, most_urgent = action.object._head, action.object._priority
         if here is None or most_urgent >= due:
             return due
-        if not action.continues and all(action is not each for each in self._begun(action.object)):
-            return due  # it has not begun: others wait for the queue of its object, not for this action
-        if not here.continues:
+        is_interleaved = action.object._tails is not None
+        if (is_interleaved or not action.continues) and all(action is not each for each in self._begun(action.object)):
+            return due  # it has not begun, or lets others pass: they wait for the queue of its object
+        if is_interleaved or not here.continues:
             return most_urgent
         while here is not None:  # the object's priority may come from a resumed action, which waits for nothing
             if not here.continues and here.priority < due:
@@ -178,9 +178,11 @@ class Inheritance:
         return due
 
     def _begun(self, object: AppObject) -> list[Action]:
-        """The actions of an object that have begun and not ended: waiting, queued to go on, or running."""
+        """The actions of an object that have begun and stand in the way of its others: waiting, queued to go on, or running.
+        Of one that interleaves: the running one.
+        """
         begun = [*self.awaiting(object)]
-        here: Action | None = object._head
+        here: Action | None = object._head if object._tails is None else None
         while here is not None and here.continues:
             begun.append(here)
             here = here.next

@@ -211,8 +211,9 @@ class Intake:
             action.priority = lends
         try:
             if chain:
-                is_reentrant = spec is not None and spec.mark.reentrant
-                action.continues = check_return(action, chain, is_reentrant=is_reentrant)
+                if action.object._tails is None:  # else it serves the call while it awaits the reply
+                    is_reentrant = spec is not None and spec.mark.reentrant
+                    action.continues = check_return(action, chain, is_reentrant=is_reentrant)
                 action.chain = chain
             action.trace, action.source, action.principal = traceparent_of(envelope.trace), source, principal
             if self._fair_keys is not None:

@@ -288,7 +288,7 @@ class Inspection:
         return Parked(waiting.name, what, holder.name, holder.object.name, call, callee)
 
     def _awaited(self, object: AppObject, only: Action | None, now_ns: int) -> tuple[Awaited, ...]:
-        if not object._waits:
+        if not object._waits or (only is None and object._tails is not None):
             return ()
         found: list[tuple[int, bytes, int, CallRequest | Pause]] = []
         if isinstance(only, MethodAction):

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appbackplane.runtime.objects.action import Action, Outcome
 from appbackplane.runtime.objects.app_object import AppObject
+from appbackplane.runtime.objects.interleaved import LEVELS
 from appbackplane.runtime.scheduling import deadline_order, ready_queues
 from appbackplane.runtime.scheduling.quotas import quotas_from
 from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
@@ -87,12 +88,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         for _ in range(objects):
             self.add_object()
 
-    @rule()
-    def add_object(self) -> None:
+    @rule(interleaves=st.booleans())
+    def add_object(self, interleaves: bool = False) -> None:
         if len(self.objects) < 4:
-            owner = Owner()
+            object, owner = AppObject(), Owner(interleaves=interleaves)
+            if interleaves:
+                object._tails = [None] * (LEVELS * self.priorities)
             self.model.owners.append(owner)
-            self.objects.append((AppObject(), owner))
+            self.objects.append((object, owner))
 
     @rule(
         data=st.data(),
