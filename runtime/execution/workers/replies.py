@@ -20,11 +20,11 @@ from ...objects.app_object import AppObject
 from ..actions.coroutines import OneShotEvent
 
 
-class _Expected(OneShotEvent):
-    __slots__ = ("error", "value")
+class _Expected:
+    __slots__ = ("error", "event", "value")
 
-    def __init__(self, delay_ns: int, what: str) -> None:
-        super().__init__(delay_ns, what)
+    def __init__(self, event: OneShotEvent) -> None:
+        self.event = event
         self.value: Any = None
         self.error: BaseException | None = None
 
@@ -51,14 +51,14 @@ class Replies:
             raise ValueError(f"wait(timeout={timeout!r}): expected a number of seconds, 0 or more")
         if id in self._expected:
             raise FailedPrecondition(f"{self._object.name}: the reply {id!r} is already awaited")
-        expected = self._expected[id] = _Expected(round(timeout * 1e9), f"the reply {id!r}")
+        expected = self._expected[id] = _Expected(OneShotEvent(round(timeout * 1e9), f"the reply {id!r}"))
         try:
-            await expected
+            await expected.event
         finally:
             del self._expected[id]
         if expected.error is not None:
             raise expected.error
-        if not expected.is_set:
+        if not expected.event.is_set:
             raise DeadlineExceeded(f"{self._object.name}: the reply {id!r} did not come within {timeout:g} s")
         return expected.value
 
@@ -83,8 +83,8 @@ class Replies:
 
     def _end(self, id: Hashable, value: Any, error: BaseException | None) -> bool:
         expected = self._expected.get(id)
-        if expected is None or expected.is_set:
+        if expected is None or expected.event.is_set:
             return False
         expected.value, expected.error = value, error
-        self._object._platform.set(expected)
+        self._object._platform.set(expected.event)
         return True
