@@ -416,6 +416,8 @@ class CallerCore:
         return packed
 
     def _open(self, peer: bytes, call: OpenCall, packed: bytes) -> int:  # hot: scripts/bench call_rtt
+        if call[1].window is not None:
+            self.connections.expect_others()
         id = self.calls.open(peer, call[1].ends_ns, call)
         self._outstanding_bytes += call[2]
         if self._pulling is not None:

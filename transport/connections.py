@@ -12,10 +12,10 @@ from .codec import Frame
 from .directory import Directory, Place
 from .errors import PeerDown
 
-#: Calls whose answers a new link reads ahead: half of link.READ_AHEAD, since messages of topics use it, too.
+#: Calls whose answers a client's new link reads ahead: half of link.READ_AHEAD, since late answers use it, too.
 ANSWERS_AHEAD: Final = 32
-#: Calls whose answers a link reads ahead at most. Each frame may be 1 MiB, and any peer may send as many as are read ahead.
-#: Without a bound, 5,000 calls of a backplane's objects gave each of its clients room for 20,000 frames, for ever.
+#: Calls whose answers a client's link reads ahead at most. Each frame may be 1 MiB, and any peer may send as many as are read
+#: ahead.
 ANSWERS_AHEAD_MAX: Final = 4096
 #: How long the last answers of a backplane that has finished its work are waited for. They were sent before the routing table
 #: that tells of its end, but by another connection: ZeroMQ's thread may read the table first, and these up to a turn of the
@@ -47,7 +47,7 @@ class Connections:
         #: Whether the link must be read until empty before it is waited on. Its descriptor is edge-triggered, and any use of
         #: the link may swallow an edge.
         self.has_more = False
-        #: Calls whose answers the link reads ahead now.
+        #: Calls for whose answers the link's bound need not be raised.
         self.answers_ahead = ANSWERS_AHEAD
         #: The last generation of each backplane that was drained completely.
         self._finished: dict[str, int] = {}
@@ -126,12 +126,17 @@ class Connections:
     def expect_answers(self, calls_count: int) -> None:
         """Have the link read the answers of this many calls ahead: each may be a frame, and its callee may end first.
 
-        At least doubled each time, since a system call per call would cost more than the room. The other half is for topics.
+        To be called before the calls are sent: then no callee can have sent as many frames as were read ahead before
+        (`Link.read_ahead`). At least doubled each time, since a system call per call would cost more than the room.
         """
         ahead = min(2 * calls_count, ANSWERS_AHEAD_MAX)
         if ahead > self.answers_ahead:
             self.answers_ahead = ahead
             self._link.read_ahead(2 * ahead)
+
+    def expect_others(self) -> None:
+        """Peers will send frames that answer no call, messages of topics or items of streams: the bound stays as it is."""
+        self.answers_ahead = ANSWERS_AHEAD_MAX
 
     def note(self, directory: Directory) -> None:
         """Note which generations have finished all their work, by a routing table that may never be adopted.

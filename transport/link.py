@@ -23,8 +23,10 @@ from .uncopied import uncopied
 HIGH_WATER_MARK: Final = 1000
 #: Frames read ahead from one peer while the owner does not receive. ZeroMQ counts frames and not bytes (TRAPS 4), and a
 #: frame is a whole batch of up to 1 MiB. With 1000, a process that did not read used a gigabyte of its own memory. Calls,
-#: topics and large bodies are no slower with 64 (scripts/bench). Raised only for outstanding answers (`read_ahead`).
+#: topics and large bodies are no slower with 64 (scripts/bench).
 READ_AHEAD: Final = 64
+#: Frames read ahead from each process that a link which listens connects to: these only answer its calls.
+ANSWERS_READ_AHEAD: Final = 8_192
 #: Milliseconds for the last frames to leave. A living peer needs well under one; with 200 ms, a cast from a program that
 #: exits at once was lost now and then on a machine whose cores were all busy. A frozen peer gets no more.
 LINGER_MS: Final = 1_000
@@ -115,11 +117,18 @@ class Link:
         """Listen on a Unix socket. Its folder must be 0700: nothing else keeps other users out.
 
         ZeroMQ aborts the process that accepts at its descriptor limit: a process that serves makes an `AcceptGate` next.
+
+        Before any `connect`. From each peer that connects here, READ_AHEAD frames are read ahead; from each that this link
+        connects to, ANSWERS_READ_AHEAD. ZeroMQ takes the bound of the former from the option as it is now.
         """
+        assert not self._endpoints and not self._bound, (
+            "listen first, and once: the bound of a connection must not change"
+        )
         if len(os.fsencode(path)) > PATH_BYTES_MAX:
             raise ValueError(f"socket path exceeds {PATH_BYTES_MAX} bytes: {path} (choose a shorter [system] run_dir)")
         self._socket.bind(f"ipc://{path}")
         self._bound.append(path)
+        self._socket.setsockopt(zmq.RCVHWM, ANSWERS_READ_AHEAD)
 
     def connect(self, path: Path) -> bytes:
         """Connect to the process that listens on `path`, without waiting. Returns the peer to send to."""
@@ -263,13 +272,17 @@ class Link:
         raise FrameLost(sender)
 
     def read_ahead(self, frames: int) -> None:
-        """Read this many frames ahead from each peer from now on; never fewer than before.
+        """Read this many frames ahead from each peer from now on; never fewer than before. A link that listens does already.
 
         Frames that the owner has not taken in time stay with the peer, and are lost when it ends: ZeroMQ reads no further
-        once a connection is cut. The bound never falls: below the number already queued, ZeroMQ would never read from that
-        peer again.
+        once a connection is cut.
+
+        Only while no peer can have as many frames here, unread, as were read ahead before: from a peer that has, ZeroMQ would
+        never read again. It has stopped reading, and is woken after a number of frames that depends on the bound
+        (libzmq, pipe.cpp, `_lwm`). The same happens if the bound falls below the number of unread frames.
         """
-        self._socket.setsockopt(zmq.RCVHWM, frames)
+        if not self._bound:
+            self._socket.setsockopt(zmq.RCVHWM, frames)
 
     def expect(self) -> None:
         """`fileno()` was just found readable: the next `receive` skips its check, which saves 1.4 us."""

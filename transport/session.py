@@ -158,6 +158,7 @@ class ClientSession:
         """Subscribe. True: `waiter` comes back in an `Ended` once all backplanes have confirmed. False: they have already."""
         check_pattern(topic)
         self._expect_directory()
+        self._connections.expect_others()
         for ask in self.hearing.add(topic, subscriber):
             self._ask(ask, now_ns)
         return self.hearing.wait(topic, waiter)

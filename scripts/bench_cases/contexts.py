@@ -1,8 +1,8 @@
 """contexts: an object that interleaves, with 10,000 requests that await a reply, and priorities that share the time.
 
-First how long an urgent request takes while the others wait; reference: while nothing waits. Then three classes of work that keep
-the process busy, with shares of 80 and 20 percent, and none for the third, which may starve for half a second: the time that
-each got, and the longest time in which nothing of the third was done. A surprise would be a wait that grows with the number of
+First how long an urgent request takes while the others wait; reference: while nothing waits. Then three classes of work that
+keep the process busy, with shares of 80 and 20 percent, and none for the third, which may starve for half a second: the time
+that each got, and the longest time in which nothing of the third was done. A surprise: a wait that grows with the number of
 contexts, or shares that follow the lengths of the actions.
 """
 
@@ -108,7 +108,9 @@ class Busy(Component):
     def setup(self) -> None:
         self.is_on = False
         self.classes = [
-            self.add(Class(priority, self), key=f"{priority}-{n}") for priority in range(len(RUNS_S)) for n in range(BUSY)
+            self.add(Class(priority, self), key=f"{priority}-{n}")
+            for priority in range(len(RUNS_S))
+            for n in range(BUSY)
         ]
 
     def again(self, each: Class) -> None:
@@ -197,7 +199,9 @@ CASE = Case(
     what="an urgent request beside 10,000 that await replies in the same object; reference: with none",
     requirements=(
         Requirement("p99 ratio", ratio("p99_us"), at_most=1.5),
-        Requirement("share of 80 %", ours("share_percent"), at_least=0.95 * SHARES[0], at_most=1.05 * SHARES[0], unit="%"),
+        Requirement(
+            "share of 80 %", ours("share_percent"), at_least=0.95 * SHARES[0], at_most=1.05 * SHARES[0], unit="%"
+        ),
         Requirement("longest starvation", ours("starved_ms"), at_most=STARVATION_MS + 30, unit="ms"),
     ),
     open=both,

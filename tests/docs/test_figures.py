@@ -38,7 +38,7 @@ from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.connections import ANSWERS_AHEAD, ANSWERS_AHEAD_MAX
 from appbackplane.transport.inbox import BYTES_MAX as INBOX_BYTES_MAX
 from appbackplane.transport.inbox import MESSAGES_MAX
-from appbackplane.transport.link import LARGE_BYTES_MAX, READ_AHEAD
+from appbackplane.transport.link import ANSWERS_READ_AHEAD, LARGE_BYTES_MAX, READ_AHEAD
 from appbackplane.transport.peers.messages import PROTOCOL, PROTOCOL_OLDEST, ROUTES_MAX
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.route_table import LOAD_STEP
@@ -75,10 +75,14 @@ SENTENCES = [
     ("backpressure", f"large frames on their way to one peer | {LARGE_BYTES_MAX >> 20} MiB"),
     (
         "backpressure",
-        f"frames read ahead from one peer | {READ_AHEAD}; after more than {ANSWERS_AHEAD} calls to others at a time, "
-        f"four times as many as these calls were, at most {2 * ANSWERS_AHEAD_MAX:,}",
+        f"reads ahead from one peer | {READ_AHEAD}; {ANSWERS_READ_AHEAD:,} from a backplane that it calls",
     ),
-    ("draining", f"as it has calls outstanding, {ANSWERS_AHEAD_MAX:,} at most"),
+    (
+        "backpressure",
+        f"reads ahead from one peer | {READ_AHEAD}; after more than {ANSWERS_AHEAD} calls outstanding, four times as many as "
+        f"these calls were, at most {2 * ANSWERS_AHEAD_MAX:,}",
+    ),
+    ("draining", f"reads up to {ANSWERS_READ_AHEAD:,} answers ahead"),
     ("backpressure", f"`max_requests`, {REQUESTS_MAX_DEFAULT:,} by default"),
     ("backpressure", f"own operations | {REQUESTS_MAX_DEFAULT:,}"),
     ("backpressure", f"topics that a client hears from one backplane | {PATTERNS_MAX:,}"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutation import (
+    architectures,
     batching,
     caller,
     lanes,
@@ -32,5 +33,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "spans": spans.MUTATIONS,
     "overload": overload.MUTATIONS,
     "batching": batching.MUTATIONS,
+    "architectures": architectures.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

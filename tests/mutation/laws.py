@@ -109,14 +109,14 @@ MUTATIONS = (
     ),
     law(
         6, "requests run while their object waits", SCHEDULER,
-        "if head is not None and (head.continues or not object._waits):", "if head is not None:",
+        "if head is not None and (head.continues or not object._waits or object._tails is not None):", "if head is not None:",
     ),
     law(
         6, "who waits can be removed", "runtime/execution/services/host.py", "self._scheduler.check_removable(each)", "pass"
     ),
     law(
         6, "reentrant calls queue behind ordinary ones", SCHEDULER,
-        "        if action.continues:\n            if object._waits:", "        if action.continues:\n            if False:",
+        "        if action.continues:\n            if object._waits and", "        if action.continues:\n            if False and",
     ),
     law(
         6, "reentrant calls overtake each other", SCHEDULER,

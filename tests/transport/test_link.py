@@ -13,7 +13,14 @@ import zmq
 from appbackplane.transport.batching import SendResult
 from appbackplane.transport.codec import FRAME_BYTES_MAX, batch
 from appbackplane.transport.errors import FrameLost, MalformedFrame
-from appbackplane.transport.link import HIGH_WATER_MARK, LARGE_BYTES_MAX, PATH_BYTES_MAX, READ_AHEAD, Link
+from appbackplane.transport.link import (
+    ANSWERS_READ_AHEAD,
+    HIGH_WATER_MARK,
+    LARGE_BYTES_MAX,
+    PATH_BYTES_MAX,
+    READ_AHEAD,
+    Link,
+)
 from tests.waiting import wait_until
 
 LIMIT_MS = 20_000
@@ -190,6 +197,56 @@ def test_who_comes_again_and_again_leaves_no_descriptor_with_one_that_is_behind(
     assert rounds * READ_AHEAD <= read <= rounds * frames
 
 
+def send_all(link: Link, peer: bytes, frames: int) -> None:
+    """Offer so many frames until each has been taken; the other side reads ahead meanwhile."""
+    for number in range(frames):
+        wait_until(lambda number=number: link.send(peer, b"%d" % number) is SendResult.SENT)
+
+
+def test_who_has_filled_what_is_read_ahead_is_read_on_whatever_is_called_meanwhile(
+    server: Link, client: Link, run_dir: Path
+) -> None:
+    """A backplane under a flood, whose objects make many calls: it read no further from who had flooded it, for ever."""
+    peer = client.connect(run_dir / "server.sock")
+    sent_count = full_count = 0
+
+    def is_full() -> bool:
+        nonlocal sent_count, full_count
+        while client.send(peer, b"x" * 2_000) is SendResult.SENT:
+            sent_count, full_count = sent_count + 1, 0
+        full_count += 1
+        return full_count > 10
+
+    wait_until(is_full)  # the server has read as far ahead as it may
+    assert receive(server)[1]
+    server.read_ahead(5_000)
+    server.connect(run_dir / "server.sock")
+    for _ in range(sent_count - 1):
+        receive(server)
+    client.send(peer, b"and the last")
+    assert receive(server)[1] == b"and the last"
+
+
+def test_answers_are_read_ahead_from_whom_a_server_calls(server: Link, run_dir: Path) -> None:
+    """Else they would be lost when the callee ends, where this process has not got round to reading them."""
+    frames = 4 * HIGH_WATER_MARK
+    assert READ_AHEAD < frames < ANSWERS_READ_AHEAD
+    callee = Link("callee-1")
+    callee.bind(run_dir / "callee.sock")
+    server.send(server.connect(run_dir / "callee.sock"), b"ask")
+    caller, _ = receive(callee)
+    send_all(callee, caller, frames)
+    callee.close()
+    assert [receive(server)[1] for _ in range(frames)] == [b"%d" % number for number in range(frames)]
+
+
+def test_who_listens_does_so_before_it_connects(server: Link, client: Link, run_dir: Path) -> None:
+    """The bound of connections that exist must not change."""
+    client.connect(run_dir / "server.sock")
+    with pytest.raises(AssertionError, match="listen first"):
+        client.bind(run_dir / "client.sock")
+
+
 def descriptors() -> int:
     """How many this process has open."""
     return len(os.listdir("/proc/self/fd"))
@@ -267,10 +324,10 @@ class Cut:
         return done
 
 
-def test_a_path_that_is_too_long_is_said_with_the_remedy(server: Link, run_dir: Path) -> None:
+def test_a_path_that_is_too_long_is_said_with_the_remedy(client: Link, run_dir: Path) -> None:
     """The kernel's own words would be: File name too long."""
     with pytest.raises(ValueError, match="run_dir"):
-        server.bind(run_dir / ("x" * PATH_BYTES_MAX))
+        client.bind(run_dir / ("x" * PATH_BYTES_MAX))
 
 
 def test_what_was_sent_just_before_closing_still_leaves(server: Link, run_dir: Path) -> None:

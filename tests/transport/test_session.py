@@ -506,6 +506,19 @@ def test_the_link_reads_as_far_ahead_as_answers_are_outstanding(world: World) ->
     assert world.link.ahead_frames == 2 * ANSWERS_AHEAD_MAX, "any peer may fill them"
 
 
+@pytest.mark.parametrize("of", ["topic", "stream"])
+def test_where_peers_send_more_than_answers_the_bound_stays(world: World, of: str) -> None:
+    """A peer may have sent as much as is read ahead. If more were read ahead from then on, it would never be read again."""
+    if of == "topic":
+        world.session.subscribe("files.*", "sub", "waiter", world.now_ns)
+    else:
+        world.session.call("rows", CallSpec("index.stats", {}, window=8, ends_ns=world.now_ns + 10**9))
+    for number in range(1_000):
+        world.call(f"{number}")
+    world.turn()
+    assert world.link.ahead_frames == 0
+
+
 def finished(version: int) -> Directory:
     """`query` has ended, with all its work done."""
     ended = directory(version, query=None)

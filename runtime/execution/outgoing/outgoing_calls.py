@@ -82,8 +82,6 @@ class OutgoingCalls:
         self._recorders = recorders
         self._poll_leader = poll_leader
         self._grants = grants
-        #: Calls among these that other processes hold; the rest are pauses, retries and calls to this backplane.
-        self._remote_count = 0
         #: Streams that are being read or sent, by their identity; and those that their actions have left, from any thread.
         self.streams: dict[int, LongRequest] = {}
         self._left: deque[LongRequest] = deque()
@@ -160,8 +158,6 @@ class OutgoingCalls:
         if not isinstance(request, CallRequest):
             return
         request.id = 0
-        if peer is not LOCAL:
-            self._remote_count -= 1
         if envelope.kind == STATUS:
             code, message, retry_after, trace = envelope.body
             self._failed(request, error_from(code, message, retry_after, trace, is_refused=envelope.is_refused), now_ns)
@@ -234,8 +230,6 @@ class OutgoingCalls:
                 late = DeadlineExceeded(f"{request.spec.route}: no replica had room for it before the deadline")
                 self._failed(request, late, now_ns)
                 continue
-            if peer is not LOCAL:
-                self._remote_count -= 1
             self._sender.say(peer, cancel(id), now_ns)
             end = "end of the stream" if isinstance(request, StreamRequest) else "answer"
             self._failed(request, DeadlineExceeded(f"{request.spec.route}: no {end} before the deadline"), now_ns)
@@ -283,7 +277,6 @@ class OutgoingCalls:
         """A peer is dead: the calls it held end in PEER_DOWN."""
         because = "the process that held the call died" if error is None else error.message
         failed = self.calls.fail_peer(peer)
-        self._remote_count -= len(failed)
         for _, request in failed:
             assert isinstance(request, CallRequest)
             request.id = 0
@@ -351,8 +344,6 @@ class OutgoingCalls:
         self.calls.end(id)
         if peer == WAITING:
             self.retries.waited(id)
-        elif peer is not LOCAL and peer != UNSENT:
-            self._remote_count -= 1
         return peer, id
 
     def _call(self, request: CallRequest, now_ns: int) -> None:
@@ -382,10 +373,6 @@ class OutgoingCalls:
         """Send a call that has an id to the peer that is to serve it. Raises `Busy` if there is no room in its queue."""
         spec, action, id = request.spec, request.action, request.id
         assert action is not None
-        if peer is not LOCAL:
-            self._remote_count += 1
-            if self._remote_count > self._routing.connections.answers_ahead:
-                self._routing.connections.expect_answers(self._remote_count)
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
         spec.trace = self._recorders.trace_of(action)
         if spec.principal is None:

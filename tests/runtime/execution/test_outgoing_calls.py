@@ -23,8 +23,7 @@ from appbackplane.runtime import (
     pause,
     should_yield,
 )
-from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
-from appbackplane.transport.connections import ANSWERS_AHEAD, ANSWERS_AHEAD_MAX
+from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.envelope import CALL, Envelope
 
 
@@ -413,84 +412,3 @@ def test_the_one_that_knows_them_asks_nobody_when_it_does_not() -> None:
     """It would ask itself for ever."""
     error = with_node("virtual").call("abroad.ask", route="abroad.hre").error()
     assert "no route 'abroad.hre' (did you mean 'abroad.here'?)" in str(error)
-
-
-class Guest(AppObject):
-    """Waits, for whatever it is told to."""
-
-    @operation()
-    async def sleep(self) -> None:
-        await pause(60.0)
-
-    @operation()
-    async def knock(self) -> None:
-        await self.call("hotel.open", key="door", timeout=60.0)
-
-    @operation()
-    async def ask(self, limit: float = 60.0) -> None:
-        await self.call("oracle.answer", timeout=limit, retry=False)
-
-    @operation()
-    async def open(self) -> None:
-        await pause(120.0)
-
-
-class Hotel(Component):
-    """More guests than answers that are read ahead."""
-
-    def setup(self) -> None:
-        self.add(Guest(), key="door")
-        for number in range(ANSWERS_AHEAD_MAX + 100):
-            self.add(Guest(), key=str(number))
-
-
-@pytest.fixture
-def hotel() -> VirtualBackplane:
-    return VirtualBackplane(Hotel(), outside=("oracle.answer",))
-
-
-@pytest.fixture
-def asked(hotel: VirtualBackplane, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The frames that the link was told to read ahead."""
-    asked: list[int] = []
-    monkeypatch.setattr(hotel.link, "read_ahead", asked.append)
-    return asked
-
-
-def call_of_each(hotel: VirtualBackplane, route: str, keys: range, **arguments: Any) -> list[VirtualCall]:
-    calls = [hotel.call(route, key=str(key), **arguments) for key in keys]
-    hotel.run_until_idle()
-    return calls
-
-
-def test_only_answers_of_other_processes_are_read_ahead(hotel: VirtualBackplane, asked: list[int]) -> None:
-    """Any peer may fill what is read ahead: 5,000 pauses and one call gave each of them room for 20,004 frames, for ever."""
-    call_of_each(hotel, "hotel.sleep", range(500))
-    call_of_each(hotel, "hotel.knock", range(500, 1_000))
-    call_of_each(hotel, "hotel.ask", range(1_000, 1_000 + ANSWERS_AHEAD))
-    assert not asked, "a link has room for so many as it is made"
-    call_of_each(hotel, "hotel.ask", range(2_000, 2_001))
-    assert asked == [4 * (ANSWERS_AHEAD + 1)]
-
-
-def test_answers_that_have_come_are_read_ahead_no_more(hotel: VirtualBackplane, asked: list[int]) -> None:
-    """However a call ended: by an answer, a deadline, a cancellation, or with the process that held it."""
-    keys = range(ANSWERS_AHEAD)
-    call_of_each(hotel, "hotel.ask", keys)
-    for outside in hotel.outside_calls():
-        outside.reply(None)
-    call_of_each(hotel, "hotel.ask", keys, limit=1.0)
-    hotel.advance(1.0)
-    for call in call_of_each(hotel, "hotel.ask", keys):
-        assert call.cancel()
-    hotel.run_until_idle()
-    call_of_each(hotel, "hotel.ask", keys)
-    hotel.kill_outside()
-    assert hotel.backplane.engine.outgoing._remote_count == 0
-    assert not asked
-
-
-def test_answers_that_are_read_ahead_have_a_bound(hotel: VirtualBackplane, asked: list[int]) -> None:
-    """Objects may have any number of calls outstanding, and no peer any amount of our memory."""
-    call_of_each(hotel, "hotel.ask", range(ANSWERS_AHEAD_MAX + 100))
-    assert asked[-1] == 2 * ANSWERS_AHEAD_MAX

@@ -1,0 +1,129 @@
+"""Architectures: objects that interleave their requests, priorities that share the time, and the link beneath a flood."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+SHARES = "runtime/scheduling/time_shares.py"
+SCHEDULER = "runtime/scheduling/scheduler.py"
+QUEUE = "runtime/scheduling/interleaving.py"
+INHERITANCE = "runtime/execution/actions/inheritance.py"
+REPLIES = "runtime/execution/workers/replies.py"
+LINK = "transport/link.py"
+TIME = ("tests/runtime/scheduling/test_time_shares.py",)
+INTERLEAVED = ("tests/runtime/objects/test_interleaved.py", "tests/runtime/scheduling/test_scheduler_model.py")
+
+
+def shares(breaks: str, text: str, replacement: str) -> Mutation:
+    """One way to give a priority another part of the time."""
+    return Mutation("architectures", SHARES, text, replacement, breaks, TIME)
+
+
+def interleaving(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to lose the order of an object that interleaves, or to serve it like any other."""
+    return Mutation("architectures", file, text, replacement, breaks, INTERLEAVED)
+
+
+def link(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to read no further from a peer."""
+    tests = ("tests/transport/test_link.py", "tests/transport/test_session.py")
+    return Mutation("architectures", file, text, replacement, breaks, tests)
+
+
+MUTATIONS = (
+    shares("a debt is forgiven with each round", "min(full, self.left[priority] + rounds * full)", "full"),
+    shares(
+        "time that was not used is saved up",
+        "min(full, self.left[priority] + rounds * full)",
+        "self.left[priority] + full",
+    ),
+    shares("too few rounds begin", "// self.full[priority] + 1 for", "// self.full[priority] for"),
+    shares("each of several is charged all", "passed_ns // len(self._running)", "passed_ns"),
+    shares(
+        "idle time is charged",
+        "passed_ns, self._charged_ns = now_ns - self._charged_ns, now_ns",
+        "passed_ns = now_ns - self._charged_ns",
+    ),
+    shares("who has no share never runs", "return self.ready.take(self._everything, end)", "return None"),
+    shares("nobody is ever starving", "if now_ns >= self._look_ns else None", "if False else None"),
+    shares(
+        "to be served does not end starving",
+        "        self._served_ns[priority] = now_ns\n        object._state",
+        "        object._state",
+    ),
+    shares(
+        "to have no work counts as starving",
+        "            if not depth:\n                served_ns[priority] = now_ns",
+        "            pass",
+    ),
+    shares("shares above 100 % are taken", "if sum(shares) != 100:", "if sum(shares) < 100:"),
+    shares(
+        "what is set aside is not charged",
+        "        self._ends(action, now_ns)\n        super().set_aside",
+        "        del self._running[id(action.object)]\n        super().set_aside",
+    ),
+    interleaving(
+        "its requests wait for its replies",
+        SCHEDULER,
+        "not object._waits or object._tails is not None):",
+        "not object._waits):",
+    ),
+    interleaving(
+        "a request finds it waiting, and stays",
+        SCHEDULER,
+        "elif state == WAITING and object._tails is not None:",
+        "elif False:",
+    ),
+    interleaving(
+        "those that go on come last",
+        QUEUE,
+        "LEVELS * action.priority + (not action.continues)",
+        "LEVELS * action.priority + 1",
+    ),
+    interleaving(
+        "the end of a level is lost",
+        QUEUE,
+        "before if before is not None and _level_of(before) == level else None",
+        "None",
+    ),
+    interleaving(
+        "its priority stays that of who has left",
+        QUEUE,
+        "    if object._head is not None:\n        object._priority",
+        "    if False:\n        object._priority",
+    ),
+    interleaving(
+        "one that waits inherits from who passes it",
+        INHERITANCE,
+        "() if waiting is None or object._tails is not None",
+        "() if waiting is None",
+    ),
+    interleaving(
+        "a call that comes back is refused",
+        "runtime/execution/intake/intake.py",
+        "if action.object._tails is None:  #",
+        "if True:  #",
+    ),
+    interleaving("an id is kept for ever", REPLIES, "            del self._expected[id]", "            pass"),
+    interleaving("a late reply is taken for one in time", REPLIES, "if not expected.event.is_set:", "if False:"),
+    interleaving(
+        "the second reply replaces the first",
+        REPLIES,
+        "if expected is None or expected.event.is_set:",
+        "if expected is None:",
+    ),
+    link(
+        "the bound of who connects changes",
+        LINK,
+        "        if not self._bound:\n            self._socket.setsockopt",
+        "        if True:\n            self._socket.setsockopt",
+    ),
+    link("answers are not read ahead", LINK, "        self._socket.setsockopt(zmq.RCVHWM, ANSWERS_READ_AHEAD)\n", ""),
+    link("topics do not keep the bound", "transport/session.py", "        self._connections.expect_others()\n", ""),
+    link(
+        "streams do not keep the bound",
+        "transport/caller_core.py",
+        "            self.connections.expect_others()\n",
+        "            pass\n",
+    ),
+)
