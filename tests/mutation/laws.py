@@ -116,7 +116,8 @@ MUTATIONS = (
     ),
     law(
         6, "reentrant calls queue behind ordinary ones", SCHEDULER,
-        "        if action.continues:\n            if object._waits and", "        if action.continues:\n            if False and",
+        "        if action.continues:\n            if object._waits and",
+        "        if action.continues:\n            if False and",
     ),
     law(
         6, "reentrant calls overtake each other", SCHEDULER,
