@@ -101,8 +101,8 @@ MUTATIONS = (
     interleaving(
         "a call that comes back is refused",
         "runtime/execution/intake/intake.py",
-        "if action.object._tails is None:  #",
-        "if True:  #",
+        "return object._tails is not None or (object._twins",
+        "return (object._twins",
     ),
     interleaving("an id is kept for ever", REPLIES, "            del self._expected[id]", "            pass"),
     interleaving("a late reply is taken for one in time", REPLIES, "if not expected.event.is_set:", "if False:"),

@@ -211,7 +211,7 @@ class Intake:
             action.priority = lends
         try:
             if chain:
-                if action.object._tails is None:  # else it serves the call while it awaits the reply
+                if not _serves_meanwhile(action.object):
                     is_reentrant = spec is not None and spec.mark.reentrant
                     action.continues = check_return(action, chain, is_reentrant=is_reentrant)
                 action.chain = chain
@@ -363,6 +363,13 @@ class Intake:
             raise Unavailable(f"{route.name}: {route.component.name} has no object that serves it now")
         spec = route.specs[type(found)]
         return self._registry.queue_of(found), spec
+
+
+def _serves_meanwhile(object: AppObject) -> bool:
+    """Whether a call that comes back to this object, which waits in its chain, is served all the same: it interleaves, or this
+    is another queue of it, with nothing to do.
+    """
+    return object._tails is not None or (object._twins is not None and not object._load)
 
 
 def _streamed(spec: OperationSpec, argument: str, body: dict[str, Any], name: str) -> tuple[ItemBuffer, dict[str, Any]]:

@@ -212,3 +212,21 @@ def test_what_cannot_be_is_refused(made: Any, says: str) -> None:
 def test_a_component_is_no_such_object() -> None:
     with pytest.raises(DeclarationError, match=r"Whole.concurrency is for objects: add one that has the operations"):
         assert VirtualBackplane(Whole()).backplane is not None
+
+
+class Mirror(AppObject):
+    """Calls itself."""
+
+    concurrency = 3
+
+    @operation()
+    async def reflect(self, depth: int) -> int:
+        return 0 if not depth else 1 + await self.call("bench.reflect", key="wall", depth=depth - 1)
+
+
+def test_a_call_that_comes_back_is_served_by_an_idle_queue() -> None:
+    """And refused where it would wait for itself: all queues wait in its own chain."""
+    backplane = VirtualBackplane()
+    backplane.add(Mirror(), key="wall")
+    assert backplane.call("bench.reflect", key="wall", depth=2).result() == 2
+    assert "call cycle" in str(backplane.call("bench.reflect", key="wall", depth=3).error())
