@@ -44,6 +44,8 @@ class Component(AppObject):
     max_requests: ClassVar[int] = REQUESTS_MAX_DEFAULT
     #: The bound of its own actions and timers (`post`, `after`) that have not ended; beyond it `post` and `after` raise `Busy`.
     max_posted: ClassVar[int] = POSTED_MAX_DEFAULT
+    #: The priority at which the target of a request is computed (`digest`), 0 the highest. None: one above the request's.
+    digest_priority: ClassVar[int | None] = None
     #: Classes whose operations are routes of this component before any object of them is added.
     declares: ClassVar[tuple[type[AppObject], ...]] = ()
     #: Topics that it publishes to other nodes, too: "prices.eu", or "prices.*". Topics that its objects subscribe to with

@@ -174,6 +174,8 @@ class Registry:
         _check_module(component)
         self.components[name] = component
         component._name = f"{self._backplane}/{name}"
+        if component.digest_priority is not None:
+            self._check_priority(f"{type(component).__qualname__}.digest_priority", component.digest_priority)
         check_concurrency(component)
         check_interleaving(component, self._priorities)
         for cls in (*_declares_of(component), type(component)):

@@ -6,9 +6,11 @@ action is chosen. Where working out the target is slow, that is work too: a high
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from appbackplane.runtime import AppObject, Component, operation
+from appbackplane.runtime import AppObject, Component, DeclarationError, current, operation
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import InternalError
 
@@ -98,6 +100,56 @@ def test_who_names_the_key_needs_no_digester(backplane: VirtualBackplane) -> Non
     call = backplane.call("query.search", key="b", text="alpha")
     assert backplane.run_until_idle() == ["search"]
     assert call.result() == "alpha in b"
+
+
+class Sorted(Component):
+    """Letters of one operation, whose urgency is in their text."""
+
+    digest_priority = 0
+
+    def __init__(self) -> None:
+        self.returns: Any = None
+
+    def setup(self) -> None:
+        self.add(Letters(), key="box")
+
+    def sort(self, letter: str) -> Any:
+        return ("box", 1 if letter.startswith("!") else 6) if self.returns is None else self.returns
+
+
+class Letters(AppObject):
+    @operation(priority=4, digest="sort")
+    def read(self, letter: str) -> int:
+        return current().priority
+
+    @operation(priority=2)
+    def other(self) -> None: ...
+
+
+def test_a_digester_works_out_the_priority_too_at_one_of_its_own() -> None:
+    """Law 7. Slow dispatch may find that a request is urgent, or not, whatever its caller asked for."""
+    backplane = VirtualBackplane(Sorted())
+    backplane.call("sorted.other", key="box")
+    urgent, other = (backplane.call("sorted.read", letter=letter, priority=5) for letter in ("!", "."))
+    assert backplane.run_until_idle() == ["sort", "sort", "other", "read", "read"]
+    assert (urgent.result(), other.result()) == (1, 6)
+
+
+@pytest.mark.parametrize("returns", [("box", 8), ("box", -1), ("box", True), ("box", None), (1, 1), ("box", 1, 1), 7])
+def test_a_digester_that_returns_neither_is_told_as_that(returns: object) -> None:
+    """Law 7. Nothing runs at a priority that does not exist."""
+    component = Sorted()
+    component.returns = returns
+    error = VirtualBackplane(component).call("sorted.read", letter="x").error()
+    assert isinstance(error, InternalError)
+    assert f"expected a key (a string), or a key and a priority, 0 to 7, got {returns!r}" in str(error)
+
+
+def test_a_digester_has_a_priority_that_exists() -> None:
+    """Law 7."""
+    kind = type("Wrong", (Sorted,), {"digest_priority": 8})
+    with pytest.raises(DeclarationError, match=r"Wrong.digest_priority: priority 8, but the backplane has 0\.\.7"):
+        VirtualBackplane(kind()).run_until_idle()
 
 
 def test_a_digester_that_fails_ends_the_call(backplane: VirtualBackplane) -> None:

@@ -1,8 +1,8 @@
 """Digesting: computes the object key of a request in a separate action, where that may be slow (law 7).
 
-Each component has one digester, which computes keys one after the other, so that the receiving thread is not held up. It runs
-one priority above the request. A call counts as accepted from its arrival: it can be cancelled, its deadline holds, and the
-throttle counts it. Once the key is known, the request is admitted as if it had come with the key.
+Each component has one digester, which computes keys one after the other, so that the receiving thread is not held up. It works
+at a priority of its own, or one above the request's. A call counts as accepted from its arrival: it can be cancelled, its
+deadline holds, and the throttle counts it. Once the key is known, the request is admitted as if it had come with the key.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Digesting:
         action = Digest(
             digester,
             name,
-            max(0, priority - 1),
+            max(0, priority - 1) if component.digest_priority is None else component.digest_priority,
             lambda _, *given: method(component, *given),
             arguments,
             deadline_ns,
@@ -93,9 +93,10 @@ class Digesting:
                 if isinstance(error, DeadlineExceeded):
                     self._statistics.of(route.name).expired_count += 1
                 self._turn_away(peer, envelope, error, then_ns)
-            elif error is not None or not isinstance(ended.result, str):
-                got = type(ended.result).__name__
-                problem = f"expected a key (a string), got {got}" if error is None else text_of(error)
+            elif error is not None or (found := self._found(ended.result)) is None:
+                problem = (
+                    text_of(error) if error is not None else f"expected {self._expected}, got {ended.result!r:.80}"
+                )
                 told = InternalError(f"{name}: {problem}")
                 if error is None or isinstance(error, BackplaneError):  # other errors were reported when it ended
                     told.__cause__ = error
@@ -103,7 +104,9 @@ class Digesting:
                 self._turn_away(peer, envelope, told, then_ns)
             else:
                 left = None if deadline_ns is None else -deadline_ns
-                envelope.key, envelope.deadline = ended.result, left
+                envelope.key, envelope.deadline = found[0], left
+                if found[1] is not None:
+                    envelope.priority = found[1]
                 self._accept(peer, envelope, then_ns)
 
         action.on_end = dispatch
@@ -111,3 +114,13 @@ class Digesting:
         if envelope.kind == CALL:
             self._accepted[peer, envelope.id] = action
         self._scheduler.post(action, now_ns)
+
+    @property
+    def _expected(self) -> str:
+        return f"a key (a string), or a key and a priority, 0 to {self._scheduler.priorities - 1}"
+
+    def _found(self, result: object) -> tuple[str, int | None] | None:
+        """The key and the priority that a digester has returned; the priority None: the request's own. None: neither."""
+        key, priority = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
+        is_priority = type(priority) is int and 0 <= priority < self._scheduler.priorities
+        return (key, priority) if isinstance(key, str) and (is_priority or not isinstance(result, tuple)) else None
