@@ -32,12 +32,14 @@ LIMIT_S_MAX = 86_400
 
 
 def move(asked: SupervisorCall) -> tuple[ModuleState, str | None, int]:
-    """(state, component or None for all, how long the caller waits in ns). Raises `InvalidArgument`."""
+    """(state, component, backplane or None for all, how long the caller waits in ns). Raises `InvalidArgument`."""
     to, component, limit_s = (asked.body.get(key) for key in ("state", "component", "timeout"))
     if to not in [state.value for state in ROLES]:
         raise InvalidArgument(f"supervisor.move: state: expected {', '.join(ROLES)}, got {to!r}")
     if component is not None and not isinstance(component, str):
-        raise InvalidArgument(f"supervisor.move: component: expected a name or nil, got {component!r}")
+        raise InvalidArgument(
+            f"supervisor.move: component: expected a name, also of a backplane, or nil, got {component!r}"
+        )
     return ModuleState(to), component, limit_ns("supervisor.move", limit_s)
 
 

@@ -83,11 +83,14 @@ class MoveFailed(ProcessEvent, frozen=True):
 
 
 class MoveOrdered(msgspec.Struct, frozen=True):
-    """A client orders a component, with its dependents, into another state; `component` None: the whole system."""
+    """A client orders a component, or all of a backplane, with their dependents, into another state.
+
+    `name`: of the component or of the backplane; None: the whole system.
+    """
 
     caller: Caller
     to: ModuleState
-    component: str | None
+    name: str | None
     #: How long the caller waits. The order itself stays in force after that.
     limit_ns: int
 

@@ -8,7 +8,7 @@ time limit is shown, too, but not retried while it still runs; if it ends after 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import nearest
@@ -34,6 +34,8 @@ from .restart import GiveUp, Random, StartAgain
 
 #: How long a reply to a move up is awaited, whatever the hook's own limit: a century, and it fits into a machine word.
 LATE_LIMIT_NS = 100 * 365 * 86_400 * 1_000_000_000
+#: Before the name of a backplane in an order, where a component may have the same name.
+BACKPLANE = "backplane."
 #: By `on_give_up`: the highest state allowed to dependents of a given-up component.
 _CEILINGS = {
     "secondary": ModuleState.SECONDARY,
@@ -217,16 +219,37 @@ class Movement:
     def order(self, event: MoveOrdered, now_ns: int) -> None:
         """Accept a client's order, or refuse it with an error."""
         try:
-            known = {standing.component for standing in self.standings().values()}
             if self.is_going_down:
                 raise Unavailable("the system is going down")
-            if event.component is not None and event.component not in known:
-                near = nearest(event.component, known)
-                hint = f"did you mean {near!r}?" if near else f"known: {', '.join(sorted(known)) or 'none yet'}"
-                raise NotFound(f"no component {event.component!r} ({hint})")
-            self._orders.add(Order(event.caller, event.to, event.component, now_ns + event.limit_ns))
+            components, what = self._named(event.name)
+            self._orders.add(Order(event.caller, event.to, components, what, now_ns + event.limit_ns))
         except BackplaneError as error:
             self._effects.append(Refuse(event.caller, error))
+
+    def _named(self, name: str | None) -> tuple[tuple[str, ...] | None, str]:
+        """The components that an order is for (None: all), and its target in words. Raises `NotFound`.
+
+        Where a component and a backplane have the same name, it is the component's; `backplane.NAME` is always a backplane's.
+        """
+        if name is None:
+            return None, "the system"
+        known = {standing.component for standing in self.standings().values()}
+        if name in known:
+            return (name,), f"component {name!r}"
+        backplane = name.removeprefix(BACKPLANE)
+        homes = [child for child in self._children.values() if backplane in (child.name, child.settings.replica_of)]
+        if any(child.settings.replica_of not in (None, backplane) for child in homes):
+            raise FailedPrecondition(
+                f"{backplane!r} is a replica of {homes[0].settings.replica_of!r}: move that, or scale it"
+            )
+        if homes:
+            return tuple(
+                sorted({each for child in homes for each in child.components.states})
+            ), f"backplane {backplane!r}"
+        known |= {child.name for child in self._children.values()}
+        near = nearest(name, known)
+        hint = f"did you mean {near!r}?" if near else f"known: {', '.join(sorted(known)) or 'none yet'}"
+        raise NotFound(f"no component or backplane {name!r} ({hint})")
 
     def refuse_orders(self) -> None:
         """Refuse all orders, because the system goes down."""
@@ -282,27 +305,28 @@ class Movement:
     def _begin(self, order: Order) -> None:
         """Set the target of an order. Raises `FailedPrecondition` if it cannot be reached, `NotFound`."""
         standings = self.standings()
-        if order.component is None:
+        if order.components is None:
             self.become(order.to)
         else:
-            self._want(order.component, order.to, standings)
+            self._want(order.components, order.to, standings)
         for name in self._concerned(order, standings):
             self._children[standings[name].backplane].components.forget_failure(standings[name].component)
 
-    def _want(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
+    def _want(self, components: Iterable[str], to: ModuleState, standings: Mapping[str, Standing]) -> None:
         before = dict(self.wanted)
-        self.wanted[component] = to
+        self.wanted |= dict.fromkeys(components, to)
         try:
-            self._check(component, to, standings)
+            for component in components:
+                self._check(component, to, standings)
         except BackplaneError:
             self.wanted = before
             raise
 
     def _check(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
         """Raise `FailedPrecondition` if the component cannot reach `to`, `NotFound` if it is not there any more."""
-        if not _nodes(component, standings):
+        if not _nodes((component,), standings):
             raise NotFound(f"component {component!r} has been removed from the configuration")
-        homes = {name: self._children[standings[name].backplane] for name in _nodes(component, standings)}
+        homes = {name: self._children[standings[name].backplane] for name in _nodes((component,), standings)}
         if to is not ModuleState.DOWN and all(child.process.phase in GONE for child in homes.values()):
             child = next(iter(homes.values()))
             raise FailedPrecondition(f"backplane {child.name!r} of component {component!r}: {child.history.reason}")
@@ -343,8 +367,8 @@ class Movement:
             try:
                 if failed := [told(*each) for each in self.failures() if each[0].node(each[1]) in concerned]:
                     raise InternalError("\n".join(failed))
-                if order.component is not None:
-                    self._check(order.component, order.to, standings)
+                for component in order.components or ():
+                    self._check(component, order.to, standings)
             except BackplaneError as error:
                 self._refuse(order, error)
                 ended.append(order)
@@ -359,16 +383,16 @@ class Movement:
     def _is_done(self, order: Order, standings: Mapping[str, Standing], concerned: set[str]) -> bool:
         """Whether all ordered components are at their targets, and neither they nor their dependents move."""
         homes = {name: self._children[standings[name].backplane] for name in concerned}
-        is_above = order.component is None and HEIGHT[order.to] > HEIGHT[self.ceiling]  # another node is primary
+        is_above = order.components is None and HEIGHT[order.to] > HEIGHT[self.ceiling]  # another node is primary
         moving = any(standings[name].moving_to is not None for name in concerned)
         if is_above or moving or any(home.departure.is_leaving for home in homes.values()):
             return False
         goals = self.targets(standings)
-        ordered = concerned if order.component is None else _nodes(order.component, standings)
+        ordered = concerned if order.components is None else _nodes(order.components, standings)
         return all(homes[name].process.phase in GONE or is_there(standings[name], goals[name]) for name in ordered)
 
     def _concerned(self, order: Order, standings: Mapping[str, Standing]) -> set[str]:
-        return set(standings) if order.component is None else all_above(_nodes(order.component, standings), standings)
+        return set(standings) if order.components is None else all_above(_nodes(order.components, standings), standings)
 
     def _late(self, order: Order) -> str:
         standings, waiting = self.standings(), self.waiting()
@@ -381,8 +405,7 @@ class Movement:
                 behind.append(f"backplane {standing.backplane!r} of {name!r} is not up")
             elif waiting.get(name):
                 behind.append(f"{name!r} waits for {', '.join(waiting[name])}")
-        what = "the system" if order.component is None else f"component {order.component!r}"
-        return f"{what} is not {order.to.value} yet, and the move goes on: {'; '.join(behind) or 'it has just begun'}"
+        return f"{order.what} is not {order.to.value} yet, and the move goes on: {'; '.join(behind) or 'it has just begun'}"
 
     def _refuse(self, order: Order, error: BackplaneError) -> None:
         self._effects.append(Refuse(order.caller, error))
@@ -394,9 +417,9 @@ def told(child: Child, component: str, failure: HookFailure) -> str:
     return f"backplane {child.name!r}: component {component!r} did not become {failure.to.value}: {failure.reason}"
 
 
-def _nodes(component: str, standings: Mapping[str, Standing]) -> list[str]:
-    """The nodes of a component: one, or one for each replica."""
-    return [name for name, standing in standings.items() if standing.component == component]
+def _nodes(components: Collection[str], standings: Mapping[str, Standing]) -> list[str]:
+    """The nodes of some components: for each of them one, or one for each replica."""
+    return [name for name, standing in standings.items() if standing.component in components]
 
 
 def _keeps(component: str, bound: ModuleState, given_up: Mapping[str, ModuleState]) -> str:

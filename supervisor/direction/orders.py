@@ -1,9 +1,8 @@
 """Orders: moves that clients have ordered and wait for, serialised per target only.
 
-Two orders for one component, or one for a component and one for the whole system, are carried out in the order in which
-they came; all others at the same time, so no client gets `Busy` because of another's target. Each ends at its time limit at
-the latest. An order changes its target for good, even if its client has gone; the limit ends only the wait. Pure; `Movement`
-asks which order to begin, and reports which are done.
+Two orders with a component in common are carried out in the order in which they came; all others at the same time, so no client
+gets `Busy` because of another's target. Each ends at its time limit at the latest. An order changes its target for good, even
+if its client has gone; the limit ends only the wait. Pure; `Movement` asks which order to begin, and reports which are done.
 """
 
 from __future__ import annotations
@@ -28,13 +27,17 @@ class Order:
     caller: Caller
     to: ModuleState
     #: None: the whole system.
-    component: str | None
+    components: tuple[str, ...] | None
+    #: Its target, in words.
+    what: str
     ends_ns: int
     has_begun: bool = False
 
     def is_in_the_way_of(self, other: Order) -> bool:
-        """Whether both have the same target, or one is for the whole system."""
-        return self.component is None or other.component is None or self.component == other.component
+        """Whether both move a component, or one is for the whole system."""
+        return (
+            self.components is None or other.components is None or not set(self.components).isdisjoint(other.components)
+        )
 
 
 class Orders:

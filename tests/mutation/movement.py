@@ -93,7 +93,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_turnover.py",),
         (
             "who waits for a component that is gone waits on",
-            "        if not _nodes(component, standings):",
+            "        if not _nodes((component,), standings):",
             "        if False:",
         ),
     ),
@@ -128,8 +128,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_orders.py",),
         (
             "an order for all overtakes one for a component",
-            "return self.component is None or other.component is None or self.component == other.component",
-            "return self.component == other.component",
+            "self.components is None or other.components is None or not set",
+            "self.components is not None and other.components is not None and not set",
         ),
         (
             "orders for one target are carried out at the same time",

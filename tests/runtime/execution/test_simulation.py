@@ -455,7 +455,6 @@ def test_nothing_is_lost_and_nothing_is_left(seed: int) -> None:
     assert not engine.accepted
     assert not engine.outbox
     assert not len(engine.outgoing.calls) and engine.deferring.next_deadline_ns() is None
-    assert engine.outgoing._remote_count == 0
     assert not engine.scheduler.waiting_count and not engine.scheduler.queued_count and not engine.scheduler.ready.count
     assert not len(engine.scheduler.timers)
     assert engine.limits.requests["party"].outstanding == 0

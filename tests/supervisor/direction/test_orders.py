@@ -18,7 +18,7 @@ from appbackplane.transport.errors import (
     Unavailable,
 )
 
-from ..world import SECOND_NS, World, make_director, policy, up_world
+from ..world import REPLICATED, SECOND_NS, World, make_director, policy, up_world
 
 PRIMARY, SECONDARY, DOWN = ModuleState.PRIMARY, ModuleState.SECONDARY, ModuleState.DOWN
 
@@ -128,9 +128,49 @@ def test_a_component_nobody_has_is_not_found_and_the_nearest_is_named() -> None:
     """One clear line."""
     world = up_world()
     said = refusal(world, world.order_move(DOWN, "midle"), NotFound)
-    assert said == "no component 'midle' (did you mean 'middle'?)"
+    assert said == "no component or backplane 'midle' (did you mean 'middle'?)"
     said = refusal(world, world.order_move(DOWN, "xyz"), NotFound)
-    assert said == "no component 'xyz' (known: base, middle, side, top)"
+    assert said == "no component or backplane 'xyz' (known: base, first, middle, second, side, third, top)"
+
+
+def test_a_backplane_moves_as_a_whole_with_its_dependents() -> None:
+    """By its name, unless a component has that."""
+    world = up_world()
+    caller = world.order_move(SECONDARY, "second")
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"middle": "secondary", "side": "secondary", "top": "secondary"}
+    caller = world.order_move(PRIMARY, "backplane.second")
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"middle": "primary", "side": "primary", "top": "primary"}
+
+
+def test_orders_for_a_backplane_and_for_one_of_its_components_are_carried_out_one_after_the_other() -> None:
+    """And for another backplane at the same time."""
+    world = up_world()
+    callers = [world.order_move(*each) for each in ((DOWN, "second"), (PRIMARY, "side"), (SECONDARY, "first"))]
+    world.do_what_is_asked()
+    assert answer(world, callers[0]) == {"middle": "down", "side": "down", "top": "down"}
+    assert answer(world, callers[1])["side"] == "primary"
+    assert answer(world, callers[2])["base"] == "secondary"
+
+
+def test_replicas_move_together_and_one_alone_is_refused() -> None:
+    """An order is for a component, wherever it runs."""
+    world = up_world(REPLICATED)
+    caller = world.order_move(SECONDARY, "second")
+    world.do_what_is_asked()
+    assert set(answer(world, caller).values()) == {"secondary"}
+    said = refusal(world, world.order_move(DOWN, "second-1"), FailedPrecondition)
+    assert said == "'second-1' is a replica of 'second': move that, or scale it"
+
+
+def test_a_part_of_an_order_that_cannot_be_reached_refuses_all_of_it() -> None:
+    """Nothing of it holds later."""
+    world = up_world()
+    world.order_move(DOWN, "base")
+    world.do_what_is_asked()
+    refusal(world, world.order_move(PRIMARY, "second"), FailedPrecondition)
+    assert not {"middle", "side"} & set(world.director.movement.wanted)
 
 
 def test_nobody_can_be_ordered_above_what_it_depends_on() -> None:
