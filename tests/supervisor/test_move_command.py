@@ -88,7 +88,7 @@ def test_the_whole_system(up: RunningSystem) -> None:
         ("move down index query", WRONG, "Got unexpected extra argument (query)"),
         ("move down --timeout 0", WRONG, "Invalid value for '--timeout'"),
         ("move down --timeout soon", WRONG, "'soon' is not a valid float"),
-        ("move down indx", FAILED, "no component 'indx' (did you mean 'index'?)"),
+        ("move down indx", FAILED, "no component or backplane 'indx' (did you mean 'index'?)"),
         ("move down -s nobody", FAILED, "system 'nobody' is not running"),
     ],
 )
@@ -147,7 +147,7 @@ def test_progress_is_shown_for_what_takes_over_a_second(
     system = start('stop_limit = "20s"', '[backplane.index.settings.Index]\nfails = "hang"')
     system.wait_up()
     result = run("move", "down", "index", "--timeout", "1.5")
-    assert "waiting for component 'index' to become down" in result.stderr
+    assert "waiting for 'index' to become down" in result.stderr
     said = error_of(result, FAILED)
     assert said == ("component 'index' is not down yet, and the move goes on: 'index' is still in its hook of down")
     system.signal(signal.SIGTERM)
