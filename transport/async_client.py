@@ -387,7 +387,7 @@ class AsyncClient:
     def _begin(self, spec: CallSpec, token: object) -> int:  # hot: scripts/bench call_rtt
         self._expect_open()
         try:
-            id = self._session.call(token, spec)
+            id = self._session.call(token, spec, time.monotonic_ns())
         except Unavailable as error:
             id = self._session.call_later(error, token, time.monotonic_ns(), spec)
         if not self._is_turn_due:

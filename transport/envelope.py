@@ -190,7 +190,7 @@ def forwarded(asked: Envelope, id: int, route: str, deadline: int | None) -> Env
 
 def answered_as(answer: Envelope, id: int) -> Envelope:
     """The REPLY or STATUS of a forwarded call, under the id that its caller knows."""
-    return Envelope(answer.kind, id, body=answer.body, is_refused=answer.is_refused)
+    return Envelope(answer.kind, id, answer.priority, body=answer.body, is_refused=answer.is_refused)
 
 
 def items(id: int, body: list[Any], number: int, *, is_blocked: bool) -> Envelope:
@@ -246,7 +246,7 @@ def status(id: int, error: BackplaneError, *, is_refused: bool = False) -> Envel
     `is_refused`: the work has certainly not begun. Decided by the refusing code, never read from the error, which may come
     from a call that the work itself made.
     """
-    return Envelope(STATUS, id, body=_told(error), is_refused=is_refused)
+    return Envelope(STATUS, id, error.overloaded_at if is_refused else None, body=_told(error), is_refused=is_refused)
 
 
 def instead(id: int, reader: str) -> Envelope:

@@ -103,9 +103,9 @@ class ClientSession:
         spec = CallSpec("supervisor.directory", {}, ends_ns=now_ns + timeout_ns)
         return self.core.open(self.core.home_peer(), Fetch(token), spec)
 
-    def call(self, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
+    def call(self, token: object, spec: CallSpec, now_ns: int) -> int:  # hot: scripts/bench call_rtt
         """Begin a call with `ends_ns` set. `token` comes back in an `Ended`. Returns the id. Raises errors known at once."""
-        return self.core.call(token, spec)
+        return self.core.call(token, spec, now_ns)
 
     def call_later(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
         """Begin a call for which `call` raised `error` as soon as possible. Raises `error` if it may not wait, or in vain."""
@@ -295,6 +295,8 @@ class ClientSession:
         if kind == REPLY or kind == STATUS:
             call = self.core.end(envelope.id, peer)
             if call is not None:
+                if self.core.throttle.is_used or envelope.priority is not None:
+                    self.core.answered(peer, call[1], envelope, self._now_ns)
                 try:
                     self._answered(call, envelope, events)
                 except BaseException:  # a signal's: the table no longer has this call, so nothing else would end it
@@ -324,7 +326,8 @@ class ClientSession:
     def _answered(self, call: OpenCall, envelope: Envelope, events: Events) -> None:
         if envelope.kind == REPLY:
             return self._finish(call[0], envelope.body, None, events)
-        self._failed(envelope.id, call, error_from(*envelope.body, is_refused=envelope.is_refused), events)
+        error = error_from(*envelope.body, is_refused=envelope.is_refused, overloaded_at=envelope.priority)
+        self._failed(envelope.id, call, error, events)
 
     def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:
         if not isinstance(token, Own):

@@ -282,7 +282,7 @@ class Inward:
                 retry_after=0.1,
             )
         left_ns = TIMEOUT_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
-        id = self._session.call(asked, _spec_of(envelope, now_ns + left_ns, holder))
+        id = self._session.call(asked, _spec_of(envelope, now_ns + left_ns, holder), now_ns)
         unread: UnreadItems | None = None
         if envelope.streamed is not None:
             window = envelope.body.get(envelope.streamed)
