@@ -46,7 +46,7 @@ class Own:
 class RetriedCall(Own):
     """One call that has failed at least once and has not ended. It replaces the owner's token in the call table."""
 
-    __slots__ = ("attempts_count", "because", "first_id", "id", "token")
+    __slots__ = ("attempts_count", "because", "first_id", "id", "may_have_begun", "token")
 
     def __init__(self, token: object, id: int) -> None:
         self.token = token
@@ -55,6 +55,8 @@ class RetriedCall(Own):
         self.attempts_count = 1
         #: Why the call is not retried any more.
         self.because = ""
+        #: Whether the work of an attempt may have begun.
+        self.may_have_begun = False
 
     def final(self, error: BackplaneError) -> BackplaneError:
         """The error in which the call ends: it adds the number of attempts, and the reason against another."""
@@ -145,9 +147,7 @@ class CallerCore:
         """Begin a call to whoever serves its route. Raises as `peer_for` and `open` do, and `Busy` if it is refused here."""
         peer = self._target(spec)
         if self.throttle.is_used and (refusal := self._refusal(peer, spec, now_ns)) is not None:
-            if spec.is_retried:
-                return self.open_later(refusal, token, now_ns, spec, is_sent=True)
-            raise refusal
+            return self.open_later(refusal, token, now_ns, spec, is_sent=True)
         return self.open(peer, token, spec)
 
     def open(self, peer: bytes, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
@@ -163,6 +163,8 @@ class CallerCore:
         `is_sent`: its retry counts as that of a call that was sent (Retries.wait).
         """
         id = self.calls.take_id()
+        if not spec.is_retried:
+            raise error
         packed = self._pack_call(id, spec)
         retried = RetriedCall(token, id)
         if not self._wait(retried, (retried, spec, len(packed), packed), error, now_ns, is_sent=is_sent):
@@ -182,6 +184,16 @@ class CallerCore:
             self.throttle.answered(peer, spec.route, spec.priority)
         elif not self._is_pulled(spec):
             self.throttle.refused(peer, spec.route, spec.priority, status.priority, status.body[2], now_ns)
+
+    def cast(self, spec: CallSpec, now_ns: int) -> bytes:
+        """Send a call without a reply; returns its peer. Raises as `peer_for` and `put` do, or `Busy` (refused here)."""
+        peer = self.peer_for(spec.route, spec.key)
+        if self.throttle.is_used:
+            refusal = self.throttle.cast_refusal(peer, spec.route, spec.priority, now_ns)
+            if refusal is not None:
+                raise refusal
+        self.put(peer, cast(spec))
+        return peer
 
     def cancel(self, id: int) -> object | None:
         """Cancel a call, by the id that its caller knows. Returns its token, or None if it has ended."""
@@ -280,6 +292,8 @@ class CallerCore:
         if packed is None or self.resolver is None:
             return error
         retried = token if isinstance(token, RetriedCall) else RetriedCall(token, id)
+        if is_sent and not error.is_refused:
+            retried.may_have_begun = True
         if self._wait(retried, (retried, spec, size, packed), error, now_ns, is_sent=is_sent):
             return None
         # An owner that gets a `RetriedCall` as the token asks it for the final error.
@@ -342,8 +356,7 @@ class CallerCore:
 
     def _ended(self, peer: bytes) -> None:
         self._outbox.forget(peer)
-        if self.throttle.is_used:
-            self.throttle.lost(peer)
+        self.throttle.lost(peer)
         if self._pulling is not None:
             self._pulling.lost(peer)
 
@@ -482,7 +495,9 @@ class CallerCore:
         retried.attempts_count += 1
         try:
             peer = self._target(spec)
-            if self.throttle.is_used and (refusal := self._refusal(peer, spec, now_ns)) is not None:
+            # What may be done already is asked for, and not ordered: the callee has the reply for this key, or will have it.
+            is_order = spec.idempotency_key is None or not retried.may_have_begun
+            if self.throttle.is_used and is_order and (refusal := self._refusal(peer, spec, now_ns)) is not None:
                 return None if self._wait(retried, call, refusal, now_ns, is_sent=True) else refusal
             self.retries.extra_ids_count += 1
             packed = renumbered(packed, self.calls.next_id)

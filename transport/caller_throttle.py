@@ -1,15 +1,15 @@
-"""CallerThrottle: callers of an overloaded service refuse a share of their calls themselves, so that it need not.
+"""CallerThrottle: callers of an overloaded service refuse part of their calls themselves, so that it need not.
 
-A refusal costs a service of short calls a twelfth of the work. So a caller keeps, for each instance, route and priority that
-overload control has refused, how many calls were asked for, sent and refused, and sends `MARGIN` times as many as were
-accepted: the adaptive throttling of Google's SRE book ("Handling Overload"), with an interval of 50 ms to 1 s in the place of its
-two minutes. Three differences. An interval without a refusal doubles the share, and a second without one ends the throttling,
-because `MARGIN` alone needs ten intervals to recover. A call leaves every 100 ms in any case. And what is less urgent than
-refused calls is admitted at most at their rate, as in DAGOR (Zhou et al., SoCC 2018). Priority 0 is never refused.
+Receiving and refusing a call costs a service too. So a caller counts, by instance, route and priority, how many calls were
+asked for, sent, and refused by overload control. Of each priority it sends as many as were accepted, and `MARGIN` of all
+accepted besides: the adaptive throttling of Google's SRE book ("Handling Overload"), over 200 to 500 ms. Without any refusal in
+that time the share of the calls that are sent doubles, and soon all are sent. So the service is asked again within a second.
+Priority 0 is never refused, and no priority is sent a larger share than a more urgent one that is refused (as in DAGOR: Zhou
+et al., SoCC 2018).
 
-"Accepted" are the calls with another answer, or those sent and not refused, whichever are more: the answers of long calls come
-late, and refusals from far away do. Pure: `now_ns` and randomness come in. One a process, owned like the call table; a caller
-whose services have never refused pays one attribute check a call (`is_used`).
+Accepted are the calls with another answer, or those sent and not refused, whichever are more: answers of long calls come late,
+and refusals from far away do. Pure: `now_ns` and randomness come in. One a process, owned like the call table. Where no service
+has refused lately, a call costs one look at `is_used`.
 """
 
 from collections.abc import Callable
@@ -19,155 +19,208 @@ from .errors import Busy
 
 #: Calls of this priority and above are never refused (runtime/scheduling/adaptive_limit.py).
 EXEMPT: Final = 0
-#: How many calls are sent for one that is accepted. The service refuses one in six of them, which keeps its estimate correct
-#: and costs it 2 % of its work; with less, an interval without a refusal would be common, and the share rise for nothing.
-MARGIN: Final = 1.2
+#: Calls of one priority that are sent beyond the accepted ones, as a part of all accepted ones. In a simulation of a service at
+#: three times its capacity (test_caller_throttle.py) the service refuses 0.25 calls for each that it serves, instead of 2. With
+#: half of it, a service that urgent calls nearly fill is idle for 4 % of the time instead of 2; with twice, it refuses 0.45.
+MARGIN: Final = 0.2
 #: Growth of the share after an interval without a refusal.
 GROWTH: Final = 2.0
-#: Shortest interval, and the calls sent in it that are enough; the longest, and the time without a refusal after which all
-#: calls are sent.
-INTERVAL_MIN_NS: Final = 50_000_000
-SENT_MIN: Final = 20
-INTERVAL_MAX_NS: Final = 1_000_000_000
-#: One call leaves after this time, whatever the share: the service may have room again.
+#: Shortest interval: twice the delay of refusals from another continent; with 50 ms, the refusals of calls sent before a share
+#: fell would lower it again. It ends once so many calls were sent. After the longest interval without a refusal all are sent.
+INTERVAL_MIN_NS: Final = 200_000_000
+SENT_MIN: Final = 10
+INTERVAL_MAX_NS: Final = 500_000_000
+#: A call leaves if none has for this long, whatever the share: the service may have room again.
 PROBE_NS: Final = 100_000_000
-#: Gates beyond which those without a recent refusal are removed. Programs call few routes; a caller may ask for any.
-_GATES_MAX: Final = 4_096
+#: Weight of the last interval in the rate of accepted calls.
+WEIGHT: Final = 0.3
+#: Routes of instances that are throttled at the same time. Calls beyond them are sent, and refused there.
+CALLEES_MAX: Final = 4_096
 
 
-class Gate:
-    """The calls of one priority to one route of one instance that has refused some of them."""
+class _Gate:
+    """The calls of one priority to one route of one instance."""
 
     __slots__ = ("answered", "asked", "began_ns", "refused", "refused_ns", "retry_after", "sent", "sent_ns", "share")
 
     def __init__(self, now_ns: int) -> None:
-        #: The part of the calls that is sent, above 0 to 1.
+        #: The part of the calls that is sent, up to 1.
         self.share = 1.0
         #: Of this interval.
         self.began_ns = now_ns
         self.asked = self.sent = self.refused = self.answered = 0
-        #: When the last call was sent, and the last refused; and the wait that the service asked for then, s.
+        #: When a call was last sent, and when the service last refused one; and the wait that it asked for then, s.
         self.sent_ns = self.refused_ns = now_ns
         self.retry_after: float | None = None
 
-    def measure(self, now_ns: int) -> None:
-        """End the interval, unless it is too short to tell anything."""
+    def measure(self, now_ns: int, accepted_per_s: float) -> None:
+        """End the interval, unless it is too short to tell anything. `accepted_per_s`: the calls of all priorities."""
         interval_ns = now_ns - self.began_ns
         if interval_ns < INTERVAL_MAX_NS and (interval_ns < INTERVAL_MIN_NS or self.sent < SENT_MIN):
             return
         if self.refused:
             accepted = max(self.answered, self.sent - self.refused)
-            self.share = min(1.0, MARGIN * accepted / max(self.asked, 1))
+            may_send = accepted + MARGIN * accepted_per_s * interval_ns / 1e9
+            self.share = min(1.0, may_send / max(self.asked, 1))
         else:
             self.share = 1.0 if interval_ns >= INTERVAL_MAX_NS else min(1.0, GROWTH * self.share)
         self.began_ns = now_ns
         self.asked = self.sent = self.refused = self.answered = 0
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether all calls are sent, and none has been refused for a second."""
+        """Whether all calls are sent, and none was refused of late."""
         return self.share >= 1.0 and now_ns - self.refused_ns >= INTERVAL_MAX_NS
 
 
 class _Callee:
     """One route of one instance."""
 
-    __slots__ = ("declared", "gates")
+    __slots__ = ("accepted_per_s", "answered", "began_ns", "declared", "gates", "refused", "sent")
 
-    def __init__(self) -> None:
-        #: By the priority of the calls.
-        self.gates: dict[int, Gate] = {}
-        #: The priority that the service gives to calls without one; None: not known yet.
+    def __init__(self, now_ns: int) -> None:
+        #: The priority that the service gives to calls without one; None: it has refused none of these yet.
         self.declared: int | None = None
+        #: By priority, of those that the service has refused.
+        self.gates: dict[int, _Gate] = {}
+        #: Calls of all priorities that were accepted in a second: smoothed.
+        self.accepted_per_s = 0.0
+        #: Of this interval, of all priorities.
+        self.began_ns = now_ns
+        self.sent = self.refused = self.answered = 0
+
+    def measure(self, now_ns: int) -> None:
+        """End the interval, unless it is too short."""
+        interval_ns = now_ns - self.began_ns
+        if interval_ns < INTERVAL_MIN_NS:
+            return
+        rate = max(self.answered, self.sent - self.refused) * 1e9 / interval_ns
+        weight = min(1.0, WEIGHT * interval_ns / INTERVAL_MIN_NS)
+        self.accepted_per_s += (rate - self.accepted_per_s) * weight if self.accepted_per_s else rate
+        self.began_ns = now_ns
+        self.sent = self.refused = self.answered = 0
+
+    def share(self, gate: _Gate, priority: int, now_ns: int) -> float:
+        """The part of the calls of `gate` that is sent: no more than of a more urgent priority that is refused."""
+        share = gate.share
+        for urgent, other in self.gates.items():
+            if urgent < priority and other.share < share and now_ns - other.refused_ns < INTERVAL_MAX_NS:
+                share = other.share
+        return share
 
 
 class CallerThrottle:
-    """The calls of one process that it refuses itself."""
+    """The calls that one process refuses itself."""
 
     def __init__(self, random: Callable[[], float]) -> None:
         """`random`: returns 0 up to 1."""
-        #: Whether some service has refused calls lately. Without that, nothing else needs to be called.
+        #: Whether overload control of some service has refused calls of late. Otherwise nothing here needs to be called.
         self.is_used = False
-        #: Calls that were refused here, since the start.
+        #: Calls refused here since the start.
         self.refused_count = 0
         self._random = random
+        #: By peer and route.
         self._callees: dict[tuple[bytes, str], _Callee] = {}
 
     def refusal(self, peer: bytes, route: str, priority: int | None, now_ns: int) -> Busy | None:
-        """Count a call that is about to be sent to `peer`. Returns the error in which it ends instead; None: send it."""
+        """Count a call that would be sent to `peer` now. Returns the error that it ends in instead; None: send it."""
+        callee = self._callees.get((peer, route))
+        if callee is None:
+            return None
+        callee.measure(now_ns)
+        if priority is None:
+            priority = callee.declared
+        gate = None if priority is None else callee.gates.get(priority)
+        if gate is not None and priority is not None:
+            gate.measure(now_ns, callee.accepted_per_s)
+            if gate.is_over(now_ns):
+                self._open(peer, route, priority)
+                return None
+            gate.asked += 1
+            share = callee.share(gate, priority, now_ns)
+            if share < 1.0 and now_ns - gate.sent_ns < PROBE_NS and self._random() >= share:
+                self.refused_count += 1
+                return _refused_here(route, priority, share, gate.retry_after)
+            gate.sent += 1
+            gate.sent_ns = now_ns
+        callee.sent += 1
+        return None
+
+    def cast_refusal(self, peer: bytes, route: str, priority: int | None, now_ns: int) -> Busy | None:
+        """As `refusal`, for a cast, which is not counted: no answer would tell whether it was accepted."""
         callee = self._callees.get((peer, route))
         if callee is None:
             return None
         if priority is None:
             priority = callee.declared
         gate = None if priority is None else callee.gates.get(priority)
-        if gate is None or priority is None:
+        if gate is None or priority is None or now_ns - gate.refused_ns >= INTERVAL_MAX_NS:
             return None
-        gate.measure(now_ns)
-        if gate.is_over(now_ns):
-            self._remove((peer, route), priority)
-            return None
-        gate.asked += 1
-        share = gate.share
-        for urgent, other in callee.gates.items():
-            if urgent < priority and other.share < share and now_ns - other.refused_ns < INTERVAL_MAX_NS:
-                share = other.share
-        if share >= 1.0 or now_ns - gate.sent_ns >= PROBE_NS or self._random() < share:
-            gate.sent += 1
-            gate.sent_ns = now_ns
+        share = callee.share(gate, priority, now_ns)
+        if self._random() < share:
             return None
         self.refused_count += 1
-        error = Busy(
-            f"{route}: refused here: it is overloaded, and {share:.0%} of the calls of priority {priority} are sent",
-            retry_after=gate.retry_after,
-        )
-        error.is_refused, error.overloaded_at = True, priority
-        return error
+        return _refused_here(route, priority, share, gate.retry_after)
 
     def refused(
         self, peer: bytes, route: str, priority: int | None, told: int, retry_after: float | None, now_ns: int
     ) -> None:
-        """The overload control of `peer` has refused a call. `told`: the priority that the call had there."""
-        callee = self._callees.get((peer, route))
-        if priority is None:
-            priority = told
-            if callee is not None:
-                callee.declared = told
-        if priority <= EXEMPT:
+        """Overload control of `peer` has refused a call. `priority`: that its caller named; `told`: that it had there."""
+        asked = told if priority is None else priority
+        if asked <= EXEMPT:
             return
+        callee = self._callees.get((peer, route))
         if callee is None:
-            if len(self._callees) >= _GATES_MAX:
-                self._sweep(now_ns)
-            callee = self._callees[peer, route] = _Callee()
-            callee.declared = told
+            if len(self._callees) >= CALLEES_MAX and not self._sweep(now_ns):
+                return
+            callee = self._callees[peer, route] = _Callee(now_ns)
             self.is_used = True
-        gate = callee.gates.get(priority)
+        if priority is None:
+            callee.declared = told
+        gate = callee.gates.get(asked)
         if gate is None:
-            gate = callee.gates[priority] = Gate(now_ns)
+            gate = callee.gates[asked] = _Gate(now_ns)
+        callee.refused += 1
         gate.refused += 1
         gate.refused_ns, gate.retry_after = now_ns, retry_after
 
     def answered(self, peer: bytes, route: str, priority: int | None) -> None:
-        """A call has ended in any other answer of `peer`."""
+        """`peer` has answered a call otherwise."""
         callee = self._callees.get((peer, route))
         if callee is not None:
-            gate = callee.gates.get(callee.declared if priority is None else priority)  # type: ignore[arg-type]
+            callee.answered += 1
+            if priority is None:
+                priority = callee.declared
+            gate = None if priority is None else callee.gates.get(priority)
             if gate is not None:
                 gate.answered += 1
 
     def lost(self, peer: bytes) -> None:
-        """A peer has ended: its next incarnation begins anew."""
+        """A peer has ended: its next incarnation is not known to be overloaded."""
         for at in [at for at in self._callees if at[0] == peer]:
             del self._callees[at]
-        self.is_used = bool(self._callees)
+        self.is_used = len(self._callees) > 0
 
-    def _remove(self, at: tuple[bytes, str], priority: int) -> None:
-        gates = self._callees[at].gates
+    def _open(self, peer: bytes, route: str, priority: int) -> None:
+        """Send all calls of a priority again."""
+        gates = self._callees[peer, route].gates
         del gates[priority]
         if not gates:
-            del self._callees[at]
-            self.is_used = bool(self._callees)
+            del self._callees[peer, route]
+            self.is_used = len(self._callees) > 0
 
-    def _sweep(self, now_ns: int) -> None:
+    def _sweep(self, now_ns: int) -> bool:
+        """Remove the routes without a recent refusal, which are not called any more. False: there is none."""
+        count = len(self._callees)
         for at, callee in [*self._callees.items()]:
             if all(now_ns - gate.refused_ns >= INTERVAL_MAX_NS for gate in callee.gates.values()):
                 del self._callees[at]
+        return len(self._callees) < count
+
+
+def _refused_here(route: str, priority: int, share: float, retry_after: float | None) -> Busy:
+    error = Busy(
+        f"{route}: refused here: its service is overloaded, so {share:.0%} of the calls of priority {priority} are sent to it",
+        retry_after=retry_after,
+    )
+    error.is_refused, error.overloaded_at = True, priority
+    return error

@@ -245,12 +245,12 @@ class Calling:
         with self._lock:
             self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
             try:
-                self.session.cast(spec)
+                self.session.cast(spec, _monotonic_ns())
             except UnknownRoute:
                 self._fetch(call_checks.duration_ns(CONNECT_TIMEOUT_S))
                 self._expect_open()
                 self._look(_monotonic_ns())
-                self.session.cast(spec)
+                self.session.cast(spec, _monotonic_ns())
             self._look(_monotonic_ns())
 
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:

@@ -3,7 +3,7 @@
 On the wire an envelope is a msgpack array of nine, ten, or twelve to fourteen fields (DESIGN section 6, plus `chain`: the
 objects already waiting in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth
 field depends on the kind. Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one
-byte each. The tenth, `idempotency_key` of a CALL, is left out if there is none; the eleventh and twelfth, `source` and
+byte each. A STATUS has a priority only if overload control has refused the work: that which it had. The tenth, `idempotency_key` of a CALL, is left out if there is none; the eleventh and twelfth, `source` and
 `principal`, are there only if a backplane calls or casts for somebody else; the thirteenth, `window`, only of a CALL that asks
 for a stream; the fourteenth, `streamed`, only of a CALL with an argument that is sent item by item.
 
@@ -244,7 +244,7 @@ def status(id: int, error: BackplaneError, *, is_refused: bool = False) -> Envel
     """The status in which call `id` ended. It can always be packed, with any values in the error's fields.
 
     `is_refused`: the work has certainly not begun. Decided by the refusing code, never read from the error, which may come
-    from a call that the work itself made.
+    from a call that the work itself made. Only then does the status tell that overload control has refused it.
     """
     return Envelope(STATUS, id, error.overloaded_at if is_refused else None, body=_told(error), is_refused=is_refused)
 

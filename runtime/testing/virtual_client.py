@@ -108,7 +108,7 @@ class VirtualClient:
 
     def cast(self, spec: CallSpec) -> None:
         """Send a request without a reply. Raises the errors that are known at once."""
-        self._session.cast(spec)
+        self._session.cast(spec, self._now_ns())
         self._turn(self._now_ns())
 
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
@@ -245,7 +245,11 @@ class VirtualClient:
             raw = self._raw.pop((peer, envelope.id), None)
             if raw is not None:
                 is_reply = envelope.kind == REPLY
-                error = None if is_reply else error_from(*envelope.body, is_refused=envelope.is_refused, overloaded_at=envelope.priority)
+                error = (
+                    None
+                    if is_reply
+                    else error_from(*envelope.body, is_refused=envelope.is_refused, overloaded_at=envelope.priority)
+                )
                 _end(raw, envelope.body if is_reply else None, error)
             elif peer == CLIENT:
                 assert envelope.id not in self._answered, f"a call was answered twice: {envelope}"
