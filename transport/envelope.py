@@ -3,9 +3,10 @@
 On the wire an envelope is a msgpack array of nine, ten, or twelve to fourteen fields (DESIGN section 6, plus `chain`: the
 objects already waiting in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth
 field depends on the kind. Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one
-byte each. A STATUS has a priority only if overload control has refused the work: that which it had. The tenth, `idempotency_key` of a CALL, is left out if there is none; the eleventh and twelfth, `source` and
-`principal`, are there only if a backplane calls or casts for somebody else; the thirteenth, `window`, only of a CALL that asks
-for a stream; the fourteenth, `streamed`, only of a CALL with an argument that is sent item by item.
+byte each. A STATUS has a priority only if overload control has refused the work: that which it had. The tenth,
+`idempotency_key` of a CALL, is left out if there is none; the eleventh and twelfth, `source` and `principal`, are there only if
+a backplane calls or casts for somebody else; the thirteenth, `window`, only of a CALL that asks for a stream; the fourteenth,
+`streamed`, only of a CALL with an argument that is sent item by item.
 
 | kind | id | fourth field | fifth field | body |
 |---|---|---|---|---|

@@ -302,9 +302,9 @@ class ClientSession:
         if kind == REPLY or kind == STATUS:
             call = self.core.end(envelope.id, peer)
             if call is not None:
-                if self.core.throttle.is_used or envelope.priority is not None:
-                    self.core.answered(peer, call[1], envelope, self._now_ns)
                 try:
+                    if self.core.throttle.is_used or envelope.priority is not None:
+                        self.core.answered(peer, call[1], envelope, self._now_ns)
                     self._answered(call, envelope, events)
                 except BaseException:  # a signal's: the table no longer has this call, so nothing else would end it
                     self._answered(call, envelope, events)
