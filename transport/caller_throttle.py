@@ -3,9 +3,8 @@
 Receiving and refusing a call costs a service too. So a caller counts, by instance, route and priority, how many calls were
 asked for, sent, and refused by overload control. Of each priority it sends as many as were accepted, and `MARGIN` of all
 accepted besides: the adaptive throttling of Google's SRE book ("Handling Overload"), over 200 to 500 ms. Without any refusal in
-that time the share of the calls that are sent doubles, and soon all are sent. So the service is asked again within a second.
-Priority 0 is never refused, and no priority is sent a larger share than a more urgent one that is refused (as in DAGOR: Zhou
-et al., SoCC 2018).
+200 ms the share of the calls that are sent doubles; without any in 500 ms all are sent. Priority 0 is never refused. Of a less
+urgent priority no larger share is sent than of a more urgent one that is refused (as in DAGOR: Zhou et al., SoCC 2018).
 
 Accepted are the calls with another answer, or those sent and not refused, whichever are more: answers of long calls come late,
 and refusals from far away do. Pure: `now_ns` and randomness come in. One a process, owned like the call table. Where no service
@@ -26,7 +25,8 @@ MARGIN: Final = 0.2
 #: Growth of the share after an interval without a refusal.
 GROWTH: Final = 2.0
 #: Shortest interval: twice the delay of refusals from another continent; with 50 ms, the refusals of calls sent before a share
-#: fell would lower it again. It ends once so many calls were sent. After the longest interval without a refusal all are sent.
+#: fell would lower it again. It ends once so many calls were sent, and at its longest. Without a refusal for so long, all calls
+#: are sent again.
 INTERVAL_MIN_NS: Final = 200_000_000
 SENT_MIN: Final = 10
 INTERVAL_MAX_NS: Final = 500_000_000
@@ -63,13 +63,13 @@ class _Gate:
             may_send = accepted + MARGIN * accepted_per_s * interval_ns / 1e9
             self.share = min(1.0, may_send / max(self.asked, 1))
         else:
-            self.share = 1.0 if interval_ns >= INTERVAL_MAX_NS else min(1.0, GROWTH * self.share)
+            self.share = min(1.0, GROWTH * self.share)
         self.began_ns = now_ns
         self.asked = self.sent = self.refused = self.answered = 0
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether all calls are sent, and none was refused of late."""
-        return self.share >= 1.0 and now_ns - self.refused_ns >= INTERVAL_MAX_NS
+        """Whether the service has refused none of late, so that all are sent."""
+        return now_ns - self.refused_ns >= INTERVAL_MAX_NS
 
 
 class _Callee:
@@ -103,7 +103,7 @@ class _Callee:
         """The part of the calls of `gate` that is sent: no more than of a more urgent priority that is refused."""
         share = gate.share
         for urgent, other in self.gates.items():
-            if urgent < priority and other.share < share and now_ns - other.refused_ns < INTERVAL_MAX_NS:
+            if urgent < priority and other.share < share and not other.is_over(now_ns):
                 share = other.share
         return share
 
@@ -131,10 +131,10 @@ class CallerThrottle:
             priority = callee.declared
         gate = None if priority is None else callee.gates.get(priority)
         if gate is not None and priority is not None:
-            gate.measure(now_ns, callee.accepted_per_s)
             if gate.is_over(now_ns):
                 self._open(peer, route, priority)
                 return None
+            gate.measure(now_ns, callee.accepted_per_s)
             gate.asked += 1
             share = callee.share(gate, priority, now_ns)
             if share < 1.0 and now_ns - gate.sent_ns < PROBE_NS and self._random() >= share:
@@ -153,7 +153,7 @@ class CallerThrottle:
         if priority is None:
             priority = callee.declared
         gate = None if priority is None else callee.gates.get(priority)
-        if gate is None or priority is None or now_ns - gate.refused_ns >= INTERVAL_MAX_NS:
+        if gate is None or priority is None or gate.is_over(now_ns):
             return None
         share = callee.share(gate, priority, now_ns)
         if self._random() < share:
@@ -212,7 +212,7 @@ class CallerThrottle:
         """Remove the routes without a recent refusal, which are not called any more. False: there is none."""
         count = len(self._callees)
         for at, callee in [*self._callees.items()]:
-            if all(now_ns - gate.refused_ns >= INTERVAL_MAX_NS for gate in callee.gates.values()):
+            if all(gate.is_over(now_ns) for gate in callee.gates.values()):
                 del self._callees[at]
         return len(self._callees) < count
 

@@ -1,9 +1,10 @@
 """overload: a service of 1 ms a call is offered three times what it can serve, with and without admission by queueing time.
 
 Beside it, in the same round: the same service with no admission but its 10,000 places, and with a fixed limit of 100 requests.
-First the peak, with a few calls outstanding. Then the overload, at a rate that does not depend on the answers, with one call in
-twenty of priority 0. Then half the peak, until all is as before. Goodput is what was answered within a second. A surprise would
-be a p99 that grows with the load.
+The services have one core, and the caller has another, so that the load costs them nothing but its calls. First the peak, with
+a few calls outstanding. Then the overload, at a rate that does not depend on the answers, with one call in twenty of priority 0.
+Then half the peak, until all is as before. Goodput is what was answered within a second. A surprise would be a p99 that grows
+with the load, or as many calls refused by the service as by its caller (transport/caller_throttle.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded
 
 from .harness.bulk import compute
 from .harness.case import Case, Figures, Requirement, Sides, ours
+from .harness.machine import apart
 from .harness.systems import running
 from .harness.timing import percentile
 
@@ -72,31 +74,44 @@ class Answers:
 
 @contextmanager
 def both(is_quick: bool) -> Iterator[Sides]:
+    with services() as run_dirs:
+        adaptive, fixed, plain = run_dirs
+        yield Sides(
+            lambda: asyncio.run(measured(adaptive)),
+            lambda: {
+                **asyncio.run(measured(plain)),
+                **{f"fixed_{name}": figure for name, figure in asyncio.run(measured(fixed)).items()},
+            },
+        )
+
+
+@contextmanager
+def services() -> Iterator[tuple[Path, Path, Path]]:
+    """The run directories of the three: by queueing time, a fixed limit, no admission. All on one core, and we on another."""
     desk = f'components = ["{__name__}:Desk"]\n'
     with (
+        apart() as step_aside,
         running({"desk": f"{desk}settings.Desk = {{ admits = true }}"}) as adaptive,
         running({"desk": f"{desk}settings.Desk = {{ max_requests = 100 }}"}) as fixed,
         running({"desk": desk}) as plain,
     ):
-        yield Sides(
-            lambda: asyncio.run(measured(adaptive.run_dir)),
-            lambda: {
-                **asyncio.run(measured(plain.run_dir)),
-                **{f"fixed_{name}": figure for name, figure in asyncio.run(measured(fixed.run_dir)).items()},
-            },
-        )
+        step_aside()
+        yield adaptive.run_dir, fixed.run_dir, plain.run_dir
 
 
 async def measured(run_dir: Path) -> Figures:
     async with await connect_async(run_dir) as client:
         peak_per_s = await peak(client)
+        here = client.refused_here_count
         urgent, others = await offered(client, LOAD * peak_per_s, OVERLOAD_S)
+        here = client.refused_here_count - here
         ended = time.perf_counter()
         _, after = await offered(client, 0.5 * peak_per_s, AFTER_S)
         troubled = [
             *after.refused, *(at for at, took in after.answered if took > AIM_MS / 1e3), ended
         ]  # fmt: skip
         count = len(urgent.answered) + len(others.answered)
+        refused = len(urgent.refused) + len(others.refused)
         return {
             "peak_per_s": peak_per_s,
             "goodput_percent": 100.0 * count / OVERLOAD_S / peak_per_s,
@@ -104,6 +119,8 @@ async def measured(run_dir: Path) -> Figures:
             "urgent_p99_ms": urgent.p99_ms(),
             "urgent_refused_count": float(len(urgent.refused)),
             "recovery_s": max(troubled) - ended,
+            "refused_by_caller_percent": 100.0 * here / count,
+            "refused_by_service_percent": 100.0 * (refused - here) / count,
         }
 
 
