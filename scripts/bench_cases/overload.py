@@ -2,7 +2,7 @@
 
 Beside it, in the same round: the same service with no admission but its 10,000 places, and with a fixed limit of 100 requests.
 The services have one core, and the caller has another, so that the load costs them nothing but its calls. First the peak, with
-a few calls outstanding. Then the overload, at a rate that does not depend on the answers, with one call in twenty of priority 0.
+a few calls outstanding. Then the overload, at a rate that does not depend on the answers, one call in twenty of priority 0.
 Then half the peak, until all is as before. Goodput is what was answered within a second. A surprise would be a p99 that grows
 with the load, or as many calls refused by the service as by its caller (transport/caller_throttle.py).
 """

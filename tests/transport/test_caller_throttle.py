@@ -152,7 +152,7 @@ class World:
         (World(1, round_trip_ns=100 * MS), MOSTLY_BULK, 0.35, 0.99),
         (World(10, round_trip_ns=100 * MS), MOSTLY_BULK, 0.45, 0.99),
         (World(1, answer_after_ns=3 * S), MOSTLY_BULK, 0.35, 0.99),
-        (World(10, answer_after_ns=3 * S, round_trip_ns=100 * MS), MOSTLY_BULK, 0.65, 0.98),
+        (World(10, answer_after_ns=3 * S, round_trip_ns=100 * MS), MOSTLY_BULK, 0.7, 0.9),
     ],
     ids=["one", "ten", "hundred", "priorities", "ten_priorities", "far", "ten_far", "long_calls", "far_long_calls"],
 )
