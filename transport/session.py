@@ -114,7 +114,7 @@ class ClientSession:
             if refusal.overloaded_at is None:
                 raise
             self._events.append(Ended(token, None, refusal))
-            return self.core.calls.take_id()
+            return self.core.calls.next_id - 1  # the last one: it was taken for this call
 
     def call_later(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
         """Begin a call for which `call` raised `error` as soon as possible. Raises `error` if it may not wait, or in vain."""
