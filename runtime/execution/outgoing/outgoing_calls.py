@@ -392,7 +392,7 @@ class OutgoingCalls:
         if pulling is not None and place is not None and not self._routing.is_draining(place):
             peer = pulling.find(spec, priority) or peer
         request.sent_priority = priority
-        if self.throttle.is_used and peer is not LOCAL and not self._routing.is_pulled(spec):
+        if self.throttle.is_used and not self._routing.is_pulled(spec):  # none of this backplane is in it
             self._throttle_call(request, peer, priority, now_ns)
         request.id = id = self.calls.open(peer, spec.ends_ns, request)
         if pulling is not None:
