@@ -1,7 +1,7 @@
 """overload_curve: goodput and p99 of the services of `overload`, from half of what they can serve to three times as much.
 
-The figures of `overload` are of one load; here are the curves. Each load is offered to the three services in turn, after a
-second at the peak, which is what goodput is compared with. What counts was sent after a while of that load. The picture is
+The figures of `overload` are of one load; here are the curves. Each load is offered to the three services in turn, between
+two looks at the peak, which is what goodput is compared with. What counts was sent after a while of that load. The picture is
 `overload.svg` among the plots; `--plots docs/concepts` renews that of docs/concepts/overload.md. A surprise would be a curve
 with the aim that bends anywhere past 1.
 """
@@ -13,13 +13,13 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from appbackplane.transport import connect_async
 
 from .harness.case import Case, Figures, Requirement, Sides, ours
 from .harness.panels import Look, Panel, svg
 from .harness.plots import PLOTS
+from .harness.systems import System
 from .harness.timing import percentile
 from .overload import AIM_MS, offered, peak, services
 
@@ -43,11 +43,11 @@ class Curves:
         self.goodput: dict[tuple[str, float], list[float]] = defaultdict(list)
         self.p99: dict[tuple[str, float], list[float]] = defaultdict(list)
 
-    def measure(self, run_dirs: tuple[Path, Path, Path]) -> Figures:
+    def measure(self, systems: tuple[System, System, System]) -> Figures:
         """One more round."""
         for load in self.loads:
-            for name, run_dir in zip(NAMES, run_dirs, strict=True):
-                goodput, p99 = asyncio.run(measured(run_dir, load))
+            for name, system in zip(NAMES, systems, strict=True):
+                goodput, p99 = asyncio.run(measured(system, load))
                 self.goodput[name, load].append(goodput)
                 self.p99[name, load].append(p99)
         PLOTS.add_svg("overload", self.picture())
@@ -82,11 +82,14 @@ class Curves:
         }
 
 
-async def measured(run_dir: Path, load: float) -> tuple[float, float]:
+async def measured(system: System, load: float) -> tuple[float, float]:
     """Goodput in percent of the peak, and the p99 in ms of the calls that are not of priority 0."""
-    async with await connect_async(run_dir) as client:
-        peak_per_s = await peak(client)
-        urgent, others = await offered(client, load * peak_per_s, SETTLE_S + MEASURED_S)
+    pid = system.pids()["desk"]
+    async with await connect_async(system.run_dir) as client:
+        before_per_s, _ = await peak(client, pid)
+        urgent, others = await offered(client, load * before_per_s, SETTLE_S + MEASURED_S)
+        after_per_s, _ = await peak(client, pid)
+        peak_per_s = (before_per_s + after_per_s) / 2
         began = min(at for answers in (urgent, others) for at, _ in answers.answered)
         counted = [
             [took for at, took in answers.answered if at >= began + SETTLE_S] for answers in (urgent, others)
@@ -98,8 +101,8 @@ async def measured(run_dir: Path, load: float) -> tuple[float, float]:
 @contextmanager
 def both(is_quick: bool) -> Iterator[Sides]:
     curves = Curves(QUICK_LOADS if is_quick else LOADS)
-    with services() as run_dirs:
-        yield Sides(lambda: curves.measure(run_dirs))
+    with services() as systems:
+        yield Sides(lambda: curves.measure(systems))
 
 
 CASE = Case(
