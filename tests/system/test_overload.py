@@ -37,6 +37,22 @@ def test_a_client_refuses_by_itself_and_asks_again_when_there_is_room(system: Sy
         assert client.call("booth.serve", retry=False, timeout=LIMIT_S) is None
 
 
+def test_a_blocking_call_ends_at_once_where_it_is_refused(system: System) -> None:
+    """Nothing was sent, so no answer wakes the thread that waits for it."""
+    with system.connect() as client:
+        limit, message = Limit(), ""
+        while "refused here" not in message:
+            press(client, "booth.serve")
+            for _ in range(TOGETHER):
+                try:
+                    client.call("booth.serve", retry=False, timeout=10 * LIMIT_S)
+                except Busy as error:
+                    message = error.message
+                    if "refused here" in message:
+                        break
+            limit.check(f"nothing is refused here: {message}")
+
+
 def test_a_client_on_asyncio_does_the_same(system: System) -> None:
     """Its calls and the futures of `submit` end in the same error."""
 
