@@ -183,7 +183,8 @@ class CallerCore:
         if status.priority is None:
             self.throttle.answered(peer, spec.route, spec.priority)
         elif not self._is_pulled(spec):
-            self.throttle.refused(peer, spec.route, spec.priority, status.priority, status.body[2], now_ns)
+            retry_after, idle = status.body[2], status.number
+            self.throttle.refused(peer, spec.route, spec.priority, status.priority, retry_after, now_ns, idle)
 
     def cast(self, spec: CallSpec, now_ns: int) -> bytes:
         """Send a call without a reply; returns its peer. Raises as `peer_for` and `put` do, or `Busy` (refused here)."""

@@ -3,8 +3,9 @@
 Receiving and refusing a call costs a service too. So a caller counts, by instance, route and priority, how many calls were
 asked for, sent, and refused by overload control. Of each priority it sends as many as were accepted, and `MARGIN` of all
 accepted besides: the adaptive throttling of Google's SRE book ("Handling Overload"), over 200 to 500 ms. Without any refusal in
-200 ms the share of the calls that are sent doubles; without any in 500 ms all are sent. Priority 0 is never refused. Of a less
-urgent priority no larger share is sent than of a more urgent one that is refused (as in DAGOR: Zhou et al., SoCC 2018).
+200 ms the share of the calls that are sent doubles; without any in 500 ms all are sent. A service that refuses, and is idle at
+other times, says so; then the margin grows. Priority 0 is never refused. Of a less urgent priority no larger share is sent than
+of a more urgent one that is refused (as in DAGOR: Zhou et al., SoCC 2018).
 
 Accepted are the calls with another answer, or those sent and not refused, whichever are more: answers of long calls come late,
 and refusals from far away do. Pure: `now_ns` and randomness come in. One a process, owned like the call table. Where no service
@@ -22,6 +23,13 @@ EXEMPT: Final = 0
 #: three times its capacity (test_caller_throttle.py) the service refuses 0.25 calls for each that it serves, instead of 2. With
 #: half of it, a service that urgent calls nearly fill is idle for 4 % of the time instead of 2; with twice, it refuses 0.45.
 MARGIN: Final = 0.2
+#: Its bound, and its growth and decay in an interval, where the service says that it was idle for more than so many thousandths
+#: of the time (`AdaptiveLimit.idle`): the load, or the service itself, comes in bursts. A simulated service that has its core
+#: half of the time, 50 ms on and 50 off, is else idle for 40 % of what it has, as requests that come meanwhile are late.
+MARGIN_MAX: Final = 4.0
+MARGIN_GROWTH: Final = 1.5
+MARGIN_DECAY: Final = 0.9
+IDLE_MAX: Final = 10
 #: Growth of the share after an interval without a refusal.
 GROWTH: Final = 2.0
 #: Shortest interval: twice the delay of refusals from another continent; with 50 ms, the refusals of calls sent before a share
@@ -53,14 +61,14 @@ class _Gate:
         self.sent_ns = self.refused_ns = now_ns
         self.retry_after: float | None = None
 
-    def measure(self, now_ns: int, accepted_per_s: float) -> None:
-        """End the interval, unless it is too short to tell anything. `accepted_per_s`: the calls of all priorities."""
+    def measure(self, now_ns: int, beyond_per_s: float) -> None:
+        """End the interval, unless it is too short to tell anything. `beyond_per_s`: calls to send beyond the accepted."""
         interval_ns = now_ns - self.began_ns
         if interval_ns < INTERVAL_MAX_NS and (interval_ns < INTERVAL_MIN_NS or self.sent < SENT_MIN):
             return
         if self.refused:
             accepted = max(self.answered, self.sent - self.refused)
-            may_send = accepted + MARGIN * accepted_per_s * interval_ns / 1e9
+            may_send = accepted + beyond_per_s * interval_ns / 1e9
             self.share = min(1.0, may_send / max(self.asked, 1))
         else:
             self.share = min(1.0, GROWTH * self.share)
@@ -75,7 +83,7 @@ class _Gate:
 class _Callee:
     """One route of one instance."""
 
-    __slots__ = ("accepted_per_s", "answered", "began_ns", "declared", "gates", "refused", "sent")
+    __slots__ = ("accepted_per_s", "answered", "began_ns", "declared", "gates", "idle", "margin", "refused", "sent")
 
     def __init__(self, now_ns: int) -> None:
         #: The priority that the service gives to calls without one; None: it has refused none of these yet.
@@ -84,6 +92,10 @@ class _Callee:
         self.gates: dict[int, _Gate] = {}
         #: Calls of all priorities that were accepted in a second: smoothed.
         self.accepted_per_s = 0.0
+        #: Calls to send beyond the accepted ones, as a part of these; and how long the service is idle, in thousandths, as
+        #: it said last.
+        self.margin = MARGIN
+        self.idle = 0
         #: Of this interval, of all priorities.
         self.began_ns = now_ns
         self.sent = self.refused = self.answered = 0
@@ -94,6 +106,10 @@ class _Callee:
         if interval_ns < INTERVAL_MIN_NS:
             return
         rate = max(self.answered, self.sent - self.refused) * 1e9 / interval_ns
+        if self.idle > IDLE_MAX:
+            self.margin = min(MARGIN_MAX, MARGIN_GROWTH * self.margin)
+        else:
+            self.margin = max(MARGIN, MARGIN_DECAY * self.margin)
         weight = min(1.0, WEIGHT * interval_ns / INTERVAL_MIN_NS)
         self.accepted_per_s += (rate - self.accepted_per_s) * weight if self.accepted_per_s else rate
         self.began_ns = now_ns
@@ -134,12 +150,12 @@ class CallerThrottle:
             if gate.is_over(now_ns):
                 self._open(peer, route, priority)
                 return None
-            gate.measure(now_ns, callee.accepted_per_s)
+            gate.measure(now_ns, callee.margin * callee.accepted_per_s)
             gate.asked += 1
             share = callee.share(gate, priority, now_ns)
             if share < 1.0 and now_ns - gate.sent_ns < PROBE_NS and self._random() >= share:
                 self.refused_count += 1
-                return _refused_here(route, priority, share, gate.retry_after)
+                return _refused_here(route, priority, share, gate.retry_after, callee.idle)
             gate.sent += 1
             gate.sent_ns = now_ns
         callee.sent += 1
@@ -159,12 +175,23 @@ class CallerThrottle:
         if self._random() < share:
             return None
         self.refused_count += 1
-        return _refused_here(route, priority, share, gate.retry_after)
+        return _refused_here(route, priority, share, gate.retry_after, callee.idle)
 
     def refused(
-        self, peer: bytes, route: str, priority: int | None, told: int, retry_after: float | None, now_ns: int
+        self,
+        peer: bytes,
+        route: str,
+        priority: int | None,
+        told: int,
+        retry_after: float | None,
+        now_ns: int,
+        idle: int = 0,
     ) -> None:
-        """Overload control of `peer` has refused a call. `priority`: that its caller named; `told`: that it had there."""
+        """Overload control of `peer` has refused a call.
+
+        `priority`: that its caller named; `told`: that it had there. `idle`: how long the service was idle all the same, in
+        thousandths of the time.
+        """
         asked = told if priority is None else priority
         if asked <= EXEMPT:
             return
@@ -180,6 +207,7 @@ class CallerThrottle:
         if gate is None:
             gate = callee.gates[asked] = _Gate(now_ns)
         callee.refused += 1
+        callee.idle = idle
         gate.refused += 1
         gate.refused_ns, gate.retry_after = now_ns, retry_after
 
@@ -217,10 +245,10 @@ class CallerThrottle:
         return len(self._callees) < count
 
 
-def _refused_here(route: str, priority: int, share: float, retry_after: float | None) -> Busy:
+def _refused_here(route: str, priority: int, share: float, retry_after: float | None, idle: int) -> Busy:
     error = Busy(
         f"{route}: refused here: its service is overloaded, so {share:.0%} of the calls of priority {priority} are sent to it",
         retry_after=retry_after,
     )
-    error.is_refused, error.overloaded_at = True, priority
+    error.is_refused, error.overloaded_at, error.idle = True, priority, idle
     return error

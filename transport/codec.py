@@ -437,7 +437,8 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             raise MalformedFrame("a status is [number, message, retry_after, trace]")
         if not _is_int_or_nil(fields[2]):
             raise MalformedFrame("the priority of a status is of the wrong type")
-        return Envelope(STATUS, id, fields[2], body=fields[7], is_refused=fields[3] == REFUSED)
+        idle = fields[4] if type(fields[4]) is int else 0
+        return Envelope(STATUS, id, fields[2], body=fields[7], is_refused=fields[3] == REFUSED, number=idle)
     elif kind == BOOST:
         if type(fields[2]) is not int:
             raise MalformedFrame("a boost has a priority")

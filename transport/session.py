@@ -333,7 +333,9 @@ class ClientSession:
     def _answered(self, call: OpenCall, envelope: Envelope, events: Events) -> None:
         if envelope.kind == REPLY:
             return self._finish(call[0], envelope.body, None, events)
-        error = error_from(*envelope.body, is_refused=envelope.is_refused, overloaded_at=envelope.priority)
+        error = error_from(
+            *envelope.body, is_refused=envelope.is_refused, overloaded_at=envelope.priority, idle=envelope.number
+        )
         self._failed(envelope.id, call, error, events)
 
     def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:

@@ -248,7 +248,12 @@ class VirtualClient:
                 error = (
                     None
                     if is_reply
-                    else error_from(*envelope.body, is_refused=envelope.is_refused, overloaded_at=envelope.priority)
+                    else error_from(
+                        *envelope.body,
+                        is_refused=envelope.is_refused,
+                        overloaded_at=envelope.priority,
+                        idle=envelope.number,
+                    )
                 )
                 _end(raw, envelope.body if is_reply else None, error)
             elif peer == CLIENT:

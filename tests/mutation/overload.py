@@ -141,6 +141,15 @@ MUTATIONS = (
         "if refusal.overloaded_at is None:\n                raise",
         "if True:\n                raise",
     ),
+    caller("an idle service is not sent more", THROTTLE, "if self.idle > IDLE_MAX:", "if self.idle < 0:"),
+    caller("the margin never falls", THROTTLE, "max(MARGIN, MARGIN_DECAY * self.margin)", "self.margin"),
+    caller(
+        "no refusal tells of idle time",
+        "transport/codec.py",
+        "idle = fields[4] if type(fields[4]) is int else 0",
+        "idle = 0",
+    ),
+    overload("idle time is not known", LIMIT, "self.idle += (max(", "self.idle += 0 * (max("),
     caller(
         "objects spare a dead service",
         OUTGOING,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from random import Random
@@ -19,6 +20,7 @@ from appbackplane.transport.caller_throttle import (
     INTERVAL_MAX_NS,
     INTERVAL_MIN_NS,
     MARGIN,
+    MARGIN_MAX,
     PROBE_NS,
     CallerThrottle,
 )
@@ -33,6 +35,7 @@ MOSTLY_BULK = {0: 0.05, 4: 0.95}
 #: Priorities 0 and 2 alone take nine tenths of what can be served, at three times the capacity.
 NEARLY_FULL = {0: 0.1, 2: 0.2, 5: 0.7}
 PEER, ROUTE = b"peer", "desk.serve"
+FAR_NS = 1_000 * S
 
 
 class Work(Action):
@@ -42,9 +45,15 @@ class Work(Action):
 class World:
     """A service with the adaptive limit, and callers that throttle themselves. Times are virtual, and one seed decides all."""
 
-    def __init__(self, callers: int, *, round_trip_ns: int = MS, answer_after_ns: int = 0, seed: int = 1) -> None:
-        """`answer_after_ns`: from the end of the work to the answer, as where a call awaits others meanwhile."""
+    def __init__(
+        self, callers: int, *, round_trip_ns: int = MS, answer_after_ns: int = 0, stalls_ns: int = 0, seed: int = 1
+    ) -> None:
+        """`answer_after_ns`: from the end of the work to the answer, as where a call awaits others meanwhile. `stalls_ns`: how
+        long the service runs, on average, until it stands still for as long, as where others use its core.
+        """
         self.random = Random(seed)
+        #: From when to when the service runs.
+        self.spells = [(0, FAR_NS)] if not stalls_ns else _spells(self.random, stalls_ns)
         self.callers = [CallerThrottle(self.random.random) for _ in range(callers)]
         self.one_way_ns, self.answer_after_ns = round_trip_ns // 2, answer_after_ns
         self.limit = AdaptiveLimit(AIM_NS, 8, 0)
@@ -93,6 +102,8 @@ class World:
             self.at(self.now_ns + self.one_way_ns, self.arrive, caller, priority)
 
     def arrive(self, caller: CallerThrottle, priority: int) -> None:
+        if (goes_on_ns := self.until(1) - 1) > self.now_ns:
+            return self.at(goes_on_ns, self.arrive, caller, priority)
         while (late := self.limit.next_late(self.now_ns)) is not None:
             self.queues[late.priority].remove(late)  # type: ignore[arg-type]
             self.refuse_late(late)  # type: ignore[arg-type]
@@ -113,7 +124,18 @@ class World:
                 else:
                     self.limit.begins(work)
                     work.started_ns, self.running = self.now_ns, work
-                    self.at(self.now_ns + RUN_NS, self.end)
+                    self.at(self.until(RUN_NS), self.end)
+
+    def until(self, run_ns: int) -> int:
+        """When work that begins now has run for so long."""
+        number, now_ns = max(0, bisect_right(self.spells, (self.now_ns, FAR_NS)) - 1), self.now_ns
+        while True:
+            begins_ns, ends_ns = self.spells[number]
+            now_ns = max(now_ns, begins_ns)
+            if now_ns + run_ns <= ends_ns:
+                return now_ns + run_ns
+            run_ns -= max(0, ends_ns - now_ns)
+            number += 1
 
     def refuse_late(self, work: Work) -> None:
         self.limit.refused_late()
@@ -134,11 +156,23 @@ class World:
         self.at(self.now_ns + self.one_way_ns, self.hear_refusal, caller, priority)
 
     def hear_refusal(self, caller: CallerThrottle, priority: int) -> None:
-        caller.refused(PEER, ROUTE, priority, priority, AIM_NS / 1e9, self.now_ns)
+        caller.refused(PEER, ROUTE, priority, priority, AIM_NS / 1e9, self.now_ns, self.limit.idle_thousandths)
 
     def utilisation(self, seconds: float) -> float:
-        """The part of what could have been served in the phase."""
-        return self.served.total() / (seconds * CAPACITY_PER_S)
+        """The part of what could have been served in the last so many seconds."""
+        began_ns = self.now_ns - round(seconds * S)
+        ran_ns = sum(max(0, min(ends_ns, self.now_ns) - max(at_ns, began_ns)) for at_ns, ends_ns in self.spells)
+        return self.served.total() * RUN_NS / ran_ns
+
+
+def _spells(random: Random, mean_ns: int) -> list[tuple[int, int]]:
+    """Half of the time, in pieces, for a minute."""
+    spells, at_ns = [], 0
+    while at_ns < 60 * S:
+        ends_ns = at_ns + round(random.expovariate(1 / mean_ns))
+        spells.append((at_ns, ends_ns))
+        at_ns = ends_ns + round(random.expovariate(1 / mean_ns))
+    return spells
 
 
 @pytest.mark.parametrize(
@@ -147,14 +181,30 @@ class World:
         (World(1), MOSTLY_BULK, 0.3, 0.99),
         (World(10), MOSTLY_BULK, 0.35, 0.99),
         (World(100), MOSTLY_BULK, 0.7, 0.99),
-        (World(1), NEARLY_FULL, 0.3, 0.97),
-        (World(10), NEARLY_FULL, 0.3, 0.97),
+        (World(1), NEARLY_FULL, 0.6, 0.98),
+        (World(10), NEARLY_FULL, 0.6, 0.98),
         (World(1, round_trip_ns=100 * MS), MOSTLY_BULK, 0.35, 0.99),
         (World(10, round_trip_ns=100 * MS), MOSTLY_BULK, 0.45, 0.99),
         (World(1, answer_after_ns=3 * S), MOSTLY_BULK, 0.35, 0.99),
-        (World(10, answer_after_ns=3 * S, round_trip_ns=100 * MS), MOSTLY_BULK, 0.7, 0.9),
+        (World(10, answer_after_ns=3 * S, round_trip_ns=100 * MS), MOSTLY_BULK, 0.8, 0.95),
+        (World(1, stalls_ns=50 * MS), MOSTLY_BULK, 6, 0.93),
+        (World(10, stalls_ns=20 * MS), MOSTLY_BULK, 6, 0.93),
+        (World(10, stalls_ns=5 * MS), MOSTLY_BULK, 4, 0.95),
     ],
-    ids=["one", "ten", "hundred", "priorities", "ten_priorities", "far", "ten_far", "long_calls", "far_long_calls"],
+    ids=[
+        "one",
+        "ten",
+        "hundred",
+        "priorities",
+        "ten_priorities",
+        "far",
+        "ten_far",
+        "long_calls",
+        "far_long_calls",
+        "stalls",
+        "ten_stalls",
+        "short_stalls",
+    ],
 )
 def test_a_service_refuses_little_itself_and_is_never_idle(
     world: World, mix: Mapping[int, float], refused_max: float, utilisation_min: float
@@ -302,6 +352,25 @@ def test_the_accepted_and_a_margin_are_sent() -> None:
                     caller.throttle.answered(PEER, ROUTE, 4)
     share = caller.throttle._callees[PEER, ROUTE].gates[4].share
     assert share == pytest.approx((1 + MARGIN) / 3, rel=0.1)
+
+
+def test_more_is_sent_to_a_service_that_refuses_and_is_idle_at_other_times() -> None:
+    """It stands still now and then, or its calls come in bursts. Once it is busy all the time, the margin is as before."""
+    caller = Caller()
+    caller.meets_overload()
+    callee = caller.throttle._callees[PEER, ROUTE]
+
+    def goes_on(idle: int, seconds: float) -> float:
+        for _ in range(round(seconds * 50)):
+            caller.now_ns += 20 * MS
+            caller.asks()
+            caller.throttle.refused(PEER, ROUTE, 4, 4, 0.02, caller.now_ns, idle)
+        return callee.margin
+
+    assert goes_on(0, 2) == MARGIN
+    assert goes_on(100, 1) > 3 * MARGIN
+    assert goes_on(1_000, 10) == MARGIN_MAX
+    assert goes_on(5, 10) == MARGIN
 
 
 def test_long_calls_count_as_accepted_before_their_answers() -> None:

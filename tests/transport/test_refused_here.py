@@ -6,9 +6,10 @@ import pytest
 
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.caller_throttle import INTERVAL_MAX_NS, INTERVAL_MIN_NS
+from appbackplane.transport.codec import Encoder, batch, checked, decode
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, Envelope, credit, reply, status
-from appbackplane.transport.errors import BackplaneError, Busy, Unavailable
+from appbackplane.transport.errors import BackplaneError, Busy, MalformedFrame, Unavailable
 from appbackplane.transport.events import Ended, Heard
 from tests.transport.test_session import RUN, World, directory, only_error
 
@@ -109,6 +110,22 @@ def test_a_status_that_is_no_refusal_tells_nothing_of_overload() -> None:
     """The work may have met such an error at a service that it called."""
     assert status(7, overloaded(), is_refused=False).priority is None
     assert status(7, overloaded(), is_refused=True).priority == 4
+
+
+def test_a_refusal_tells_how_idle_the_service_was() -> None:
+    """In the fifth field, which older peers ignore. What is no number there tells nothing."""
+    error = overloaded()
+    error.idle = 250
+    told = status(7, error, is_refused=True)
+    (heard,) = decode(batch([Encoder().encode(told)]))
+    assert heard == told and heard.number == 250
+    assert status(7, error).number == 0
+    row = [*told.row()]
+    row[4] = "much"
+    assert checked([row])[0].number == 0
+    row[2] = "4"
+    with pytest.raises(MalformedFrame, match="priority of a status"):
+        checked([row])
 
 
 def test_once_the_service_takes_calls_again_so_does_the_client(world: World) -> None:

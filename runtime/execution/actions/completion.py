@@ -229,5 +229,5 @@ def too_late(action: Action, limit: QueueLimit, now_ns: int) -> Busy:
         f"{action.name}: it has queued for {queued_ns / 1e6:.1f} ms, longer than the {limit.aim_ns / 1e6:g} ms aimed at",
         retry_after=limit.aim_ns / 1e9,
     )
-    error.overloaded_at = action.priority_asked
+    error.overloaded_at, error.idle = action.priority_asked, limit.idle_thousandths
     return error

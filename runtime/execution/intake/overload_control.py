@@ -68,7 +68,7 @@ class OverloadControl:
                 f"{route}: it would queue for longer than the {limit.aim_ns / 1e6:g} ms aimed at",
                 retry_after=limit.aim_ns / 1e9,
             )
-            error.overloaded_at = priority
+            error.overloaded_at, error.idle = priority, limit.idle_thousandths
             raise error
         return limit
 

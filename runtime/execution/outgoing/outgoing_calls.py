@@ -177,7 +177,13 @@ class OutgoingCalls:
         if envelope.kind == STATUS:
             code, message, retry_after, trace = envelope.body
             error = error_from(
-                code, message, retry_after, trace, is_refused=envelope.is_refused, overloaded_at=envelope.priority
+                code,
+                message,
+                retry_after,
+                trace,
+                is_refused=envelope.is_refused,
+                overloaded_at=envelope.priority,
+                idle=envelope.number,
             )
             if not error.is_refused:
                 request.may_have_begun = True
@@ -414,8 +420,8 @@ class OutgoingCalls:
         if answer.priority is None:
             self.throttle.answered(peer, route, request.sent_priority)
         elif not self._routing.is_pulled(request.spec):
-            retry_after = answer.body[2]
-            self.throttle.refused(peer, route, request.sent_priority, answer.priority, retry_after, now_ns)
+            retry_after, idle = answer.body[2], answer.number
+            self.throttle.refused(peer, route, request.sent_priority, answer.priority, retry_after, now_ns, idle)
 
     def _send(self, request: CallRequest, peer: bytes, now_ns: int) -> None:
         """Send a call that has an id to the peer that is to serve it. Raises `Busy` if there is no room in its queue."""
