@@ -80,8 +80,8 @@ MUTATIONS = (
     caller(
         "nothing is sent beyond the accepted",
         THROTTLE,
-        "accepted + MARGIN * accepted_per_s",
-        "accepted + 0 * accepted_per_s",
+        "accepted + beyond_per_s * interval_ns",
+        "accepted + 0 * interval_ns",
     ),
     caller(
         "long calls count as refused",
@@ -171,16 +171,19 @@ MUTATIONS = (
     caller(
         "a status of begun work tells of overload",
         "transport/envelope.py",
-        "error.overloaded_at if is_refused else None",
-        "error.overloaded_at",
+        "(error.overloaded_at, error.idle) if is_refused else (None, 0)",
+        "(error.overloaded_at, error.idle)",
     ),
     caller(
         "late refusals are no refusals",
         "runtime/execution/actions/completion.py",
-        "error.overloaded_at = action.priority_asked",
-        "error.overloaded_at = None",
+        "error.overloaded_at, error.idle = action.priority_asked, limit",
+        "error.overloaded_at, error.idle = None, limit",
     ),
     caller(
-        "early refusals are no refusals", CONTROL, "error.overloaded_at = priority\n", "error.overloaded_at = None\n"
+        "early refusals are no refusals",
+        CONTROL,
+        "error.overloaded_at, error.idle = priority",
+        "error.overloaded_at, error.idle = None",
     ),
 )
