@@ -153,8 +153,8 @@ MUTATIONS = (
     caller(
         "objects spare a dead service",
         OUTGOING,
-        "self._remote_count -= len(failed)\n        self.throttle.lost(peer)",
-        "self._remote_count -= len(failed)",
+        "        self.throttle.lost(peer)\n        return peer",
+        "        return peer",
     ),
     caller(
         "retries of objects are free",

@@ -308,7 +308,6 @@ class OutgoingCalls:
         because = "the process that held the call died" if error is None else error.message
         failed = self.calls.fail_peer(peer)
         self._remote_count -= len(failed)
-        self.throttle.lost(peer)
         for _, request in failed:
             assert isinstance(request, CallRequest)
             request.id, request.may_have_begun = 0, True
