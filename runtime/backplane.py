@@ -257,6 +257,7 @@ class Backplane:
                     "undelivered": engine.sender.undelivered_count,
                     "late": calls.late_count,
                     "retried": engine.outgoing.retries.account.taken_count,
+                    "refused_here": engine.outgoing.throttle.refused_count,
                     "outstanding": len(calls),
                     "abandoned": engine.callers.abandoned_count,
                     "refused_casts": engine.intake.refused_casts_count,

@@ -179,11 +179,11 @@ class AsyncClient:
     async def _cast(self, spec: CallSpec) -> None:
         await self.start()
         try:
-            self._session.cast(spec)
+            self._session.cast(spec, time.monotonic_ns())
         except UnknownRoute:
             await self._fetch(time.monotonic_ns() + spec.timeout_ns)
             self._expect_open()
-            self._session.cast(spec)
+            self._session.cast(spec, time.monotonic_ns())
         self._soon()
 
     async def publish(
@@ -213,6 +213,11 @@ class AsyncClient:
             self._drop(subscription)
             raise
         return subscription
+
+    @property
+    def refused_here_count(self) -> int:
+        """As `Client.refused_here_count`."""
+        return self._session.core.throttle.refused_count
 
     async def directory(self) -> Directory:
         """The newest routing table: routes, topics, and the address of each backplane."""
@@ -387,7 +392,7 @@ class AsyncClient:
     def _begin(self, spec: CallSpec, token: object) -> int:  # hot: scripts/bench call_rtt
         self._expect_open()
         try:
-            id = self._session.call(token, spec)
+            id = self._session.call(token, spec, time.monotonic_ns())
         except Unavailable as error:
             id = self._session.call_later(error, token, time.monotonic_ns(), spec)
         if not self._is_turn_due:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
 from .call_spec import CallSpec
+from .caller_throttle import CallerThrottle
 from .calls import OutstandingCalls
 from .codec import Encoder, renumbered
 from .connections import ANSWERS_AHEAD_MAX, Connections, LinkPort
@@ -45,7 +46,7 @@ class Own:
 class RetriedCall(Own):
     """One call that has failed at least once and has not ended. It replaces the owner's token in the call table."""
 
-    __slots__ = ("attempts_count", "because", "first_id", "id", "token")
+    __slots__ = ("attempts_count", "because", "first_id", "id", "may_have_begun", "token")
 
     def __init__(self, token: object, id: int) -> None:
         self.token = token
@@ -54,6 +55,8 @@ class RetriedCall(Own):
         self.attempts_count = 1
         #: Why the call is not retried any more.
         self.because = ""
+        #: Whether the work of an attempt may have begun.
+        self.may_have_begun = False
 
     def final(self, error: BackplaneError) -> BackplaneError:
         """The error in which the call ends: it adds the number of attempts, and the reason against another."""
@@ -83,6 +86,8 @@ class CallerCore:
         #: Envelopes put since the last flush.
         self.gathered_count = 0
         self.retries = Retries(self.calls, account, random)
+        #: The shares of its calls that this process refuses itself.
+        self.throttle = CallerThrottle(random)
         self.home = home
         self._home_place = home_place
         #: None: no backplane grants credit.
@@ -138,21 +143,31 @@ class CallerCore:
 
     # -- open, end ----------------------------------------------------------------------------------------------------
 
-    def call(self, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
-        """Begin a call to whoever serves its route. Raises as `peer_for` and `open` do."""
-        return self.open(self._target(spec), token, spec)
+    def call(self, token: object, spec: CallSpec, now_ns: int) -> int:  # hot: scripts/bench call_rtt
+        """Begin a call to whoever serves its route. Raises as `peer_for` and `open` do, and `Busy` if it is refused here."""
+        peer = self._target(spec)
+        if self.throttle.is_used and (refusal := self._refusal(peer, spec, now_ns)) is not None:
+            return self.open_later(refusal, token, now_ns, spec, is_sent=True)
+        return self.open(peer, token, spec)
 
     def open(self, peer: bytes, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
         """Begin a call; returns its id. Raises `InvalidArgument` or `Busy`; then nothing has begun."""
         packed = self._pack_call(self.calls.next_id, spec)
         return self._open(peer, (token, spec, len(packed), packed if spec.is_retried else None), packed)
 
-    def open_later(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
-        """Keep a call that could not be sent until it can be; returns its id. Raises `error` if waiting is of no use."""
+    def open_later(
+        self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec, *, is_sent: bool = False
+    ) -> int:
+        """Keep a call that could not be sent until it can be; returns its id. Raises `error` if waiting is of no use.
+
+        `is_sent`: its retry counts as that of a call that was sent (Retries.wait).
+        """
         id = self.calls.take_id()
+        if not spec.is_retried:
+            raise error
         packed = self._pack_call(id, spec)
         retried = RetriedCall(token, id)
-        if not self._wait(retried, (retried, spec, len(packed), packed), error, now_ns, is_sent=False):
+        if not self._wait(retried, (retried, spec, len(packed), packed), error, now_ns, is_sent=is_sent):
             raise retried.final(error)
         return id
 
@@ -162,6 +177,24 @@ class CallerCore:
         if ended is not None:
             self._outstanding_bytes -= ended[2]
         return ended
+
+    def answered(self, peer: bytes, spec: CallSpec, status: Envelope, now_ns: int) -> None:
+        """Learn from an answer which share of further calls to send. Called while the throttle is used, and for refusals."""
+        if status.priority is None:
+            self.throttle.answered(peer, spec.route, spec.priority)
+        elif not self._is_pulled(spec):
+            retry_after, idle = status.body[2], status.number
+            self.throttle.refused(peer, spec.route, spec.priority, status.priority, retry_after, now_ns, idle)
+
+    def cast(self, spec: CallSpec, now_ns: int) -> bytes:
+        """Send a call without a reply; returns its peer. Raises as `peer_for` and `put` do, or `Busy` (refused here)."""
+        peer = self.peer_for(spec.route, spec.key)
+        if self.throttle.is_used:
+            refusal = self.throttle.cast_refusal(peer, spec.route, spec.priority, now_ns)
+            if refusal is not None:
+                raise refusal
+        self.put(peer, cast(spec))
+        return peer
 
     def cancel(self, id: int) -> object | None:
         """Cancel a call, by the id that its caller knows. Returns its token, or None if it has ended."""
@@ -260,6 +293,8 @@ class CallerCore:
         if packed is None or self.resolver is None:
             return error
         retried = token if isinstance(token, RetriedCall) else RetriedCall(token, id)
+        if is_sent and not error.is_refused:
+            retried.may_have_begun = True
         if self._wait(retried, (retried, spec, size, packed), error, now_ns, is_sent=is_sent):
             return None
         # An owner that gets a `RetriedCall` as the token asks it for the final error.
@@ -322,6 +357,7 @@ class CallerCore:
 
     def _ended(self, peer: bytes) -> None:
         self._outbox.forget(peer)
+        self.throttle.lost(peer)
         if self._pulling is not None:
             self._pulling.lost(peer)
 
@@ -407,6 +443,15 @@ class CallerCore:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
+    def _refusal(self, peer: bytes, spec: CallSpec, now_ns: int) -> Busy | None:
+        return None if self._is_pulled(spec) else self.throttle.refusal(peer, spec.route, spec.priority, now_ns)
+
+    def _is_pulled(self, spec: CallSpec) -> bool:
+        """Whether a call waits here for room at a replica, so that none is refused for a queue there."""
+        if self._pulling is None or self.resolver is None or not spec.is_shared():
+            return False
+        return len(self.resolver.shared(spec.route)) > 0
+
     def _pack_call(self, id: int, spec: CallSpec) -> bytes:  # hot: scripts/bench call_rtt
         try:
             packed = self._encoder.call(id, spec)
@@ -453,6 +498,10 @@ class CallerCore:
         retried.attempts_count += 1
         try:
             peer = self._target(spec)
+            # What may be done already is asked for, and not ordered: the callee has the reply for this key, or will have it.
+            is_order = spec.idempotency_key is None or not retried.may_have_begun
+            if self.throttle.is_used and is_order and (refusal := self._refusal(peer, spec, now_ns)) is not None:
+                return None if self._wait(retried, call, refusal, now_ns, is_sent=True) else refusal
             self.retries.extra_ids_count += 1
             packed = renumbered(packed, self.calls.next_id)
             retried.id = self._open(peer, (retried, spec, len(packed), packed), packed)

@@ -245,12 +245,12 @@ class Calling:
         with self._lock:
             self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
             try:
-                self.session.cast(spec)
+                self.session.cast(spec, _monotonic_ns())
             except UnknownRoute:
                 self._fetch(call_checks.duration_ns(CONNECT_TIMEOUT_S))
                 self._expect_open()
                 self._look(_monotonic_ns())
-                self.session.cast(spec)
+                self.session.cast(spec, _monotonic_ns())
             self._look(_monotonic_ns())
 
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
@@ -443,7 +443,7 @@ class Calling:
         now_ns = self._ready_to_speak(asked_ns, timeout_ns, is_patient=spec.is_retried)
         session = self.session
         try:
-            pending._id = session.call(pending, spec)
+            pending._id = session.call(pending, spec, now_ns)
         except (Unavailable, UnknownRoute) as unknown:
             # The routing table may be old, and a newer one unread in the link.
             if isinstance(unknown, UnknownRoute):
@@ -452,7 +452,7 @@ class Calling:
             now_ns = _monotonic_ns()
             self._look(now_ns)
             try:
-                pending._id = session.call(pending, spec)
+                pending._id = session.call(pending, spec, now_ns)
             except Unavailable as error:
                 pending._id = session.call_later(error, pending, now_ns, spec)
         pending._ends_ns = spec.ends_ns

@@ -174,6 +174,11 @@ class Client:
         self._calling.subscribe(subscription, limit_ns)
         return subscription
 
+    @property
+    def refused_here_count(self) -> int:
+        """Calls and casts that this client has refused itself, for overloaded services (docs/concepts/overload.md)."""
+        return self._calling.session.core.throttle.refused_count
+
     def directory(self) -> Directory:
         """The newest routing table: routes, topics, and the address of each backplane."""
         return self._calling.directory()

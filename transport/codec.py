@@ -435,7 +435,10 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
     if kind == STATUS:
         if not _is_status(fields[7]):
             raise MalformedFrame("a status is [number, message, retry_after, trace]")
-        return Envelope(STATUS, id, body=fields[7], is_refused=fields[3] == REFUSED)
+        if not _is_int_or_nil(fields[2]):
+            raise MalformedFrame("the priority of a status is of the wrong type")
+        idle = fields[4] if type(fields[4]) is int else 0
+        return Envelope(STATUS, id, fields[2], body=fields[7], is_refused=fields[3] == REFUSED, number=idle)
     elif kind == BOOST:
         if type(fields[2]) is not int:
             raise MalformedFrame("a boost has a priority")

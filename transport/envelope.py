@@ -3,16 +3,18 @@
 On the wire an envelope is a msgpack array of nine, ten, or twelve to fourteen fields (DESIGN section 6, plus `chain`: the
 objects already waiting in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth
 field depends on the kind. Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one
-byte each. The tenth, `idempotency_key` of a CALL, is left out if there is none; the eleventh and twelfth, `source` and
-`principal`, are there only if a backplane calls or casts for somebody else; the thirteenth, `window`, only of a CALL that asks
-for a stream; the fourteenth, `streamed`, only of a CALL with an argument that is sent item by item.
+byte each. A STATUS has a priority only if overload control has refused the work: that which it had. Its fifth field is then how
+long the callee was idle of late all the same, in thousandths of the time; nil: it was not. The tenth, `idempotency_key` of a
+CALL, is left out if there is none; the eleventh and twelfth, `source` and `principal`, are there only if a backplane calls or
+casts for somebody else; the thirteenth, `window`, only of a CALL that asks for a stream; the fourteenth, `streamed`, only of a
+CALL with an argument that is sent item by item.
 
 | kind | id | fourth field | fifth field | body |
 |---|---|---|---|---|
 | CALL | the caller's context id, above 0 | operation | key of the object | map of arguments |
 | CAST | 0 | operation | key of the object | map of arguments |
 | REPLY | of the call | nil | nil | the result |
-| STATUS | of the call | nil, or "refused" | nil | [status, message, retry_after seconds or nil, remote traceback or nil] |
+| STATUS | of the call | nil, or "refused" | nil, or idle | [status, message, retry_after s or nil, remote traceback or nil] |
 | CANCEL | of the call | nil | nil | nil |
 | BOOST | of the call | nil | nil | nil, or when the first of `chain` was queued; `priority` is the new one of the call |
 | ITEMS | of the call | nil, or "blocked" | nil | list of items; a REPLY of their number, or a STATUS, ends the stream |
@@ -69,8 +71,9 @@ class Envelope:
     `source`, `principal`: of a CALL or CAST that a backplane makes for somebody else: who calls, and on whose behalf.
     `window`: of a CALL that asks for a stream: how many items the callee may run ahead of the reader. None: for a result.
     `streamed`: of a CALL, the name of the argument that its caller sends item by item; the body has the window in its place.
-    `number`: of items, that of the first, from 0; on the wire it is the third field. `is_blocked`: of items, whether their
-    sender waits for credit (as STREAM_DATA_BLOCKED of QUIC). `is_last`: of ARGUMENT_ITEMS, whether no more follow.
+    `number`: of items, that of the first, from 0; on the wire it is the third field. Of a STATUS, how long its callee was idle,
+    in thousandths (caller_throttle.py). `is_blocked`: of items, whether their sender waits for credit (STREAM_DATA_BLOCKED of
+    QUIC). `is_last`: of ARGUMENT_ITEMS, whether no more follow.
     `is_refused`: of a STATUS, whether the work has certainly not begun. `node`: of a PUBLISH, the other node that published it.
     """
 
@@ -125,8 +128,9 @@ class Envelope:
         """Its fields in the order of the wire."""
         kind, route, key = self.kind, self.route, self.key
         if kind == STATUS:
-            route = REFUSED if self.is_refused else None
-        elif kind == PUBLISH:
+            word = REFUSED if self.is_refused else None
+            return (kind, self.id, self.priority, word, self.number or None, None, None, self.body, None)
+        if kind == PUBLISH:
             key = self.node
         elif kind == ITEMS or kind == ARGUMENT_ITEMS:
             word = LAST if self.is_last else BLOCKED if self.is_blocked else None
@@ -190,7 +194,9 @@ def forwarded(asked: Envelope, id: int, route: str, deadline: int | None) -> Env
 
 def answered_as(answer: Envelope, id: int) -> Envelope:
     """The REPLY or STATUS of a forwarded call, under the id that its caller knows."""
-    return Envelope(answer.kind, id, body=answer.body, is_refused=answer.is_refused)
+    return Envelope(
+        answer.kind, id, answer.priority, body=answer.body, is_refused=answer.is_refused, number=answer.number
+    )
 
 
 def items(id: int, body: list[Any], number: int, *, is_blocked: bool) -> Envelope:
@@ -244,9 +250,10 @@ def status(id: int, error: BackplaneError, *, is_refused: bool = False) -> Envel
     """The status in which call `id` ended. It can always be packed, with any values in the error's fields.
 
     `is_refused`: the work has certainly not begun. Decided by the refusing code, never read from the error, which may come
-    from a call that the work itself made.
+    from a call that the work itself made. Only then does the status tell that overload control has refused it.
     """
-    return Envelope(STATUS, id, body=_told(error), is_refused=is_refused)
+    priority, idle = (error.overloaded_at, error.idle) if is_refused else (None, 0)
+    return Envelope(STATUS, id, priority, body=_told(error), is_refused=is_refused, number=idle)
 
 
 def instead(id: int, reader: str) -> Envelope:

@@ -38,6 +38,10 @@ class BackplaneError(Exception):
     trace: str | None = None
     #: Whether the work has certainly not begun, so that even a call that must not be repeated may be retried (retrying.py).
     is_refused: bool = False
+    #: The priority at which overload control has refused the work (caller_throttle.py); None: it has not.
+    overloaded_at: int | None = None
+    #: With that, how long the service was idle of late all the same, in thousandths of the time.
+    idle: int = 0
     #: How many attempts the call took.
     attempts: int = 1
 
@@ -232,6 +236,8 @@ def error_from(
     trace: str | None = None,
     *,
     is_refused: bool = False,
+    overloaded_at: int | None = None,
+    idle: int = 0,
 ) -> BackplaneError:
     """Rebuild the error that a peer reported; an unknown number becomes an `InternalError` that names it."""
     try:
@@ -240,5 +246,5 @@ def error_from(
         kind, message = InternalError, f"status {status}: {message}"
     error = kind(message, retry_after=retry_after, trace=trace)
     if is_refused:
-        error.is_refused = True
+        error.is_refused, error.overloaded_at, error.idle = True, overloaded_at, idle
     return error

@@ -180,6 +180,7 @@ def after_attempts(error: BackplaneError, count: int, because: str) -> Backplane
     tried = f"{count} attempts" if count > 1 else "1 attempt"
     message = f"{error.message} (after {tried}{because and ': '}{because})"
     told = error_from(int(error.status), message, error.retry_after, error.trace, is_refused=error.is_refused)
+    told.overloaded_at, told.idle = error.overloaded_at, error.idle
     told.attempts = count
     return told
 

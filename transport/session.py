@@ -18,7 +18,7 @@ from .call_spec import CallSpec
 from .caller_core import CallerCore, OpenCall, Own, RetriedCall, half
 from .connections import LinkPort
 from .directory import Directory, Place
-from .envelope import ARGUMENT_CREDIT, CREDIT, ITEMS, PUBLISH, REPLY, STATUS, Envelope, cast
+from .envelope import ARGUMENT_CREDIT, CREDIT, ITEMS, PUBLISH, REPLY, STATUS, Envelope
 from .errors import BackplaneError, Busy, CallerError, Cancelled, DeadlineExceeded, PeerDown, Unavailable, error_from
 from .events import Credited, Ended, Events, Heard, Streamed
 from .fan_out import FanOut
@@ -103,9 +103,18 @@ class ClientSession:
         spec = CallSpec("supervisor.directory", {}, ends_ns=now_ns + timeout_ns)
         return self.core.open(self.core.home_peer(), Fetch(token), spec)
 
-    def call(self, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
-        """Begin a call with `ends_ns` set. `token` comes back in an `Ended`. Returns the id. Raises errors known at once."""
-        return self.core.call(token, spec)
+    def call(self, token: object, spec: CallSpec, now_ns: int) -> int:  # hot: scripts/bench call_rtt
+        """Begin a call with `ends_ns` set. `token` comes back in an `Ended`. Returns the id. Raises errors known at once.
+
+        A call that is refused here for its callee (caller_throttle.py) ends as if the callee had refused it.
+        """
+        try:
+            return self.core.call(token, spec, now_ns)
+        except Busy as refusal:
+            if refusal.overloaded_at is None:
+                raise
+            self._events.append(Ended(token, None, refusal))
+            return self.core.calls.next_id - 1  # the last one: it was taken for this call
 
     def call_later(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
         """Begin a call for which `call` raised `error` as soon as possible. Raises `error` if it may not wait, or in vain."""
@@ -113,11 +122,9 @@ class ClientSession:
             raise error
         return self.core.open_later(error, token, now_ns, spec)
 
-    def cast(self, spec: CallSpec) -> None:
+    def cast(self, spec: CallSpec, now_ns: int) -> None:
         """Send a call without a reply."""
-        peer = self.core.peer_for(spec.route, spec.key)
-        self.core.put(peer, cast(spec))
-        self._unproven.add(peer)
+        self._unproven.add(self.core.cast(spec, now_ns))
 
     def publish(
         self, topic: str, priority: int | None, body: dict[str, Any],
@@ -297,6 +304,8 @@ class ClientSession:
             call = self.core.end(envelope.id, peer)
             if call is not None:
                 try:
+                    if self.core.throttle.is_used or envelope.priority is not None:
+                        self.core.answered(peer, call[1], envelope, self._now_ns)
                     self._answered(call, envelope, events)
                 except BaseException:  # a signal's: the table no longer has this call, so nothing else would end it
                     self._answered(call, envelope, events)
@@ -325,7 +334,10 @@ class ClientSession:
     def _answered(self, call: OpenCall, envelope: Envelope, events: Events) -> None:
         if envelope.kind == REPLY:
             return self._finish(call[0], envelope.body, None, events)
-        self._failed(envelope.id, call, error_from(*envelope.body, is_refused=envelope.is_refused), events)
+        error = error_from(
+            *envelope.body, is_refused=envelope.is_refused, overloaded_at=envelope.priority, idle=envelope.number
+        )
+        self._failed(envelope.id, call, error, events)
 
     def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:
         if not isinstance(token, Own):

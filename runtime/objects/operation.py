@@ -18,7 +18,7 @@ from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import check_pattern
 
-from .adaptive import Adaptive
+from .adaptive import AIM_MAX_MS, AIM_MIN_MS, Adaptive
 from .batch import BATCH_MAX, WAIT_MAX_MS, Batch
 
 #: Priority of an operation that names none: the middle of the default eight, with room on both sides.
@@ -26,8 +26,6 @@ PRIORITY_DEFAULT = 4
 #: Component states in which an operation that names none is registered.
 SERVING_STATES = ("primary", "secondary")
 _STATES = frozenset(("initializing", "primary", "secondary"))
-#: Longest queueing time that may be aimed at: an hour. A request that may wait for longer needs no limit of its queue.
-AIM_MAX_MS = 3_600_000
 #: The attribute of a function that holds its `Mark`.
 MARK = "__appbackplane__"
 
@@ -97,9 +95,9 @@ def operation(
             raise DeclarationError(f"otherwise={otherwise!r}: expected 'refuse' or 'defer'")
         if admit is not None and not isinstance(admit, Adaptive):
             raise DeclarationError(f"admit={admit!r}: expected a limit, as in admit=Adaptive(aim_ms=20)")
-        if admit is not None and (not is_number(admit.aim_ms) or not 0 < admit.aim_ms <= AIM_MAX_MS):
+        if admit is not None and (not is_number(admit.aim_ms) or not AIM_MIN_MS <= admit.aim_ms <= AIM_MAX_MS):
             raise DeclarationError(
-                f"admit: aim_ms={admit.aim_ms!r}: expected milliseconds above 0, at most {AIM_MAX_MS}"
+                f"admit: aim_ms={admit.aim_ms!r}: expected milliseconds, {AIM_MIN_MS} to {AIM_MAX_MS}"
             )
         if batch is not None:
             _check_batch(batch, accepted_in, admit)

@@ -108,4 +108,6 @@ def _short(envelope: Envelope) -> Envelope:
         return instead(envelope.id, "the node that asked")
     code, message, retry_after, _ = envelope.body
     short = [code, text_of(message, MESSAGE_MAX), retry_after, None]
-    return Envelope(STATUS, envelope.id, body=short, is_refused=envelope.is_refused)
+    return Envelope(
+        STATUS, envelope.id, envelope.priority, body=short, is_refused=envelope.is_refused, number=envelope.number
+    )

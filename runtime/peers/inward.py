@@ -125,8 +125,8 @@ class System(Protocol):
 
     directory: Directory | None
 
-    def call(self, token: object, spec: CallSpec) -> int: ...
-    def cast(self, spec: CallSpec) -> None: ...
+    def call(self, token: object, spec: CallSpec, now_ns: int) -> int: ...
+    def cast(self, spec: CallSpec, now_ns: int) -> None: ...
     def cancel(self, id: int) -> None: ...
     def boost(self, id: int, priority: int) -> None: ...
 
@@ -192,7 +192,7 @@ class Inward:
         elif kind == CAST:
             try:
                 self._check(holder, envelope.route or "", now_ns, is_cast=True)
-                self._session.cast(_spec_of(envelope, 0, holder))
+                self._session.cast(_spec_of(envelope, 0, holder), now_ns)
             except BackplaneError:
                 self.refused_casts_count += 1
         elif kind == CANCEL or kind == BOOST or kind == CREDIT or kind == ARGUMENT_ITEMS:
@@ -282,7 +282,7 @@ class Inward:
                 retry_after=0.1,
             )
         left_ns = TIMEOUT_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
-        id = self._session.call(asked, _spec_of(envelope, now_ns + left_ns, holder))
+        id = self._session.call(asked, _spec_of(envelope, now_ns + left_ns, holder), now_ns)
         unread: UnreadItems | None = None
         if envelope.streamed is not None:
             window = envelope.body.get(envelope.streamed)

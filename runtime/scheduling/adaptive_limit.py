@@ -47,6 +47,9 @@ class AdaptiveLimit:
         self._in_order: list[deque[Action]] = [deque() for _ in range(priorities)]
         #: Estimate of the requests served in a second; 0: none has queued for too long yet, so all are admitted.
         self.rate = 0.0
+        #: The part of the time, of late, in which no request was outstanding. Together with refusals it tells that the load is
+        #: uneven, or the service: its callers are to send more (transport/caller_throttle.py).
+        self.idle = 0.0
         #: Requests refused since the start: at once, and after they had queued.
         self.early_count = self.late_count = 0
         #: Admissions in a second, by priority: smoothed.
@@ -130,6 +133,11 @@ class AdaptiveLimit:
         if now_ns - self._began_ns >= INTERVAL_MIN_NS:
             self._measure(now_ns)
 
+    @property
+    def idle_thousandths(self) -> int:
+        """`idle`, as callers are told it."""
+        return round(1_000 * self.idle)
+
     def figures(self) -> dict[str, float]:
         """Its figures, for the statistics. `rate`: requests a second; 0: not known yet."""
         return {
@@ -155,6 +163,7 @@ class AdaptiveLimit:
         if self._total:
             busy_ns += now_ns - self._busy_since_ns
             self._busy_since_ns = now_ns
+        self.idle += (max(0.0, 1.0 - busy_ns / interval_ns) - self.idle) * weight
         if self._ended and busy_ns:
             self._correct(self._ended * 1e9 / busy_ns, weight)
         for priority, admitted in enumerate(self._admitted):

@@ -91,7 +91,7 @@ class VirtualClient:
         spec.ends_ns = now_ns + spec.timeout_ns
         stream = take_stream(spec)
         items = None if stream is None else stream.iterator(spec)
-        pending._id = self._session.call(pending, spec)
+        pending._id = self._session.call(pending, spec, now_ns)
         if stream is not None and items is not None:
             self._feeds[pending._id] = _Feed(pending, spec, ItemSender(spec, stream.window), items)
         self._turn(now_ns)
@@ -102,13 +102,13 @@ class VirtualClient:
         arrived = ArrivedItems(self, spec.route, window)
         now_ns = self._now_ns()
         spec.window, spec.ends_ns = window, now_ns + spec.timeout_ns
-        arrived._id = self._session.call(arrived, spec)
+        arrived._id = self._session.call(arrived, spec, now_ns)
         self._turn(now_ns)
         return ItemStream(self, arrived)
 
     def cast(self, spec: CallSpec) -> None:
         """Send a request without a reply. Raises the errors that are known at once."""
-        self._session.cast(spec)
+        self._session.cast(spec, self._now_ns())
         self._turn(self._now_ns())
 
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
@@ -245,7 +245,16 @@ class VirtualClient:
             raw = self._raw.pop((peer, envelope.id), None)
             if raw is not None:
                 is_reply = envelope.kind == REPLY
-                error = None if is_reply else error_from(*envelope.body, is_refused=envelope.is_refused)
+                error = (
+                    None
+                    if is_reply
+                    else error_from(
+                        *envelope.body,
+                        is_refused=envelope.is_refused,
+                        overloaded_at=envelope.priority,
+                        idle=envelope.number,
+                    )
+                )
                 _end(raw, envelope.body if is_reply else None, error)
             elif peer == CLIENT:
                 assert envelope.id not in self._answered, f"a call was answered twice: {envelope}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .load import Load
 from .setting import ReplaySetting
-from .simulation import Replayed
+from .simulation import REFUSED, Replayed
 
 Key = tuple[int, int]
 
@@ -24,19 +24,21 @@ class PredictedWaits:
     p50: int
     p99: int
     max: int
-    #: Actions that were too late to begin; in none of the other figures.
+    #: Actions that were too late to begin, and that a limit of queueing times refused; in none of the other figures.
     late: int = 0
+    refused: int = 0
 
     @classmethod
-    def of(cls, waits: Iterable[int], late: int = 0) -> PredictedWaits:
+    def of(cls, waits: Iterable[int], late: int = 0, refused: int = 0) -> PredictedWaits:
         """The statistics of these waits."""
         ordered = sorted(waits)
         count = len(ordered)
         if not count:
-            return cls(0, 0.0, 0, 0, 0, late)
+            return cls(0, 0.0, 0, 0, 0, late, refused)
         return cls(
-            count, sum(ordered) / count, ordered[_rank(0.5, count)], ordered[_rank(0.99, count)], ordered[-1], late
-        )
+            count, sum(ordered) / count, ordered[_rank(0.5, count)], ordered[_rank(0.99, count)], ordered[-1],
+            late, refused,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,11 @@ class Prediction:
         """Number of actions that were too late to begin."""
         return sum(waits.late for waits in self.waits.values())
 
+    @property
+    def refused(self) -> int:
+        """Number of actions that a limit of queueing times refused."""
+        return sum(waits.refused for waits in self.waits.values())
+
 
 def predict(load: Load, replayed: Replayed, setting: ReplaySetting) -> Prediction:
     """The figures of a simulated load."""
@@ -82,17 +89,20 @@ def recorded(load: Load, setting: ReplaySetting) -> Prediction:
 
 
 def waits_of(load: Load, wait: Sequence[int]) -> dict[Key, PredictedWaits]:
-    """Statistics by operation and priority. A wait below 0 marks an action that was too late."""
+    """Statistics by operation and priority. A wait below 0 marks an action that was too late, or refused."""
     found: dict[Key, list[int]] = {}
     late: dict[Key, int] = {}
+    refused: dict[Key, int] = {}
     for operation, priority, waited in zip(load.operation, load.priority, wait, strict=True):
         key = (operation, priority)
         waits = found.setdefault(key, [])
         if waited >= 0:
             waits.append(waited)
+        elif waited == REFUSED:
+            refused[key] = refused.get(key, 0) + 1
         else:
             late[key] = late.get(key, 0) + 1
-    return {key: PredictedWaits.of(waits, late.get(key, 0)) for key, waits in found.items()}
+    return {key: PredictedWaits.of(waits, late.get(key, 0), refused.get(key, 0)) for key, waits in found.items()}
 
 
 def _told(

@@ -31,6 +31,8 @@ class ReplaySetting(msgspec.Struct, frozen=True, kw_only=True):
     #: Whether the kernel enforces the limit; else the scheduler does. `cpu_limit_by`: as recorded; None: not recorded.
     is_limited_by_kernel: bool = True
     cpu_limit_by: str | None = None
+    #: How long an action may queue (`admission = { aim = ... }`); None: until its deadline. Not among the recorded limits.
+    aim_ns: int | None = None
     #: Actions of each lane that may run at once; a lane without a key has no limit.
     lanes: Mapping[int, int] = {}
 

@@ -7,6 +7,7 @@
 | between two actions | a worker is busy for `Costs.between_ns` more: it receives messages, replies, keeps accounts |
 | an overrun | 1 or 2 relief workers for more urgent work (workers/poll_leader.py): after the quantum, if foreseen at once |
 | a CPU limit | enforced by the kernel: a slower interpreter; by the scheduler: its own budget, with its ticks |
+| an aim | the real limit of queueing times refuses actions (scheduling/adaptive_limit.py), priority 0 excepted |
 | a lane | an action beyond its limit waits for one of the lane to end; its object waits with it, in order |
 
 Costs 5 to 8 us per action.
@@ -21,6 +22,7 @@ from typing import Final, cast
 
 from appbackplane.runtime.objects.action import DONE, WAITING, Action
 from appbackplane.runtime.objects.app_object import AppObject
+from appbackplane.runtime.scheduling.adaptive_limit import AdaptiveLimit
 
 from .interpreter import NEVER_NS, Interpreter
 from .load import NEVER, Load
@@ -33,6 +35,9 @@ RELIEFS_MAX: Final = 2
 _LOOK_NS: Final = QUANTUM_NS // 2
 #: A shorter wait for a reply counts as none: it is the noise of two clocks.
 AWAITS_NS: Final = 20_000
+
+#: In place of the wait of an action that the limit of queueing times refused.
+REFUSED: Final = -2
 
 _COMPUTES, _BLOCKED, _AWAITS, _ENDED = range(4)
 
@@ -53,11 +58,11 @@ class Costs:
 class Replayed:
     """The results of each action, in the order of the load; times in ns since the first arrival."""
 
-    #: Total time in queues; -1: it was too late to begin.
+    #: Total time in queues; -1: it was too late to begin; REFUSED: the limit of queueing times refused it.
     wait: list[int]
     #: The part of `wait` after it had begun.
     wait_later: list[int]
-    #: When it ended; 0: it was too late to begin.
+    #: When it ended; 0: it never began.
     end: list[int]
     #: Run time beyond its computing and blocked time: held up by the GIL or the limit.
     held_up: list[int]
@@ -80,7 +85,9 @@ class _Work(Action):
     def __init__(self, object: AppObject, number: int, priority: int, deadline_ns: int | None) -> None:
         self.object = object
         self.number = number
-        self.priority = priority
+        self.priority = self.priority_asked = priority
+        self.wait_ns = self.started_ns = 0
+        self.is_queued = False
         self.deadline_ns = deadline_ns
         self.posted_ns = 0
         self.continues = False
@@ -122,6 +129,7 @@ class _Simulation:
         self.events_count = 0
         self.typical = typical_ns_of(load)
         self.objects: dict[int, AppObject] = {}
+        self.limit = None if setting.aim_ns is None else AdaptiveLimit(setting.aim_ns, setting.priorities, 0)
         self.in_lane = dict.fromkeys(setting.lanes, 0)
         self.kept: dict[int, deque[_Work]] = {lane: deque() for lane in setting.lanes}
         count = len(load)
@@ -186,7 +194,26 @@ class _Simulation:
             work.lane = load.lane[index]
         if load.awaited[index] > AWAITS_NS:
             work.step = 1
+        if self.limit is not None and not self._is_admitted(work, self.limit, now):
+            return
         self.scheduler.post(work, now)
+
+    def _is_admitted(self, work: _Work, limit: AdaptiveLimit, now: int) -> bool:
+        """As execution/intake/overload_control.py does it: refuse queued actions that are too late, then this one or not."""
+        while (late := limit.next_late(now)) is not None:
+            if self.scheduler.withdraw(late):
+                self._refuse(cast("_Work", late), limit, now)
+        if not limit.admits(work.priority, now):
+            self.result.wait[work.number] = REFUSED
+            return False
+        limit.admitted(work, now)
+        return True
+
+    def _refuse(self, work: _Work, limit: AdaptiveLimit, now: int) -> None:
+        """End an action that has queued for longer than the aim."""
+        limit.refused_late()
+        limit.ended(work, now)
+        self.result.wait[work.number] = REFUSED
 
     def _dispatch(self, now: int) -> None:
         """All free workers choose their next work, then the relief workers."""
@@ -220,6 +247,12 @@ class _Simulation:
         if work.deadline_ns is not None and now >= work.deadline_ns and work.step < 2:
             result.wait[number] = -1
             result.expired_count += 1
+            if self.limit is not None:
+                self.limit.ended(work, now)
+            self.scheduler.finished(work, DONE, now)
+            return
+        if self.limit is not None and self.limit.is_late(work, now):
+            self._refuse(work, self.limit, now)
             self.scheduler.finished(work, DONE, now)
             return
         if lane in self.in_lane:
@@ -227,6 +260,9 @@ class _Simulation:
                 self.kept[lane].append(work)
                 return
             self.in_lane[lane] += 1
+        if self.limit is not None:
+            self.limit.begins(work)
+            work.started_ns = work.started_ns or now
         result.wait[number] += waited
         if work.step == 2:
             result.wait_later[number] = waited
@@ -297,6 +333,8 @@ class _Simulation:
             return
         work.phase = _ENDED
         result.end[number] = now
+        if self.limit is not None:
+            self.limit.ended(work, now)
         self.scheduler.finished(work, DONE, now)
         self.scheduler.budget.charge(cpu_ns // 2 if work.step else cpu_ns)
 

@@ -216,6 +216,8 @@ def _show_statistics(backplane: dict[str, Any]) -> None:
     if statistics:
         _show_queues(statistics)
         _show_admission(statistics.get("admission", {}))
+        if refused := statistics.get("links", {}).get("refused_here"):
+            click.echo(f"refused here, for overloaded services: {show.counted(refused, 'call')} of its objects")
         _show_requests(statistics)
         _show_traces(statistics.get("traces"))
     operations = (statistics or {}).get("operations", {})

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from appbackplane.runtime.objects.adaptive import AIM_MAX_MS, AIM_MIN_MS
 from appbackplane.runtime.scheduling.time_shares import STARVATION_DEFAULT_NS, check_shares
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir, supervisor_socket
 from appbackplane.transport.discovery import NO_ROOT, is_root, tables_of
@@ -26,7 +27,7 @@ from .cluster_settings import ClusterSettings
 from .log_settings import LogSettings, Size
 from .metrics_address import problem_of
 from .node_settings import NodeSettings
-from .reader import Duration, Patience, Reader, hint, shown
+from .reader import Duration, Patience, Reader, duration_in_words, hint, shown
 from .record_settings import RecordSettings, TopicSettings
 from .trace_settings import TraceSettings
 
@@ -365,6 +366,12 @@ def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any]
             "and Python's shortest switch interval is 1us"
         )
         reader.say((*at, "max_latency"), problem)
+    aim_ns = getattr(backplane.get("admission"), "aim_ns", None)
+    if aim_ns is not None and not AIM_MIN_MS <= aim_ns / 1e6 <= AIM_MAX_MS:
+        reader.say(
+            (*at, "admission", "aim"),
+            f"expected {AIM_MIN_MS:g} ms to {AIM_MAX_MS // 3_600_000} h, got {duration_in_words(aim_ns)}",
+        )
     fair_by = backplane.get("fair_by")
     if fair_by is not None and not FAIR_BY.fullmatch(fair_by):
         reader.say((*at, "fair_by"), f"expected 'source', 'principal' or 'arguments.NAME', got {shown(fair_by)}")

@@ -310,6 +310,11 @@ METRICS: tuple[Metric, ...] = (
         (),
         lambda told: [((), told["aim_ms"] / 1e3)],
     ),
+    _told(
+        "appbackplane_calls_refused_here_total",
+        "Calls and casts of its objects that were refused before they were sent, because the called service is overloaded.",
+        lambda s: s["links"]["refused_here"],
+    ),
     _component("appbackplane_component_requests", "Requests that are outstanding.", "outstanding"),
     _component("appbackplane_component_requests_limit", "Its max_requests.", "max_requests"),
     _component(

@@ -13,7 +13,10 @@ from bench_cases.dispatcher_scaling import Curves, chart
 from bench_cases.harness.case import Case, Requirement, Sides, ours
 from bench_cases.harness.chart import DOTS_PER_INCH, SIZE_INCHES, Chart, Curve
 from bench_cases.harness.computing import parts
+from bench_cases.harness.panels import Look, Panel, svg
 from bench_cases.harness.plots import Plots
+from bench_cases.overload_curve import LOOKS, NAMES
+from bench_cases.overload_curve import Curves as OverloadCurves
 from click.testing import CliRunner
 
 from appbackplane.transport.resolver import home
@@ -92,3 +95,41 @@ def test_each_shard_has_as_many_parts() -> None:
     keys = parts(2, 16)
     at_home = [home(("spread-1", "spread-2"), key) for key in keys]
     assert (at_home.count("spread-1"), at_home.count("spread-2"), len(set(keys))) == (8, 8, 16)
+
+
+LOOKS_OF_TWO = {"adaptive": Look("#1b7f5c", "", "circle"), "plain": Look("#1f2933", "2 4", "triangle")}
+
+
+def test_panels_are_a_picture_that_needs_no_color() -> None:
+    """A page of the docs may be printed: each curve has a mark and a dash of its own, and its name."""
+    panel = Panel(
+        "p99, ms", {"adaptive": {0.5: 2.0, 3.0: 24.0}, "plain": {0.5: 2.0, 3.0: 1_000.0}}, [1, 10, 100, 1_000], True
+    )
+    root = ElementTree.fromstring(svg("load", [0.5, 3.0], LOOKS_OF_TWO, [panel, panel]))
+    texts = [each.text for each in root.iter() if each.tag.endswith("text")]
+    assert {"p99, ms", "load", "0.5", "3", "1,000", "adaptive", "plain"} <= set(texts)
+    names = [each.text for each in root.iter() if each.tag.endswith("title")]
+    assert names == ["adaptive", "plain"] * 2
+    assert len({(look.dash, look.mark) for look in LOOKS.values()}) == len(NAMES)
+
+
+def test_a_value_beyond_the_axis_is_drawn_at_its_end() -> None:
+    panel = Panel("ms", {}, [1, 10, 100], is_logarithmic=True)
+    assert [panel.height_of(value) for value in (0.1, 1, 10, 5_000)] == [0, 0, 0.5, 1]
+    assert Panel("%", {}, [0, 50, 100]).height_of(25) == 0.25
+
+
+def test_the_picture_of_overload_has_all_three_services_with_their_medians(tmp_path: Path) -> None:
+    """It is renewed after each round, so an interrupted run has one, too."""
+    curves = OverloadCurves((0.5, 3.0))
+    for name in NAMES:
+        for load in curves.loads:
+            curves.goodput[name, load] += [50.0, 90.0, 100.0]
+            curves.p99[name, load] += [3.0, 20.0, 30.0]
+    plots = Plots()
+    plots.folder = tmp_path / "plots"
+    for _ in range(2):
+        plots.add_svg("overload", curves.picture())
+    assert plots.written == [tmp_path / "plots" / "overload.svg"]
+    root = ElementTree.parse(plots.written[0]).getroot()
+    assert set(NAMES) <= {each.text for each in root.iter()}

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from appbackplane.runtime import (
     Action,
+    Adaptive,
     AppObject,
     BackplaneError,
     Busy,
@@ -828,6 +829,39 @@ class Weir(Component):
     def hold(self, seconds: float) -> None:
         """So long."""
         threading.Event().wait(seconds)
+
+
+class Booth(Component):
+    """Serves a call in 2 ms, and none that has queued for 20."""
+
+    @operation(priority=4, admit=Adaptive(aim_ms=20))
+    def serve(self) -> None:
+        """By computing."""
+        end_ns = RealClock.now_ns() + 2_000_000
+        while RealClock.now_ns() < end_ns:
+            pass
+
+
+class Visitor(AppObject):
+    """Calls the booth, once at a time."""
+
+    @operation(priority=4)
+    async def visit(self) -> str:
+        """What it was told."""
+        try:
+            await self.call("booth.serve", retry=False)
+        except Busy as error:
+            return error.message
+        return "served"
+
+
+class Crowd(Component):
+    """More visitors than a booth serves within its aim."""
+
+    def setup(self) -> None:
+        """Each awaits one call."""
+        for _ in range(100):
+            self.add(Visitor())
 
 
 class Bell(AppObject):

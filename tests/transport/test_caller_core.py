@@ -61,7 +61,9 @@ def test_what_is_refused_is_asked_again_in_the_same_words(world: World) -> None:
     """The body may have changed since; the deadline must not move, or a call that fails often would never end."""
     body = {"text": "x"}
     world.session.call(
-        "one", world.spec(body, "index.stats", timeout_ns=10 * SECOND_NS, key="k", priority=3, idempotency_key="pay-1")
+        "one",
+        world.spec(body, "index.stats", timeout_ns=10 * SECOND_NS, key="k", priority=3, idempotency_key="pay-1"),
+        world.now_ns,
     )
     world.turn()
     first = asked(world, "index-1")
@@ -95,7 +97,7 @@ def test_a_death_is_tried_again_only_where_it_does_no_harm(world: World, route: 
 
 def test_an_idempotency_key_makes_any_call_repeatable(world: World) -> None:
     """Whoever serves it does the work once."""
-    world.session.call("one", world.spec({}, "index.stats", idempotency_key="k"))
+    world.session.call("one", world.spec({}, "index.stats", idempotency_key="k"), world.now_ns)
     world.turn()
     assert asked(world, "index-1").idempotency_key == "k"
     assert world.push(with_idempotent(version=3, index=2)) == []
@@ -108,7 +110,7 @@ def test_an_idempotency_key_leads_to_one_place(world: World) -> None:
     homes = set()
     for number in range(20):
         for _ in range(3):
-            world.session.call("x", world.spec({}, "any.one", idempotency_key=f"key-{number}"))
+            world.session.call("x", world.spec({}, "any.one", idempotency_key=f"key-{number}"), world.now_ns)
         world.turn()
         here = {name for name in ("index-1", "query-1") if world.link.take(name)}
         assert len(here) == 1
@@ -123,7 +125,7 @@ def test_what_is_wrong_or_unwanted_is_not_tried_again(world: World) -> None:
     assert isinstance(
         only_error(refuse(world, "query-1", asked(world), InternalError("no"), is_refused=True)), InternalError
     )
-    world.session.call("two", world.spec({}, is_retried=False))
+    world.session.call("two", world.spec({}, is_retried=False), world.now_ns)
     world.turn()
     error = only_error(refuse(world, "query-1", asked(world), Busy("full"), is_refused=True))
     assert (str(error), error.attempts, error.is_refused) == ("full", 1, True)
@@ -231,7 +233,7 @@ def test_a_retry_that_finds_no_room_waits_again(world: World) -> None:
     left = PEER_BYTES_MAX - 100
     while left > 0:
         size = min(left, 5_000_000)
-        world.session.call("large", world.spec({"x": b"." * (size - 80)}, timeout_ns=20 * SECOND_NS))
+        world.session.call("large", world.spec({"x": b"." * (size - 80)}, timeout_ns=20 * SECOND_NS), world.now_ns)
         left -= size
     for _ in range(10):
         assert world.turn(BACKOFF_NS) == []
@@ -286,7 +288,7 @@ def test_a_call_with_a_stream_is_tried_again_until_its_operation_asks_for_items(
     """Until then its iterable is untouched. Later another attempt would lack the items that this one has got."""
     spec = world.spec({"rows": 4}, streamed="rows")
     sender = ItemSender(spec, 4)
-    id = world.session.call("mine", spec)
+    id = world.session.call("mine", spec, world.now_ns)
     world.turn()
     first = asked(world)
     assert (first.streamed, first.body) == ("rows", {"rows": 4})
@@ -313,7 +315,7 @@ def test_a_call_with_a_stream_is_tried_again_until_its_operation_asks_for_items(
 def test_credit_for_another_call_is_dropped(world: World) -> None:
     """From who does not hold the call, and for one without a stream; a call under the same id may be anybody's."""
     plain = world.call("plain", "index.stats")
-    id = world.session.call("mine", world.spec({"rows": 4}, streamed="rows"))
+    id = world.session.call("mine", world.spec({"rows": 4}, streamed="rows"), world.now_ns)
     world.turn()
     world.link.feed("index-1", argument_credit(id, 4))
     world.link.feed("index-1", argument_credit(plain, 4), argument_credit(99, 4))
@@ -326,7 +328,7 @@ def test_credit_for_another_call_is_dropped(world: World) -> None:
 
 def test_items_from_elsewhere_are_passed_on_as_they_are(world: World) -> None:
     """A node does not keep them; the callee counts them."""
-    id = world.session.call("mine", world.spec({"rows": 4}, streamed="rows"))
+    id = world.session.call("mine", world.spec({"rows": 4}, streamed="rows"), world.now_ns)
     world.turn()
     world.link.take("query-1")
     world.session.pass_items(id, argument_items(5, [1, 2], 3, is_blocked=True, is_last=False))
@@ -340,9 +342,9 @@ def test_items_from_elsewhere_are_passed_on_as_they_are(world: World) -> None:
 
 def test_streams_are_cancelled_where_their_answers_may_be_lost(world: World) -> None:
     """Their callee lives: it would wait for credit, or for items, until the deadline. A call there just ends."""
-    plain = world.session.call("plain", world.spec({}, "index.stats"))
-    replies = world.session.call("replies", world.spec({}, "index.stats", window=4))
-    argument = world.session.call("argument", world.spec({"rows": 4}, "index.stats", streamed="rows"))
+    plain = world.session.call("plain", world.spec({}, "index.stats"), world.now_ns)
+    replies = world.session.call("replies", world.spec({}, "index.stats", window=4), world.now_ns)
+    argument = world.session.call("argument", world.spec({"rows": 4}, "index.stats", streamed="rows"), world.now_ns)
     world.turn()
     world.link.take("index-1")
     peer = world.session.core.calls.peer_of(plain)

@@ -135,7 +135,7 @@ class World:
 
     def call(self, token: str, route: str = "query.search", *, key: str | None = None, timeout_ns: int = 10**9) -> int:
         """Begin a call."""
-        return self.session.call(token, self.spec({"text": "x"}, route, timeout_ns=timeout_ns, key=key))
+        return self.session.call(token, self.spec({"text": "x"}, route, timeout_ns=timeout_ns, key=key), self.now_ns)
 
     def spec(
         self, body: dict[str, Any], route: str = "query.search", *, timeout_ns: int = 10**9, **fields: Any
@@ -208,7 +208,7 @@ def test_an_unknown_route_is_refused_before_anything_leaves(world: World) -> Non
 def test_what_cannot_travel_is_refused_with_the_route(world: World, body: dict[str, Any], words: str) -> None:
     """The caller has many calls; which of them was it?"""
     with pytest.raises(InvalidArgument, match=rf"query\.search: .*{words}"):
-        world.session.call("mine", world.spec(body))
+        world.session.call("mine", world.spec(body), world.now_ns)
     assert world.session.outstanding_count == 0
     assert world.turn() == []
 
@@ -260,7 +260,7 @@ def test_a_call_that_is_handed_on_keeps_its_trace(world: World) -> None:
     """Everything else of it is as without."""
     session = world.session
     for trace in (None, "00-trace"):
-        session.call("token", world.spec({"x": 1}, priority=3, idempotency_key="i", trace=trace))
+        session.call("token", world.spec({"x": 1}, priority=3, idempotency_key="i", trace=trace), world.now_ns)
     world.turn()
     plain, traced = world.link.take("query-1")
     assert (plain.trace, traced.trace) == (None, "00-trace")
@@ -404,7 +404,7 @@ def test_a_call_that_no_callee_can_read_is_retried_like_any_other(world: World) 
     """To retry it, its packed form was read here: that failed, and the turn with it, in whichever thread took it."""
     body = {"x": nested(UNREADABLE_DEPTH)}
     world.link.answers["query-1"] = SendResult.FULL  # as this link reads what it sends
-    id = world.session.call("bad", world.spec(body))
+    id = world.session.call("bad", world.spec(body), world.now_ns)
     world.turn()
     world.link.feed("query-1", status(id, Busy("full", retry_after=0.0), is_refused=True))
     assert world.turn() == []
@@ -443,9 +443,9 @@ def test_a_peer_that_does_not_read_is_tried_again_and_at_its_bound_refused(world
     assert world.session.next_wake_ns(world.now_ns) == world.now_ns + STALLED_RETRY_NS
     body = {"x": b"." * (PEER_BYTES_MAX // 4)}
     for n in range(3):
-        world.session.call(f"{n}", world.spec(body, timeout_ns=10**12))
+        world.session.call(f"{n}", world.spec(body, timeout_ns=10**12), world.now_ns)
     with pytest.raises(Busy, match="query does not read") as caught:
-        world.session.call("too much", world.spec(body, timeout_ns=10**12))
+        world.session.call("too much", world.spec(body, timeout_ns=10**12), world.now_ns)
     assert caught.value.retry_after
     outstanding = world.session.outstanding_count
     del world.link.answers["query-1"]
@@ -679,7 +679,7 @@ def test_the_end_of_the_owner_ends_every_call_and_still_sends_what_was_cast(worl
     """A program that casts and exits has said something."""
     world.call("mine")
     world.turn()
-    world.session.cast(CallSpec("query.search", {"text": "last"}, priority=3))
+    world.session.cast(CallSpec("query.search", {"text": "last"}, priority=3), world.now_ns)
     events = take_all(world.session.end_all(Cancelled("closed")))
     assert [(e.token, type(e.error)) for e in events if isinstance(e, Ended)] == [("mine", Cancelled)]
     cast = world.link.take("query-1")[-1]
@@ -690,7 +690,7 @@ def test_the_end_of_the_owner_ends_every_call_and_still_sends_what_was_cast(worl
 def test_before_the_end_what_was_cast_is_proved_to_have_come(world: World) -> None:
     """A send that returned is not a delivery: a connection that is closed while it is made takes it along."""
     assert not world.session.settle("nothing", world.now_ns, 10**9)
-    world.session.cast(CallSpec("query.search", {}))
+    world.session.cast(CallSpec("query.search", {}), world.now_ns)
     world.session.publish("files.a", None, {})
     assert world.session.settle("settled", world.now_ns, 10**9)
     world.turn()
@@ -705,7 +705,7 @@ def test_before_the_end_what_was_cast_is_proved_to_have_come(world: World) -> No
 
 def test_who_dies_or_does_not_answer_holds_up_no_end(world: World) -> None:
     """Nothing more can be done for them."""
-    world.session.cast(CallSpec("query.search", {}))
+    world.session.cast(CallSpec("query.search", {}), world.now_ns)
     world.session.publish("files.a", None, {})
     world.session.settle("settled", world.now_ns, 100)
     world.push(directory(2, query=None))
@@ -867,7 +867,7 @@ class CallsOfASession(RuleBasedStateMachine):
     @rule(route=st.sampled_from(["index.stats", "query.search", "any.one"]), timeout_ns=st.integers(1, 40))
     def calls(self, route: str, timeout_ns: int) -> None:
         token = len(self.ids) + 1
-        id = self.world.session.call(token, self.world.spec({}, route, timeout_ns=timeout_ns))
+        id = self.world.session.call(token, self.world.spec({}, route, timeout_ns=timeout_ns), self.world.now_ns)
         self.open[token], self.allowed[token] = route, {DeadlineExceeded}
         self.ids.append((id, route))
 

@@ -40,7 +40,7 @@ def call(
 ) -> int:
     """Begin one."""
     spec = world.spec({"of": token}, "till.ring", timeout_ns=timeout_ns, priority=priority, is_retried=retry)
-    return world.session.call(token, spec)
+    return world.session.call(token, spec, world.now_ns)
 
 
 def calls_at(world: World) -> dict[str, list[Envelope]]:

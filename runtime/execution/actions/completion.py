@@ -225,7 +225,9 @@ class Completion:
 def too_late(action: Action, limit: QueueLimit, now_ns: int) -> Busy:
     """The error for a request that has queued for longer than its limit aims at."""
     queued_ns = now_ns - action.posted_ns + action.wait_ns
-    return Busy(
+    error = Busy(
         f"{action.name}: it has queued for {queued_ns / 1e6:.1f} ms, longer than the {limit.aim_ns / 1e6:g} ms aimed at",
         retry_after=limit.aim_ns / 1e9,
     )
+    error.overloaded_at, error.idle = action.priority_asked, limit.idle_thousandths
+    return error

@@ -28,11 +28,14 @@ class CallRequest:
     table; 0: it has not begun, or has ended.
     """
 
-    __slots__ = ("action", "attempts_count", "gather", "id", "number", "spec")
+    __slots__ = ("action", "attempts_count", "gather", "id", "may_have_begun", "number", "sent_priority", "spec")
 
     def __init__(self, spec: CallSpec) -> None:
         self.spec = spec
         self.attempts_count = 0
+        #: Whether the work of an attempt may have begun; and the priority of the last one.
+        self.may_have_begun = False
+        self.sent_priority = 0
         self.action: MethodAction | None = None
         self.id = 0
         #: The calls that are awaited together with it, and its number among them.

@@ -64,10 +64,12 @@ class OverloadControl:
                     f"{limit.aim_ns / 1e6:g} ms for which its requests may queue: nearly all are refused; choose a longer aim",
                     now_ns,
                 )  # fmt: skip
-            raise Busy(
+            error = Busy(
                 f"{route}: it would queue for longer than the {limit.aim_ns / 1e6:g} ms aimed at",
                 retry_after=limit.aim_ns / 1e9,
             )
+            error.overloaded_at, error.idle = priority, limit.idle_thousandths
+            raise error
         return limit
 
     def figures(self) -> dict[str, dict[str, float]]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from appbackplane.transport import addressing
 from appbackplane.transport.call_checks import check_call
 from appbackplane.transport.call_spec import CallSpec
+from appbackplane.transport.caller_throttle import CallerThrottle
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.envelope import STATUS, Envelope, call, cancel, cast, credit
 from appbackplane.transport.errors import (
@@ -87,6 +88,8 @@ class OutgoingCalls:
         self._left: deque[LongRequest] = deque()
         #: All objects of a backplane share one budget.
         self.retries = Retries(calls, RetryAccount(RetryBudget(), 0), random.random)
+        #: The shares of their calls that are refused here, because their callees are overloaded.
+        self.throttle = CallerThrottle(random.random)
 
     def start(self, action: MethodAction, now_ns: int) -> None:
         """Begin the wait of an action; its object is in the wait queue already."""
@@ -140,7 +143,8 @@ class OutgoingCalls:
         error.is_refused = not is_placed or peer is LOCAL
         if is_placed:
             self._forget(request)
-        self._failed(request, error, now_ns, is_sent=is_placed)
+        # A call that is refused here for an overloaded callee is retried no more often than one that is refused there.
+        self._failed(request, error, now_ns, is_sent=is_placed or error.overloaded_at is not None)
 
     def cast(self, caller: AppObject, spec: CallSpec, now_ns: int) -> None:
         """Send a request without a reply. Raises the `BackplaneError` that is known at once."""
@@ -149,8 +153,14 @@ class OutgoingCalls:
         envelope = cast(spec)
         if place is None:
             self._intake.admit(LOCAL, self._sender.as_received(envelope), now_ns, caller)
-        elif not self._sender.say(self._routing.peer_up(place), envelope, now_ns):
-            raise Busy(f"{spec.route}: {place} does not keep up with the messages sent to it", retry_after=0.05)
+        else:
+            peer = self._routing.peer_up(place)
+            if self.throttle.is_used:
+                refusal = self.throttle.cast_refusal(peer, spec.route, spec.priority, now_ns)
+                if refusal is not None:
+                    raise refusal
+            if not self._sender.say(peer, envelope, now_ns):
+                raise Busy(f"{spec.route}: {place} does not keep up with the messages sent to it", retry_after=0.05)
 
     def answered(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """Handle a reply or a status; one that no action awaits any more is counted and dropped."""
@@ -158,9 +168,22 @@ class OutgoingCalls:
         if not isinstance(request, CallRequest):
             return
         request.id = 0
+        if peer is not LOCAL and (self.throttle.is_used or envelope.priority is not None):
+            self._learn(request, peer, envelope, now_ns)
         if envelope.kind == STATUS:
             code, message, retry_after, trace = envelope.body
-            self._failed(request, error_from(code, message, retry_after, trace, is_refused=envelope.is_refused), now_ns)
+            error = error_from(
+                code,
+                message,
+                retry_after,
+                trace,
+                is_refused=envelope.is_refused,
+                overloaded_at=envelope.priority,
+                idle=envelope.number,
+            )
+            if not error.is_refused:
+                request.may_have_begun = True
+            self._failed(request, error, now_ns)
         else:
             self._succeeded(request, envelope.body, now_ns)
 
@@ -271,6 +294,7 @@ class OutgoingCalls:
             self.fail_peer(peer, now_ns)
         if self._routing.pulling is not None:
             self._routing.pulling.lost(peer)
+        self.throttle.lost(peer)
         return peer
 
     def fail_peer(self, peer: bytes, now_ns: int, error: PeerDown | None = None) -> None:
@@ -279,7 +303,7 @@ class OutgoingCalls:
         failed = self.calls.fail_peer(peer)
         for _, request in failed:
             assert isinstance(request, CallRequest)
-            request.id = 0
+            request.id, request.may_have_begun = 0, True
             self._failed(request, PeerDown(f"{request.spec.route}: {because}"), now_ns)
 
     def say_farewell(self, backplane: str, now_ns: int) -> None:
@@ -363,11 +387,31 @@ class OutgoingCalls:
         priority = self._inheritance.call_priority(action, spec.priority)
         if pulling is not None and place is not None and not self._routing.is_draining(place):
             peer = pulling.find(spec, priority) or peer
+        request.sent_priority = priority
+        if self.throttle.is_used and not self._routing.is_pulled(spec):  # none of this backplane is in it
+            self._throttle_call(request, peer, priority, now_ns)
         request.id = id = self.calls.open(peer, spec.ends_ns, request)
         if pulling is not None:
             pulling.opened(peer, id, spec, priority, request)
         if peer != UNSENT:
             self._send(request, peer, now_ns)
+
+    def _throttle_call(self, request: CallRequest, peer: bytes, priority: int, now_ns: int) -> None:
+        """Raises `Busy` for a call that is refused here, because its callee is overloaded."""
+        if request.spec.idempotency_key is not None and request.may_have_begun:
+            return  # asked for, and not ordered: the callee has the reply for this key, or will have it
+        refusal = self.throttle.refusal(peer, request.spec.route, priority, now_ns)
+        if refusal is not None:
+            raise refusal
+
+    def _learn(self, request: CallRequest, peer: bytes, answer: Envelope, now_ns: int) -> None:
+        """An answer tells whether its callee is overloaded."""
+        route = request.spec.route
+        if answer.priority is None:
+            self.throttle.answered(peer, route, request.sent_priority)
+        elif not self._routing.is_pulled(request.spec):
+            retry_after, idle = answer.body[2], answer.number
+            self.throttle.refused(peer, route, request.sent_priority, answer.priority, retry_after, now_ns, idle)
 
     def _send(self, request: CallRequest, peer: bytes, now_ns: int) -> None:
         """Send a call that has an id to the peer that is to serve it. Raises `Busy` if there is no room in its queue."""

@@ -78,6 +78,10 @@ class Routing:
         """Whether calls of a route may be repeated."""
         return self._resolver.is_idempotent(route)
 
+    def is_pulled(self, spec: CallSpec) -> bool:
+        """Whether a call waits here for room at a replica (pulling.py), so that none is refused for a queue there."""
+        return self.pulling is not None and spec.is_shared() and len(self._resolver.shared(spec.route)) > 0
+
     def nearest(self, name: str) -> str | None:
         """The known route most like `name`, for an error message."""
         return nearest(name, self._registry.routes) or self.directory.nearest(name)

@@ -26,5 +26,13 @@ class Plots:
         except ImportError as error:
             self.missing.append(f"no plot of {name}: {error} (it comes with: pip install '.[bench]')")
 
+    def add_svg(self, name: str, picture: str) -> None:
+        """Write a picture that is drawn already; once more where a later round has renewed it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{name}.svg"
+        path.write_text(picture, encoding="utf-8")
+        if path not in self.written:
+            self.written.append(path)
+
 
 PLOTS = Plots()

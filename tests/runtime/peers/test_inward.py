@@ -65,7 +65,7 @@ class Session:
             raise self.error
         self.items.append((id, envelope))
 
-    def call(self, token: AskedHere, spec: CallSpec) -> int:
+    def call(self, token: AskedHere, spec: CallSpec, now_ns: int) -> int:
         """Begin."""
         self.traces.append(spec.trace)
         assert not spec.is_retried, "the caller on the other node retries, or does not"
@@ -75,7 +75,7 @@ class Session:
         self.calls[id], self.tokens[id] = spec, token
         return id
 
-    def cast(self, spec: CallSpec) -> None:
+    def cast(self, spec: CallSpec, now_ns: int) -> None:
         """Send."""
         self.casts.append(spec.route)
 

@@ -269,3 +269,12 @@ def test_an_estimate_that_is_too_low_recovers() -> None:
         work.started_ns = 1
         limit.ended(work, now_ns)
     assert limit.early_count and limit.rate > 105.0
+
+
+def test_how_idle_the_service_is_is_known() -> None:
+    """Its callers are told, and send more where it refuses all the same."""
+    service = Service(constant(MS))
+    service.offer(3.0, 2, MIXED)
+    assert service.limit.idle_thousandths == 0
+    service.offer(0.5, 2, MIXED)
+    assert 350 < service.limit.idle_thousandths < 650

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from appbackplane.spark.replay import Costs, Load, Replayed, ReplaySetting, simulate
+from appbackplane.spark.replay import Costs, Load, Replayed, ReplaySetting, predict, simulate
+from appbackplane.spark.replay.simulation import REFUSED
 from tests.spark.replay.loads import MS, in_ms, load
 
 ALONE = ReplaySetting(preempt=False)
@@ -148,3 +149,43 @@ def test_a_worker_takes_its_time_between_two() -> None:
 def test_nothing_is_nothing() -> None:
     """An empty window is no error."""
     assert simulate(load(), ALONE) == Replayed([], [], [], [])
+
+
+def flood(priority: int = 4) -> Load:
+    """Twice what one worker can do, for five seconds."""
+    return load(*({"at": 5 * number, "run": 10, "priority": priority} for number in range(1_000)))
+
+
+def test_an_aim_bounds_the_waits_and_keeps_the_worker_busy() -> None:
+    """The limit is the real one: what it promises of a backplane it promises here."""
+    plain, setting = simulate(flood(), ReplaySetting()), ReplaySetting(aim_ns=50 * MS)
+    limited = simulate(flood(), setting)
+    refused = sum(wait == REFUSED for wait in limited.wait)
+    assert max(plain.wait) > 4_000 * MS
+    assert max(limited.wait) <= 50 * MS
+    assert 450 <= refused <= 520, "half of them are more than it can do"
+    assert limited.end_ns < plain.end_ns * 0.55
+    assert predict(flood(), limited, setting).refused == refused
+    assert sum(end > 0 for end in limited.end) == 1_000 - refused
+
+
+def test_an_aim_refuses_nothing_of_priority_0_and_nothing_below_saturation() -> None:
+    """As in a backplane."""
+    assert REFUSED not in simulate(flood(priority=0), ReplaySetting(aim_ns=50 * MS)).wait
+    calm = load(*({"at": 12 * number, "run": 10} for number in range(200)))
+    assert REFUSED not in simulate(calm, ReplaySetting(aim_ns=50 * MS)).wait
+
+
+def test_an_aim_and_awaiting_actions_and_deadlines_end_together() -> None:
+    """An action that awaits counts as begun, and one that is too late has left the queue."""
+    mixed = load(
+        *(
+            {"at": 2 * number, "run": 10, "awaited": 30 * (number % 3), "deadline": 2 * number + 35}
+            for number in range(500)
+        )
+    )
+    replayed = simulate(mixed, ReplaySetting(aim_ns=50 * MS, threads=2))
+    assert replayed.expired_count == replayed.wait.count(-1) > 0
+    replayed = simulate(mixed, ReplaySetting(aim_ns=20 * MS, threads=2))
+    assert REFUSED in replayed.wait
+    assert all((end > 0) == (wait >= 0) for end, wait in zip(replayed.end, replayed.wait, strict=True))

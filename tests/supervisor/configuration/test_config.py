@@ -327,6 +327,18 @@ TABLE = {
         backplane('admission = { aim = "0s" }'),
         'backplane.main.admission.aim: expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got \'0s\'',
     ),
+    "an aim that all miss": (
+        backplane('admission = { aim = "1us" }'),
+        "backplane.main.admission.aim: expected 0.1 ms to 1 h, got 1us",
+    ),
+    "an aim that none misses": (
+        backplane('admission = { aim = "100h" }'),
+        "backplane.main.admission.aim: expected 0.1 ms to 1 h, got 100h",
+    ),
+    "a negative aim": (
+        backplane("admission = { aim = -0.02 }"),
+        'backplane.main.admission.aim: expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got -0.02',
+    ),
     "a number of too many digits": (
         backplane(f"threads = {'9' * 5_000}"),
         "not TOML: a whole number of more than 1,024 bits",

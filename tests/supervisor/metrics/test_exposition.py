@@ -48,7 +48,7 @@ def answer(operations: dict[str, Any] | None) -> dict[str, Any]:
             "threads": 1, "cpu": {"process_ms": 1_500.0}, "os_priority": None, "traces": None, "operations": operations,
             "queues": {"ready": [0, 3], "oldest_ms": [None, 250.0], "actions": 5, "waiting": 2, "timers": 1},
             "components": {"shop": {"outstanding": 4, "max_requests": 10, "refused": 7}},
-            "links": {"outstanding": 2, **dict.fromkeys(events, 0)},
+            "links": {"outstanding": 2, "refused_here": 4, **dict.fromkeys(events, 0)},
             "requests": {"index": INDEX},
             "admission": {"shop.sell": {"aim_ms": 20.0, "outstanding": 3, "refused_early": 6, "refused_late": 1}},
         }  # fmt: skip

@@ -32,6 +32,7 @@ COMPONENTS = {
     "a": ["served:Home", "served:Prices"],
     "b": [
         "served:Calc",
+        "served:Booth",
         "served:Worker",
         "served:Ledger",
         "served:Narrow",

@@ -6,7 +6,8 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, operation, pause, subscribe
+from appbackplane.runtime import Adaptive, AppObject, BackplaneError, Busy, Component, operation, pause, subscribe
+from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.transport import errors, stream
 
 
@@ -31,6 +32,17 @@ class Calc(Component):
         error = getattr(errors, kind, RuntimeError)
         assert issubclass(error, BackplaneError | RuntimeError)
         raise error(f"on purpose: {kind}")
+
+
+class Booth(Component):
+    """Serves a call in 2 ms, and none that has queued for 20."""
+
+    @operation(priority=4, export=True, admit=Adaptive(aim_ms=20))
+    def serve(self) -> None:
+        """By computing."""
+        end_ns = RealClock.now_ns() + 2_000_000
+        while RealClock.now_ns() < end_ns:
+            pass
 
 
 class Worker(Component):

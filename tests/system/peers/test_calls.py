@@ -25,6 +25,7 @@ from appbackplane.transport.errors import (
 )
 
 from ..conftest import LIMIT_S, ask_until, expired_while_it_ran, wait_dead, wait_ready
+from ..pressing import press, wait_until_all_are_sent
 from .conftest import Nodes
 
 
@@ -252,3 +253,13 @@ def test_what_a_dead_client_wanted_is_not_done_on_another_node_either(both: Node
     program.kill()
     wait_dead(program.pid)
     ended(there, "a")
+
+
+# What is refused here
+
+
+@pytest.mark.parametrize("route", ["booth.serve", "b/booth.serve"])
+def test_callers_on_another_node_refuse_for_an_overloaded_service(client: Client, route: str) -> None:
+    """By either name. The refusals cross both nodes."""
+    assert any("refused here" in error.message for error in press(client, route))
+    wait_until_all_are_sent(client, route)

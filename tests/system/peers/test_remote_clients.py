@@ -50,6 +50,7 @@ from ..conftest import (
     wait_dead,
     wait_ready,
 )
+from ..pressing import press, wait_until_all_are_sent
 from .conftest import COMPONENTS, NODE, address, free_port, introduce
 
 #: A client program in a process of its own: it asks for what takes long, and says when that is on its way.
@@ -539,3 +540,12 @@ def said_of(log: list[str], name: str) -> list[str]:
 def until(is_so: Callable[[], object]) -> None:
     """What nobody announces."""
     wait_until(is_so)
+
+
+# What it refuses itself
+
+
+def test_a_client_of_another_host_refuses_for_an_overloaded_service(client: Client) -> None:
+    """The node hands the refusals on as what they are, and those that it makes itself."""
+    assert any("refused here" in error.message for error in press(client, "booth.serve"))
+    wait_until_all_are_sent(client, "booth.serve")
