@@ -14,7 +14,7 @@ from types import ModuleType
 
 from appbackplane.transport.errors import InvalidArgument
 
-from .backplane_operations import construct
+from .objects.spawn_endpoint import construct
 from .objects.component import Component
 from .process_config import ProcessConfig
 

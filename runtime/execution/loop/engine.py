@@ -8,6 +8,7 @@ be short, and at the latest after `DRAIN_INTERVAL_NS`. A virtual backplane runs 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from collections.abc import Callable
@@ -119,7 +120,7 @@ class Engine:
         #: The clock's function itself: it is called three times an action.
         self.now_ns: Callable[[], int] = clock.now_ns
         self.link = link
-        self.registry = registry = Registry(backplane, config.priorities)
+        self.registry = registry = Registry(backplane, config.priorities, incarnation_of(config))
         fair_keys = FairKeys(config.fair_by, config.weights) if config.fair_by else None
         self.scheduler = scheduler = scheduler_of(config, fair_keys, clock.now_ns())
         self.lead = lead = threading.RLock()
@@ -138,7 +139,7 @@ class Engine:
         digesters = self.digesters
         # Each part is given the parts that it uses, so it knows only those before it. The few calls upwards are methods of
         # this class that a part is given.
-        self.routing = routing = Routing(backplane, registry, link)
+        self.routing = routing = Routing(backplane, registry, link, config.system)
         self.priority_publisher = priority_publisher = PriorityPublisher(
             lead=lead, now_ns=clock.now_ns, scheduler=scheduler, poll_leader=poll_leader, drain_if_due=self.drain_if_due,
             slot=slot, os_priority=os_priority,
@@ -464,6 +465,11 @@ class Engine:
 
     def _fire(self, timer: Timer, now_ns: int) -> None:
         """Queue the action that a due timer becomes (law 8), if it makes one; it takes the timer's place in `max_posted`."""
+        if timer.object._component is None:  # a spawned object has ended since: nobody walks over all timers then
+            timer.is_over, timer.is_pending = True, False
+            if timer.account is not None:
+                timer.account.ended(now_ns)
+            return
         if timer.make is None:
             object = self.registry.queue_of(timer.object)
             action = MethodAction(object, timer.name, timer.priority, timer.function, timer.arguments)
@@ -589,3 +595,11 @@ class Engine:
         """Queue an action that did not come over the link, and wake a worker for it."""
         self.inheritance.post(action, now_ns)
         self.poll_leader.notify()
+
+
+def incarnation_of(config: ProcessConfig) -> str:
+    """Eight digits for the addresses of this process: others than those of any other process of the backplane.
+
+    From its token, which the supervisor draws at random for each generation: one in 4 billion is drawn twice.
+    """
+    return hashlib.blake2b(f"{config.token}{config.generation}".encode(), digest_size=4).hexdigest()
