@@ -95,14 +95,15 @@ class Resolver:
 
     def _serving(self, route: str) -> tuple[str, ...]:
         names = self.directory.routes.get(route, ())
+        if not names and route.startswith(self._own):
+            route = route.removeprefix(self._own)
+            names = self.directory.routes.get(route, ())
         word, _, rest = route.partition(".")
         if word == addressing.BACKPLANE:  # every backplane serves its own operations, without declaring them
             name = rest.rpartition(".")[0]
             names = (name,) if name in self.directory.backplanes else ()
             if name in self.directory.missing:
                 raise not_registered(route, (name,))
-        if not names and route.startswith(self._own):
-            return self._serving(route.removeprefix(self._own))
         return names or self._elsewhere(route, word)
 
     def _elsewhere(self, route: str, word: str) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ be short, and at the latest after `DRAIN_INTERVAL_NS`. A virtual backplane runs 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections.abc import Callable
@@ -120,7 +119,7 @@ class Engine:
         #: The clock's function itself: it is called three times an action.
         self.now_ns: Callable[[], int] = clock.now_ns
         self.link = link
-        self.registry = registry = Registry(backplane, config.priorities, incarnation_of(config))
+        self.registry = registry = Registry(backplane, config.priorities, config.incarnation)
         fair_keys = FairKeys(config.fair_by, config.weights) if config.fair_by else None
         self.scheduler = scheduler = scheduler_of(config, fair_keys, clock.now_ns())
         self.lead = lead = threading.RLock()
@@ -595,11 +594,3 @@ class Engine:
         """Queue an action that did not come over the link, and wake a worker for it."""
         self.inheritance.post(action, now_ns)
         self.poll_leader.notify()
-
-
-def incarnation_of(config: ProcessConfig) -> str:
-    """Eight digits for the addresses of this process: others than those of any other process of the backplane.
-
-    From its token, which the supervisor draws at random for each generation: one in 4 billion is drawn twice.
-    """
-    return hashlib.blake2b(f"{config.token}{config.generation}".encode(), digest_size=4).hexdigest()
