@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from .component import Component
 
 
+#: Operations may have these names: the runtime never calls these methods, and `AppObject.spawn(self, …)` is still there.
+_REPLACEABLE = ("spawn", "spawn_at", "monitor", "end_self")
+
+
 class Host(Protocol):
     """Requests that an object may make to its backplane."""
 
@@ -94,7 +98,7 @@ class AppObject(Schedulable):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.__operations__ = specs_of(cls)
-        check_operations(cls, AppObject)
+        check_operations(cls, AppObject, _REPLACEABLE)
 
     def __new__(cls, *_arguments: Any, **_keywords: Any) -> Self:
         self = super().__new__(cls)
@@ -313,7 +317,7 @@ class AppObject(Schedulable):
         """The address of a spawned object. Raises RuntimeError for another, which has a key, or is one of several alike."""
         return self._host.address_of(self)
 
-    def end(self, reason: str = "") -> None:
+    def end_self(self, reason: str = "") -> None:
         """End this spawned object: it takes no more calls from now on, and is gone after the running operation.
 
         Queued calls get `NotFound` with the reason; monitors are told it. Raises RuntimeError for an object that was added.

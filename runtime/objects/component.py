@@ -165,7 +165,7 @@ class Component(AppObject):
         self._hosted_by.remove_object(object)
 
     def end_spawned(self, address: str, reason: str = "") -> None:
-        """End a spawned object of this component, as its own `end` would. Raises `NotFound` if it has ended, or never was."""
+        """End a spawned object of this component, as its `end_self` does. Raises `NotFound` if it has ended, or never was."""
         self._host.end_address(self, Address(address), reason)
 
     def expose(self, endpoint: Endpoint) -> None:

@@ -23,7 +23,7 @@ class EndNotice(msgspec.Struct, frozen=True):
     of: str
     #: "ended", "killed", "unreachable" or "never existed".
     reason: str
-    #: More, for people: the reason given to `end`, or how the end was noticed.
+    #: More, for people: the reason given to `end_self`, or how the end was noticed.
     because: str
 
 

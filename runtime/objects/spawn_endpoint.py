@@ -64,7 +64,9 @@ class SpawnAction(Action):
 
     def run(self) -> Outcome:
         """Construct the object, and return its address."""
-        self.result = self.object.spawn(construct(self._cls, self._settings))
+        component = self.object._component
+        assert component is not None
+        self.result = component._host.spawn(component, construct(self._cls, self._settings))
         return DONE
 
 

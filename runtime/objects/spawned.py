@@ -110,7 +110,7 @@ class SpawnedObjects:
             )
         if not number.isdecimal() or not 0 < int(number) <= self.last:
             return NotFound(f"{named} never existed in this process of backplane {backplane}")
-        return NotFound(f"{named} has ended (or was never in {component.component_name})")
+        return NotFound(f"{named} has ended")
 
 
 def number_of(object: AppObject) -> int | None:

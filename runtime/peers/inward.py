@@ -180,9 +180,10 @@ class Inward:
     ) -> None:
         """Handle an envelope of a node, under a key of `holder`. `arrival`: the frame that it came in; None: of no length."""
         kind = envelope.kind
-        if envelope.route is not None and OF_NODE in envelope.route and self._directory is not None:
+        directory = self._session.directory
+        if envelope.route is not None and OF_NODE in envelope.route and directory is not None:
             # A remote client names this node, as addresses do; the routes of this system bear no name.
-            envelope.route = envelope.route.removeprefix(f"{self._directory.home}{OF_NODE}")
+            envelope.route = envelope.route.removeprefix(f"{directory.home}{OF_NODE}")
         asked = AskedHere(name, incarnation, envelope.id)
         if kind == CALL:
             if asked in self._held:

@@ -24,7 +24,7 @@ class Account(AppObject):
     @operation(export=True)
     def close(self, reason: str = "") -> float:
         """End it; returns when, by the clock that all processes of this host share."""
-        self.end(reason)
+        self.end_self(reason)
         return time.monotonic()
 
 

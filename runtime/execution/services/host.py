@@ -242,7 +242,7 @@ class EngineHost:
 
 def _text(reason: Any) -> str:
     if type(reason) is not str:
-        raise TypeError(f"end(): the reason is text, got {reason!r}")
+        raise TypeError(f"the reason of an end is text, got {reason!r}")
     return reason
 
 

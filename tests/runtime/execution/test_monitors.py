@@ -36,11 +36,11 @@ class Account(AppObject):
 
     @operation()
     def close(self, reason: str = "") -> None:
-        self.end(reason)
+        self.end_self(reason)
 
     @operation()
     async def wait_and_close(self, seconds: float) -> None:
-        self.end("after a while")
+        self.end_self("after a while")
         await pause(seconds)
 
     @operation(priority=2)

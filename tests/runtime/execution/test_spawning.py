@@ -46,7 +46,7 @@ class Account(AppObject):
 
     @operation()
     def close(self, reason: str = "") -> str:
-        self.end(reason)
+        self.end_self(reason)
         self.log.append("closed")
         return "closed"
 
@@ -84,7 +84,7 @@ class Gate(StateMachine):
 
     @operation()
     def close(self) -> None:
-        self.end("torn down")
+        self.end_self("torn down")
 
 
 class Bank(Component):
@@ -135,7 +135,7 @@ ATTEMPTS: dict[str, Callable[[Bank], Any]] = {
     "class": lambda bank: bank.spawn(Account),  # type: ignore[arg-type]
     "component": lambda bank: bank.spawn(Bank()),
     "twice": lambda bank: (bank.open(), bank.spawn(bank.accounts[-1])),
-    "end": lambda bank: bank.end("it goes"),
+    "end": lambda bank: bank.end_self("it goes"),
     "address": lambda bank: bank.own_address,
     "reason": lambda bank: bank.end_spawned(bank.open(), 3),  # type: ignore[arg-type]
 }
@@ -278,7 +278,7 @@ def test_full_is_busy_and_an_end_makes_room(backplane: VirtualBackplane) -> None
         ("twice", "ValueError: virtual/bank.#1 is already in virtual/bank"),
         ("end", "RuntimeError: virtual/bank was added, not spawned: its component removes it"),
         ("address", "RuntimeError: virtual/bank was not spawned, so it has no address"),
-        ("reason", "TypeError: end(): the reason is text, got 3"),
+        ("reason", "TypeError: the reason of an end is text, got 3"),
     ],
 )
 def test_mistakes_are_named(backplane: VirtualBackplane, name: str, because: str) -> None:
