@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutation import (
+    addresses,
     batching,
     caller,
     lanes,
@@ -32,5 +33,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "spans": spans.MUTATIONS,
     "overload": overload.MUTATIONS,
     "batching": batching.MUTATIONS,
+    "addresses": addresses.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

@@ -101,7 +101,8 @@ class Admission:
         """Actions not begun: queued at the objects of a component, deferred by its state machines, or parked anywhere."""
         digester = self._digesters.get(component.component_name)
         spawned = (each for each in component._spawned.values() if each._head is not None)
-        for object in chain((component,), component._objects, spawned, [] if digester is None else [digester]):
+        added = (component, *component._objects, *([] if digester is None else [digester]))
+        for object in chain(added, spawned):
             action = object._head
             while action is not None:
                 if not action.continues:

@@ -334,6 +334,16 @@ def test_one_that_is_cancelled_before_it_has_asked_asks_nobody(backplane: Virtua
     assert (backplane.outside_calls(ASKED), bank.told, posted(backplane)) == ([], [], 0)
 
 
+def test_an_answer_that_crosses_the_cancellation_tells_nothing(backplane: VirtualBackplane, bank: Bank) -> None:
+    """The one comes over the link, the other from another thread."""
+    backplane.call("bank.watch", target=ELSEWHERE).result()
+    watch = bank.monitors[0].watch  # type: ignore[attr-defined]
+    assert backplane.call("bank.cancel").result() == [True]
+    backplane.backplane._monitors.told(watch, "ended", "too late")
+    backplane.run_until_idle()
+    assert (bank.told, posted(backplane), figures(backplane)["told"]) == ([], 0, 0)
+
+
 def test_monitors_of_what_is_elsewhere_have_a_bound(
     backplane: VirtualBackplane, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,6 +141,14 @@ def test_a_call_is_made_here_in_the_words_of_its_caller(here: Here) -> None:
     assert here.inward.count_of("a") == len(here.inward) == 3
 
 
+def test_a_route_that_names_this_node_is_one_of_this_system(here: Here) -> None:
+    """As those of addresses do, by whoever they are called."""
+    here.hear(1, route="shop/calc.add")
+    here.hear(2, route="other/calc.add")
+    assert [spec.route for spec in here.session.calls.values()] == ["calc.add"]
+    assert here.told() == [("a", 2, Status.NOT_FOUND, True)]
+
+
 def test_the_trace_of_a_call_goes_on_here(here: Here) -> None:
     """What several hosts have done for one request is found as one. What is no trace is nobody's: it is taken apart later."""
     trace = f"00-{7:032x}-{9:016x}-01"
