@@ -5,6 +5,7 @@ How soon is judged by `scripts/long`; the order of events and the reasons in eve
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import Address, Client
+from appbackplane.transport import Address, Client, connect_async
 from appbackplane.transport.errors import NotFound, UnknownRoute
 from tests.figures import judge
 
@@ -40,6 +41,12 @@ def _module(folder: Path) -> None:
 def opened(client: Client, owner: str = "ada") -> Address:
     """A new account."""
     return Address(client.call("accounts.open", owner=owner))
+
+
+async def deposited(system: System, account: Address, cents: int) -> int:
+    """By a client that awaits."""
+    async with await connect_async(system.run_dir) as client:
+        return int(await client.call(account.to("deposit"), cents=cents))
 
 
 def told(client: Client, count: int = 1) -> list[Any]:
@@ -74,6 +81,8 @@ def test_an_address_is_called_from_clients_and_objects_and_the_end_is_told_with_
         account = opened(client)
         assert client.call(account.to("deposit"), cents=5) == 5
         assert client.call("watcher.deposit_at", account=account, cents=5) == 10
+        assert asyncio.run(deposited(system, account, 5)) == 15
+        client.cast(account.to("deposit"), cents=-5)
         said = system.command("call", "--address", account, "deposit", "cents=1")
         assert said.stdout.strip() == "11", said
         watched(client, account)
@@ -121,6 +130,17 @@ def test_kill_minus_nine_is_told_and_an_old_address_never_reaches_a_new_object(u
         client.call("watcher.watch", target=account)
         assert told(client, 3)[2][:2] == [account, "ended"]
         assert client.call(again.to("deposit"), cents=1) == 101
+
+
+def test_who_watched_and_was_killed_is_forgotten(up: Up) -> None:
+    """Or each death would leave something behind where the object is."""
+    system = up(SYSTEM)
+    with system.connect() as client:
+        account = opened(client)
+        watched(client, account)
+        os.kill(system.pids()["office"], signal.SIGKILL)
+        ask_until(client, "backplane.bank.statistics", lambda known: known["addresses"]["watchers"] == 0)
+        assert client.call(account.to("close")) > 0.0
 
 
 def test_an_orderly_restart_is_an_end_and_waits_for_no_monitor(up: Up) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any
 
@@ -58,6 +58,10 @@ class Account(AppObject):
         self.log.append("rang")
 
     @operation()
+    def upto(self, count: int) -> Iterator[int]:
+        yield from range(count)
+
+    @operation()
     def fail(self) -> None:
         raise RuntimeError("on purpose")
 
@@ -109,6 +113,17 @@ class Bank(Component):
     @operation()
     def shut(self, account: Address, reason: str = "") -> None:
         self.end_spawned(account, reason)
+
+    @operation()
+    async def use(self, account: Address) -> list[Any]:
+        self.cast(account.to("deposit"), cents=1)
+        called = await self.call(account.to("deposit"), cents=2)
+        both = await self.gather(*(self.call(account.to("deposit"), cents=cents) for cents in (3, 4)))
+        return [called, *both, *[item async for item in self.stream(account.to("upto"), count=2)]]
+
+    @operation()
+    def use_blocking(self, account: Address) -> int:
+        return int(self.call_blocking(account.to("deposit"), cents=5))
 
     @operation()
     def kind_of(self, account: Address) -> str:
@@ -185,6 +200,20 @@ def test_calls_keep_order_priority_and_deadline(backplane: VirtualBackplane, ban
     backplane.run_until_idle()
     assert bank.accounts[0].log == ["4", "1", "2"]
     assert isinstance(late.exception(), DeadlineExceeded)
+
+
+def test_objects_call_an_address_in_every_way_in_which_they_call_routes(
+    backplane: VirtualBackplane, bank: Bank
+) -> None:
+    """There is one way to say what is called."""
+    ada = opened(backplane)
+    assert backplane.call("bank.use", account=ada).result() == [2, 3, 4, 0, 1]
+    assert backplane.call("bank.use_blocking", account=ada).result() == 5
+    assert bank.accounts[0].log == ["1", "2", "3", "4", "5"]
+    assert [*backplane.stream(ada.to("upto"), count=3)] == [0, 1, 2]
+    backplane.cast(ada.to("deposit"), cents=6)
+    backplane.run_until_idle()
+    assert bank.accounts[0].log[-1] == "6"
 
 
 def test_a_call_without_an_address_never_goes_to_one(backplane: VirtualBackplane) -> None:
