@@ -14,6 +14,8 @@ KILLED: Final = "killed"
 UNREACHABLE: Final = "unreachable"
 #: There was never anything of that address or name.
 NEVER_EXISTED: Final = "never existed"
+#: All of them.
+REASONS: Final = (ENDED, KILLED, UNREACHABLE, NEVER_EXISTED)
 
 
 class EndNotice(msgspec.Struct, frozen=True):

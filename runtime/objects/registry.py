@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from appbackplane.transport.address import is_address_key
+from appbackplane.transport.addressing import AT
 from appbackplane.transport.directory import ComponentEntry, OperationEntry
 from appbackplane.transport.errors import InvalidArgument, NotFound
 from appbackplane.transport.topics import TopicTable, check_pattern
@@ -222,7 +223,7 @@ class Registry:
     def by_key(self, component: str, key: str) -> AppObject | None:
         """The object that was added under `key`, or whose address it is; None: there is none."""
         object = self._by_key.get((component, key))
-        if object is None and key.startswith("@"):
+        if object is None and key.startswith(AT):
             found = self.components.get(component)
             return None if found is None else self.spawned.find(found, key)
         return object

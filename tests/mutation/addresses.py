@@ -69,7 +69,7 @@ MUTATIONS = (
     address(
         "a cancelled monitor keeps its place",
         MONITORS,
-        "        if watch.on_drop is not None:\n            watch.on_drop()\n",
+        "        watch.dropped()\n",
         "",
     ),
     address(
@@ -81,10 +81,15 @@ MUTATIONS = (
     address(
         "a death is unreachable",
         MONITORS,
-        "UNREACHABLE if is_elsewhere else KILLED, error.message\n        except BackplaneError",
-        "UNREACHABLE, error.message\n        except BackplaneError",
+        "KILLED if is_down else UNREACHABLE",
+        "UNREACHABLE",
     ),
-    address("a deadline is an end", MONITORS, "        except DeadlineExceeded:\n            continue\n", ""),
+    address(
+        "a deadline is an end",
+        MONITORS,
+        "except DeadlineExceeded:\n                continue",
+        "except KeyError:\n                continue",
+    ),
     address(
         "a restart is no end",
         MONITORS,

@@ -5,7 +5,7 @@ routing table, so nothing has to come from the dead; of an object elsewhere, by 
 there until the object has ended, or ends in PEER_DOWN with the process. Another node is asked the same (`node.watch`), and
 looks at its own system; if the connection to it breaks, the target is unreachable. Each monitor tells once.
 
-Cost: some 200 bytes for a target here. For one elsewhere, an outstanding call, and its bounds: `ELSEWHERE_MAX`.
+Cost: 600 bytes for a target here; for one elsewhere, a coroutine and an outstanding call (`ELSEWHERE_MAX`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from appbackplane.transport.errors import (
 from ...objects.action import Action, ParkableAction
 from ...objects.app_object import AppObject
 from ...objects.component import Component
-from ...objects.monitor import ENDED, KILLED, NEVER_EXISTED, UNREACHABLE
+from ...objects.monitor import ENDED, KILLED, NEVER_EXISTED, REASONS, UNREACHABLE, EndNotice
+from ...scheduling.throttle import OwnWork
 from ..actions.method_action import MethodAction
 from ..loop.engine import Engine
 from ..workers.user_functions import pause
 
-#: Monitors of one backplane whose targets are elsewhere: a coroutine and an outstanding call each, 5 KB here and 1 KB there.
+#: Monitors of one backplane whose targets are elsewhere: a coroutine and an outstanding call each, 4 KB here and 2 KB there.
 ELSEWHERE_MAX: Final = 10_000
 #: How long the routing table may be behind: an address may come before the table that says that its process is up.
 TABLE_LATE_S: Final = 0.25
@@ -48,21 +49,27 @@ _NONE: Final[dict[int, Watch]] = {}
 
 
 class Watch:
-    """One target, and whom to tell. `tell` is called once, under the lead: (reason, because), of objects/monitor.py."""
+    """One target, and whom to tell: a subclass says how."""
 
-    __slots__ = ("action", "backplane", "generation", "is_over", "number", "of", "on_drop", "owner", "tell")
+    __slots__ = ("action", "backplane", "generation", "is_over", "number", "of", "owner")
 
-    def __init__(self, of: str, tell: Callable[[str, str], None], owner: AppObject | None) -> None:
-        self.of, self.tell, self.owner = of, tell, owner
+    def __init__(self, of: Any, owner: AppObject | None) -> None:
+        """`owner`: the monitoring object, which the watch keeps alive; None: another process."""
+        self.of, self.owner = of, owner
         self.is_over = False
-        #: Called under the lead if nothing will be told: it is cancelled, or its owner has ended.
-        self.on_drop: Callable[[], None] | None = None
         #: Of an object here; 0: it is another target.
         self.number = 0
         #: Of a backplane of this system, and its generation when it was first watched.
         self.backplane, self.generation = "", 0
         #: Waits for the answer of another process.
         self.action: MethodAction | None = None
+
+    def tell(self, reason: str, because: str) -> None:
+        """The target has ended (objects/monitor.py). Called once, under the lead."""
+        raise NotImplementedError
+
+    def dropped(self) -> None:
+        """Nothing will be told: it is cancelled, or its owner has ended. Called under the lead."""
 
 
 class Monitors:
@@ -76,7 +83,7 @@ class Monitors:
         self._backplane, self._registry, self._routing = engine.backplane, engine.registry, engine.routing
         self._by_number: dict[int, dict[int, Watch]] = {}
         self._by_backplane: dict[str, dict[int, Watch]] = {}
-        #: By the identity of the monitoring object, which the watch keeps alive; in dictionaries, as one may watch 100,000.
+        #: By the identity of the monitoring object. In dictionaries, as one may watch 100,000.
         self._by_owner: dict[int, dict[int, Watch]] = {}
         self._elsewhere_count = 0
         self._numbers = itertools.count(1)
@@ -99,17 +106,12 @@ class Monitors:
             "watchers": len(self.watchers),
         }
 
-    def add(
-        self, of: Any, tell: Callable[[str, str], None], owner: AppObject | None, priority: int, *, of_ours: bool = False,
-        on_drop: Callable[[], None] | None = None,
-    ) -> Watch:  # fmt: skip
-        """Watch a target for `owner`; None: for another process. Calls `tell` before it returns if there is nothing to watch.
+    def add(self, watch: Watch, priority: int, *, of_ours: bool = False) -> None:
+        """Begin to watch. `tell` is called before this returns if there is nothing to watch.
 
-        `of_ours`: refuse targets of other nodes, which another node asks for. `on_drop`: called if it is dropped.
-        Raises `InvalidArgument`, `Busy`.
+        `of_ours`: refuse targets of other nodes, which another node asks for. Raises `InvalidArgument`, `Busy`.
         """
-        watch = Watch(of, tell, owner)
-        watch.on_drop = on_drop
+        of, owner = watch.of, watch.owner
         home, backplane, address = self._parsed(of)
         if owner is not None:
             self._by_owner.setdefault(id(owner), {})[id(watch)] = watch
@@ -130,15 +132,13 @@ class Monitors:
         except BaseException:
             self._forget(watch)
             raise
-        return watch
 
     def drop(self, watch: Watch) -> None:
         """Tell nothing of this watch any more. Does nothing if it is over."""
         if watch.is_over:
             return
         self._forget(watch)
-        if watch.on_drop is not None:
-            watch.on_drop()
+        watch.dropped()
         action = watch.action
         if action is not None:
             now_ns = self._engine.now_ns()
@@ -224,8 +224,10 @@ class Monitors:
         place = directory.backplanes.get(name)
         if place is None and name not in directory.missing:
             self._tell(watch, NEVER_EXISTED, f"there is no backplane {name}")
-        elif place is None or not place.is_up:
-            self._tell(watch, *_end_of(name, has_finished=place is None or place.has_finished))
+        elif place is None:
+            self._tell(watch, ENDED, f"backplane {name} has not started yet")
+        elif not place.is_up:
+            self._tell(watch, *_end_of(name, has_finished=place.has_finished))
         else:
             watch.backplane, watch.generation = name, place.generation
             self._by_backplane.setdefault(name, {})[id(watch)] = watch
@@ -266,28 +268,37 @@ class Monitors:
 
 
 async def _wait_elsewhere(asker: AppObject, monitors: Monitors, watch: Watch, route: str) -> None:
-    """Call `watch` of another process until it has an answer."""
+    """Call `watch` of another process until it has an answer, and tell that."""
     is_elsewhere, is_late = OF_NODE in route, False
-    while not watch.is_over:
-        try:
-            told = await asker.request(route, {"target": watch.of}, timeout=TIMEOUT_MAX_S, retry=False)
-            reason, because = str(told[0]), str(told[1])
-        except Cancelled:
-            return
-        except DeadlineExceeded:
-            continue
-        except Busy as error:
-            await pause(error.retry_after or TABLE_LATE_S)
-            continue
-        except PeerDown as error:
-            reason, because = UNREACHABLE if is_elsewhere else KILLED, error.message
-        except BackplaneError as error:
-            if not is_elsewhere and isinstance(error, Unavailable) and not is_late:
-                is_late = True
-                await pause(TABLE_LATE_S)
+    try:
+        while not watch.is_over:
+            try:
+                told = await asker.request(route, {"target": watch.of}, timeout=TIMEOUT_MAX_S, retry=False)
+                monitors.told(watch, *_checked(told, route))
+            except DeadlineExceeded:
                 continue
-            reason, because = UNREACHABLE if is_elsewhere else KILLED, error.message
-        monitors.told(watch, reason, because)
+            except Busy as error:
+                await pause(error.retry_after or TABLE_LATE_S)
+            except Unavailable as error:
+                if is_elsewhere or is_late:
+                    monitors.told(watch, UNREACHABLE if is_elsewhere else KILLED, error.message)
+                else:
+                    is_late = True
+                    await pause(TABLE_LATE_S)
+            except BackplaneError as error:
+                is_down = isinstance(error, PeerDown) and not is_elsewhere
+                if isinstance(error, Cancelled) and watch.is_over:
+                    raise
+                monitors.told(watch, KILLED if is_down else UNREACHABLE, error.message)
+    except Cancelled:
+        return  # the monitor is over
+
+
+def _checked(told: Any, route: str) -> tuple[str, str]:
+    """The answer of another process; one that makes no sense is none."""
+    if isinstance(told, list) and len(told) == 2 and told[0] in REASONS and isinstance(told[1], str):
+        return told[0], told[1]
+    return UNREACHABLE, f"{route} answered {text_of(repr(told), 80)}"
 
 
 def _end_of(backplane: str, *, has_finished: bool) -> tuple[str, str]:
@@ -304,19 +315,37 @@ def _take_out(table: dict[Any, dict[int, Watch]], key: Any, watch: Watch) -> Non
             del table[key]
 
 
-class ObjectMonitor:
-    """The handle of an object's monitor: posts its method as an action of the object (`Monitor` of objects/monitor.py)."""
+class ObjectMonitor(Watch):
+    """A monitor of an object, and its handle (`Monitor` of objects/monitor.py): it tells by an action of the object."""
 
-    __slots__ = ("_monitors", "of", "watch")
+    __slots__ = ("_account", "_engine", "_method", "_monitors", "_name", "_priority")
 
-    def __init__(self, monitors: Monitors, of: str) -> None:
-        self._monitors, self.of = monitors, of
-        self.watch: Watch | None = None
+    def __init__(
+        self, of: Any, owner: AppObject, monitors: Monitors, engine: Engine, *, name: str, priority: int,
+        method: Callable[..., Any], account: OwnWork,
+    ) -> None:  # fmt: skip
+        """`name`, `priority`: of the action, which runs `method` of the owner. `account`: has admitted the monitor."""
+        super().__init__(of, owner)
+        self._monitors, self._engine = monitors, engine
+        self._name, self._priority, self._method, self._account = name, priority, method, account
+
+    def tell(self, reason: str, because: str) -> None:
+        """Post the action, which takes the monitor's place in `max_posted`."""
+        owner = self.owner
+        assert owner is not None
+        notice = EndNotice(of=self.of, reason=reason, because=because)
+        action = MethodAction(owner, self._name, self._priority, self._method, (notice,))
+        action.throttle = self._account
+        self._engine.post(action, self._engine.now_ns())
+
+    def dropped(self) -> None:
+        """Free its place in `max_posted`."""
+        self._account.ended(self._engine.now_ns())
 
     def cancel(self) -> bool:
         """As `Monitor.cancel`."""
         with self._monitors.lead:
-            if self.watch is None or self.watch.is_over:
+            if self.is_over:
                 return False
-            self._monitors.drop(self.watch)
+            self._monitors.drop(self)
             return True

@@ -7,6 +7,7 @@ with the reason. An operation that runs or awaits a reply goes on to its end; th
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from appbackplane.transport.address import Address
 from appbackplane.transport.errors import NotFound
@@ -14,10 +15,8 @@ from appbackplane.transport.errors import NotFound
 from ...objects.action import Action
 from ...objects.app_object import AppObject
 from ...objects.component import Component
-from ...objects.monitor import EndNotice
 from ...objects.spawned import number_of
 from ...objects.state_machine import StateMachine
-from ..actions.method_action import MethodAction
 from ..loop.engine import Engine
 from .monitors import Monitors, ObjectMonitor
 
@@ -63,30 +62,22 @@ class Spawning:
         if not object._load:
             self._gone(object, number, reason)
 
-    def monitor(self, object: AppObject, target: str, method: object, priority: int) -> ObjectMonitor:
+    def monitor(self, object: AppObject, target: Any, method: Any, priority: int) -> ObjectMonitor:
         """Set a monitor. Raises `InvalidArgument`, `Busy`."""
         engine, component = self._engine, object._component
         assert component is not None
-        name = f"{component.component_name}.{getattr(method, '__name__', 'monitor')}"
+        name = f"{component.component_name}.{method.__name__}"
         account = engine.limits.own_work[component.component_name]
         account.admit(name, component._name)
-        handle = ObjectMonitor(self._monitors, target)
-
-        def tell(reason: str, because: str) -> None:
-            notice = EndNotice(of=target, reason=reason, because=because)
-            action = MethodAction(object, name, priority, method, (notice,))  # type: ignore[arg-type]
-            action.throttle = account
-            engine.post(action, engine.now_ns())
-
-        def free() -> None:
-            account.ended(engine.now_ns())
-
+        monitor = ObjectMonitor(
+            target, object, self._monitors, engine, name=name, priority=priority, method=method, account=account
+        )
         try:
-            handle.watch = self._monitors.add(target, tell, object, priority, on_drop=free)
+            self._monitors.add(monitor, priority)
         except BaseException:
-            free()
+            account.ended(engine.now_ns())
             raise
-        return handle
+        return monitor
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from ...objects.endpoint import Endpoint, Request
 from ...objects.monitor import ENDED
 from .monitors import WATCH, Monitors, Watch
 
-#: 1 KB each.
+#: 2 KB each.
 WATCHERS_MAX: Final = 10_000
 
 
@@ -49,6 +49,20 @@ class WatchEndpoint(Endpoint):
         return WatchAction(queue, request, monitors)
 
 
+class Watcher(Watch):
+    """The watch of another process."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self, of: str, waiting: WatchAction) -> None:
+        super().__init__(of, None)
+        self._waiting = waiting
+
+    def tell(self, reason: str, because: str) -> None:
+        """Have the waiting action answer."""
+        self._waiting.tell(reason, because)
+
+
 class WatchAction(ParkableAction):
     """One process that waits for an end here."""
 
@@ -58,7 +72,7 @@ class WatchAction(ParkableAction):
         super().__init__(queue, request.route, request.priority, request.deadline_ns)
         self._target: str = request.body["target"]
         self._monitors = monitors
-        self._watch: Watch | None = None
+        self._watch: Watcher | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -72,7 +86,8 @@ class WatchAction(ParkableAction):
             if self._watch is None and self.result is None:
                 if self.taken_back is not None:
                     raise self.taken_back
-                self._watch = monitors.add(self._target, self._tell, None, self.priority, of_ours=True)
+                self._watch = watcher = Watcher(self._target, self)
+                monitors.add(watcher, self.priority, of_ours=True)
                 if self.result is None:
                     monitors.watchers[id(self)] = self._answer_last
             return DONE if self.result is not None else WAITING
@@ -86,7 +101,8 @@ class WatchAction(ParkableAction):
         super().refuse(error)
         self._leave()
 
-    def _tell(self, reason: str, because: str) -> None:
+    def tell(self, reason: str, because: str) -> None:
+        """The target has ended: go on, and answer that."""
         self.result = [reason, because]
         if self.is_watching:
             self._leave()

@@ -10,6 +10,7 @@ from appbackplane.runtime import (
     Address,
     AppObject,
     Busy,
+    Cancelled,
     Component,
     DeadlineExceeded,
     EndNotice,
@@ -308,6 +309,35 @@ def test_it_is_asked_again_after_a_deadline_and_while_it_is_busy(backplane: Virt
     assert reasons(bank) == ["killed"]
 
 
+@pytest.mark.parametrize("answer", [None, [], ["ended"], ["gone", "so it says"], ["ended", 3], "ended"])
+def test_an_answer_that_makes_no_sense_is_none(backplane: VirtualBackplane, bank: Bank, answer: object) -> None:
+    """Another node may run anything."""
+    backplane.call("bank.watch", target="b/").result()
+    asked(backplane, "b/node.watch").reply(answer)
+    backplane.run_until_idle()
+    assert reasons(bank) == ["unreachable"]
+    assert bank.told[0].because.startswith("b/node.watch answered ")
+
+
+def test_one_that_is_cancelled_while_it_pauses_asks_no_more(backplane: VirtualBackplane, bank: Bank) -> None:
+    """And leaves no error behind."""
+    backplane.call("bank.watch", target=ELSEWHERE).result()
+    asked(backplane).fail(Busy("full", retry_after=0.5))
+    backplane.run_until_idle()
+    assert backplane.call("bank.cancel").result() == [True]
+    backplane.advance(1.0)
+    assert (len(backplane.outside_calls(ASKED)), bank.told, posted(backplane)) == (1, [], 0)
+    assert backplane.backplane.statistics()["operations"]["backplane.virtual.monitor"]["errors"] == 0
+
+
+def test_a_call_that_the_other_side_cancels_is_an_end_of_what_is_known(backplane: VirtualBackplane, bank: Bank) -> None:
+    """It must not be lost without a word."""
+    backplane.call("bank.watch", target=ELSEWHERE).result()
+    asked(backplane).fail(Cancelled("by an operator"))
+    backplane.run_until_idle()
+    assert reasons(bank) == ["unreachable"]
+
+
 def test_a_node_that_refuses_is_unreachable(backplane: VirtualBackplane, bank: Bank) -> None:
     """It is not asked again: its key may not."""
     backplane.call("bank.watch", target="b/").result()
@@ -337,9 +367,8 @@ def test_one_that_is_cancelled_before_it_has_asked_asks_nobody(backplane: Virtua
 def test_an_answer_that_crosses_the_cancellation_tells_nothing(backplane: VirtualBackplane, bank: Bank) -> None:
     """The one comes over the link, the other from another thread."""
     backplane.call("bank.watch", target=ELSEWHERE).result()
-    watch = bank.monitors[0].watch  # type: ignore[attr-defined]
     assert backplane.call("bank.cancel").result() == [True]
-    backplane.backplane._monitors.told(watch, "ended", "too late")
+    backplane.backplane._monitors.told(bank.monitors[0], "ended", "too late")  # type: ignore[arg-type]
     backplane.run_until_idle()
     assert (bank.told, posted(backplane), figures(backplane)["told"]) == ([], 0, 0)
 
