@@ -300,6 +300,7 @@ class Intake:
             and envelope.idempotency_key is None
             and peer is not LOCAL
             and not (envelope.route or "").startswith(OWN)
+            and OF_NODE not in (envelope.route or "")
         )
 
     def _priority(self, name: str, asked: int | None, declared: int) -> int:
