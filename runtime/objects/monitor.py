@@ -1,4 +1,4 @@
-"""Monitor: the handle of a request to be told when an object, a backplane or a node has ended; and what is told."""
+"""Monitor: the handle of an object's monitor; and EndNotice, the value that its method gets when the target has ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 #: Why a target is no more. It was ended, or its process stopped in order.
 ENDED: Final = "ended"
-#: Its process died, with whatever it was doing.
+#: Its process died.
 KILLED: Final = "killed"
 #: Its node cannot be reached (any more): whether it lives is not known, and it is not told again.
 UNREACHABLE: Final = "unreachable"
@@ -19,7 +19,7 @@ REASONS: Final = (ENDED, KILLED, UNREACHABLE, NEVER_EXISTED)
 
 
 class EndNotice(msgspec.Struct, frozen=True):
-    """What a monitor tells, once."""
+    """The end of a target. A monitor's method gets one, once."""
 
     #: The target, as it was given to `monitor`: an address, or the name of a backplane or node.
     of: str
@@ -32,7 +32,7 @@ class EndNotice(msgspec.Struct, frozen=True):
 class Monitor(Protocol):
     """The handle of a monitor."""
 
-    #: What it watches.
+    #: Its target.
     of: str
 
     def cancel(self) -> bool:

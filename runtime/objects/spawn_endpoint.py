@@ -54,7 +54,7 @@ class SpawnEndpoint(Endpoint):
 
 
 class SpawnAction(Action):
-    """One spawn that somebody else has asked for. Queues at the component, whose order it keeps."""
+    """One spawn, requested from outside. Queues at the component, whose order it keeps."""
 
     __slots__ = ("_cls", "_settings")
 

@@ -42,14 +42,14 @@ from ..workers.user_functions import pause
 ELSEWHERE_MAX: Final = 10_000
 #: How long the routing table may be behind: an address may come before the table that says that its process is up.
 TABLE_LATE_S: Final = 0.25
-#: The operation of each backplane that waits for the end of an object; and the route of each node for whatever it has.
+#: The operation of each backplane that waits for the end of an object; and the route of each node, for all in its system.
 WATCH: Final = "watch"
 NODE_WATCH: Final = "node.watch"
 _NONE: Final[dict[int, Watch]] = {}
 
 
 class Watch:
-    """One target, and whom to tell: a subclass says how."""
+    """One target, and its watcher: a subclass defines how the watcher is told."""
 
     __slots__ = ("action", "backplane", "generation", "is_over", "number", "of", "owner")
 
@@ -88,7 +88,7 @@ class Monitors:
         self._elsewhere_count = 0
         self._numbers = itertools.count(1)
         self.told_count = 0
-        #: What other processes wait for here (watching.py), with a function that answers at the end of this process.
+        #: Waiting requests of other processes (watching.py): by identity, a function that answers at the end of this process.
         self.watchers: dict[int, Callable[[], None]] = {}
         engine.directory_hearers.append(self.directory_changed)
 

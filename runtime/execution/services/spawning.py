@@ -1,7 +1,7 @@
-"""Spawning: light objects come and go at run time, and whoever watches them is told.
+"""Spawning: adds light objects at run time, ends them, and tells their monitors.
 
-The end of an object is its own operation's last word: from then on its address leads nowhere, and queued calls are refused
-with the reason. An operation that runs or awaits a reply goes on to its end; then the monitors are told.
+Once an object is ended, its address leads nowhere, and queued calls are refused with the reason. An operation that runs or
+awaits a reply goes on to its end; then the monitors are told.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Spawning:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _refuse_queued(self, object: AppObject, because: str, now_ns: int) -> None:
-        """Refuse what has not begun: queued calls, and those that a state machine has deferred."""
+        """Refuse the actions that have not begun: queued ones, and those that a state machine has deferred."""
         waiting: list[Action] = []
         here = object._head
         while here is not None:

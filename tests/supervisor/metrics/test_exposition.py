@@ -45,7 +45,8 @@ def answer(operations: dict[str, Any] | None) -> dict[str, Any]:
             "topics_lost_elsewhere",
         )
         statistics = {
-            "threads": 1, "addresses": {"spawned": 7, "monitors": 4}, "cpu": {"process_ms": 1_500.0}, "os_priority": None, "traces": None, "operations": operations,
+            "threads": 1, "cpu": {"process_ms": 1_500.0}, "os_priority": None, "traces": None, "operations": operations,
+            "addresses": {"spawned": 7, "monitors": 4},
             "queues": {"ready": [0, 3], "oldest_ms": [None, 250.0], "actions": 5, "waiting": 2, "timers": 1},
             "components": {"shop": {"outstanding": 4, "max_requests": 10, "refused": 7}},
             "links": {"outstanding": 2, **dict.fromkeys(events, 0)},
