@@ -16,7 +16,7 @@ from appbackplane.transport.address import Address
 from appbackplane.transport.argument_stream import take_stream
 from appbackplane.transport.call_checks import duration_ns, window_of
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 from appbackplane.transport.item_sender import ItemSender
 from appbackplane.transport.topics import check_topic
 
@@ -24,6 +24,7 @@ from ...objects.action import Action
 from ...objects.app_object import AppObject, queues_of
 from ...objects.component import Component
 from ...objects.operation import PRIORITY_DEFAULT
+from ...objects.spawned import number_of
 from ...scheduling.timers import Timer
 from ..actions.blocking import call_and_block
 from ..actions.coroutine_action import CoroutineAction, is_coroutine, is_coroutine_by_kind
@@ -186,7 +187,11 @@ class EngineHost:
             self._engine.nudge()  # the poller must not sleep past them
 
     def remove_object(self, object: AppObject) -> None:
-        """Remove an object and its timers. Raises `FailedPrecondition` while it has work or waits."""
+        """Remove an object and its timers. Raises `FailedPrecondition` while it has work or waits, and for a spawned one."""
+        if number_of(object) is not None:
+            raise FailedPrecondition(
+                f"{object.name} was spawned, not added: end it, by end_spawned or its own end_self"
+            )
         with self._lead:
             for each in queues_of(object):
                 self._scheduler.check_removable(each)

@@ -15,6 +15,7 @@ from appbackplane.runtime import (
     Component,
     DeadlineExceeded,
     DeclarationError,
+    FailedPrecondition,
     InvalidArgument,
     NotFound,
     StateMachine,
@@ -132,7 +133,7 @@ class Bank(Component):
     @operation()
     def raises(self, name: str) -> str:
         attempt: Callable[[], Any] = ATTEMPTS[name].__get__(self)
-        with pytest.raises((DeclarationError, ValueError, TypeError, RuntimeError)) as raised:
+        with pytest.raises((DeclarationError, ValueError, TypeError, RuntimeError, FailedPrecondition)) as raised:
             attempt()
         return f"{raised.type.__name__}: {raised.value}"
 
@@ -152,6 +153,7 @@ ATTEMPTS: dict[str, Callable[[Bank], Any]] = {
     "twice": lambda bank: (bank.open(), bank.spawn(bank.accounts[-1])),
     "end": lambda bank: bank.end_self("it goes"),
     "address": lambda bank: bank.own_address,
+    "remove": lambda bank: (bank.open(), bank.remove(bank.accounts[-1])),
     "reason": lambda bank: bank.end_spawned(bank.open(), 3),  # type: ignore[arg-type]
 }
 
@@ -307,6 +309,7 @@ def test_full_is_busy_and_an_end_makes_room(backplane: VirtualBackplane) -> None
         ("twice", "ValueError: virtual/bank.#1 is already in virtual/bank"),
         ("end", "RuntimeError: virtual/bank was added, not spawned: its component removes it"),
         ("address", "RuntimeError: virtual/bank was not spawned, so it has no address"),
+        ("remove", "FailedPrecondition: virtual/bank.#1 was spawned, not added: end it, by end_spawned"),
         ("reason", "TypeError: the reason of an end is text, got 3"),
     ],
 )
