@@ -53,7 +53,7 @@ class Node(Component):
         self._peers = dict(peers or {})
         self._keyring = Keyring(Path(keys).expanduser() if keys else None)
         self._endpoint: NodeEndpoint | None = None
-        self.expose(WatchEndpoint(self, lambda: self._host.node.monitors, export=True))
+        self.expose(WatchEndpoint(self, lambda: self._host.node.monitors))
 
     def on_initializing(self) -> None:
         """Listen, and dial. Raises errors of the files or the addresses."""

@@ -27,11 +27,11 @@ class WatchEndpoint(Endpoint):
 
     is_counted = False
 
-    def __init__(self, component: Component, monitors: Callable[[], Monitors], *, export: bool = False) -> None:
+    def __init__(self, component: Component, monitors: Callable[[], Monitors]) -> None:
         """`monitors`: those of the component's backplane, once it runs."""
         super().__init__(
             WATCH, priority=0, summary="Wait until an object, a backplane or this node has ended.",
-            signature="(target: str) -> list[str]", export=export,
+            signature="(target: str) -> list[str]",
         )  # fmt: skip
         self._component, self._monitors = component, monitors
         self._number = 0
