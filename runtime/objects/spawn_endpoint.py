@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from appbackplane.transport.addressing import AT
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
 from .action import DONE, Action, Outcome
@@ -38,12 +39,17 @@ class SpawnEndpoint(Endpoint):
         )
 
     def create_action(self, request: Request) -> Action:
-        """Raises `InvalidArgument` for other arguments, `NotFound` for a class that the component does not offer."""
+        """Raises `InvalidArgument` for other arguments, `NotFound` for another backplane, or a class that is not offered."""
         kind, settings = request.body.get("kind"), request.body.get("settings", {})
         if type(kind) is not str or type(settings) is not dict or request.body.keys() - {"kind", "settings"}:
             raise InvalidArgument(
                 f"{request.route}: expected {self.signature}, got {', '.join(map(str, request.body))}"
             )
+        here, key = self._component._name.partition("/")[0], request.key
+        if (
+            key is not None and key.startswith(AT) and key[1:] != here
+        ):  # a name that nobody has is resolved to any replica
+            raise NotFound(f"{request.route}: there is no backplane {key[1:]!r} with {self._component.component_name}")
         cls = self._classes.get(kind)
         if cls is None:
             raise NotFound(

@@ -374,6 +374,8 @@ def test_others_spawn_what_is_offered(backplane: VirtualBackplane, bank: Bank) -
     assert bank.spawned_count == 1
     with pytest.raises(NotFound, match="lets others spawn no 'Gate': one of Account"):
         backplane.call("bank.spawn", kind="Gate").result()
+    with pytest.raises(NotFound, match=r"bank\.spawn: there is no backplane 'elsewhere' with bank"):
+        backplane.call("bank.spawn", kind="Account", key="@elsewhere").result()
     with pytest.raises(InvalidArgument, match="settings of Account: unknown argument 'name'"):
         backplane.call("bank.spawn", kind="Account", settings={"name": "ada"}).result()
     for arguments in ({"kind": 3}, {"kind": "Account", "settings": 3}, {"kind": "Account", "more": 3}, {}):
