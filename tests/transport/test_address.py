@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
+import msgpack
+import msgspec
 import pytest
 
 from appbackplane.transport import Address, InvalidArgument, UnknownRoute
@@ -28,6 +31,27 @@ def test_an_address_is_its_text() -> None:
     assert (address.component, address.number) == ("accounts", 17)
     with pytest.raises(AttributeError):
         address.number = 18  # type: ignore[misc]
+
+
+@dataclass
+class Ticket:
+    """A value of a user's that holds one."""
+
+    seat: int
+    account: Address
+
+
+class Note(msgspec.Struct):
+    """The same of msgspec's."""
+
+    account: Address
+
+
+def test_it_travels_inside_of_other_values() -> None:
+    """msgspec encodes text alone, and no subclass of it."""
+    address = Address(TEXT)
+    packed = Encoder().pack([Ticket(3, address), Note(address), {"accounts": (address,)}])
+    assert msgpack.unpackb(packed) == [{"seat": 3, "account": TEXT}, {"account": TEXT}, {"accounts": [TEXT]}]
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,10 @@ class Bank(Component):
         return int(self.call_blocking(account.to("deposit"), cents=5))
 
     @operation()
+    def kinds_of(self, accounts: list[Address], by_name: dict[str, Address], one: Address | None) -> list[str]:
+        return [type(each).__name__ for each in (*accounts, *by_name.values(), one)]
+
+    @operation()
     def kind_of(self, account: Address) -> str:
         return type(account).__name__
 
@@ -182,6 +186,8 @@ def test_an_address_leads_to_one_object_and_travels_as_text(backplane: VirtualBa
     assert [account.log for account in bank.accounts] == [[], ["5"]]
     assert backplane.call("bank.kind_of", account=ada).result() == "Address"
     assert backplane.call(ada.to("where")).result() == ada
+    inside = backplane.call("bank.kinds_of", accounts=[ada], by_name={"bob": bob}, one=None)
+    assert inside.result() == ["Address", "Address", "NoneType"]
     with pytest.raises(InvalidArgument, match="argument 'account': expected an address"):
         backplane.call("bank.kind_of", account="ada").result()
     assert bank.objects == ()
