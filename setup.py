@@ -38,7 +38,7 @@ COMPILED = """
         waiting
     transport/peers: line lines node parts route_table view window
     transport/security: roll
-    runtime/objects: action binding operation_spec registry schedulable
+    runtime/objects: action binding operation_spec registry schedulable spawned
     runtime/scheduling: adaptive_limit balance cpu_budget deadline_order fair_order interleaving nice object_queue quotas
         ranked_queues ready_queues scheduler throttle time_shares timers
     runtime/observation: histogram recorder span_buffer span_ids statistics
@@ -50,7 +50,7 @@ COMPILED = """
         reading_action recorders stream_action
     runtime/execution/outgoing: outgoing_calls publishing ring_detector routing sender streaming
     runtime/execution/loop: batching engine worker_loop
-    runtime/execution/services: engine_platform host node_services
+    runtime/execution/services: engine_platform host node_services spawning
     runtime/dispatcher: delivery locking registration served
     runtime/peers: answers breaks inward node_endpoint outward
     runtime/requests/contexts: waiting

@@ -9,6 +9,7 @@ Users import only the names in `__all__`. The layers, bottom up: `objects/` hold
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from appbackplane.transport.address import Address
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
     from .objects.component import Component
     from .objects.endpoint import Endpoint, Request
     from .objects.module_state import ModuleState
+    from .objects.monitor import EndNotice, Monitor
     from .objects.operation import DeclarationError, every, operation, subscribe
     from .objects.state_machine import StateMachine
 
 __all__ = [
     "Action",
     "Adaptive",
+    "Address",
     "AppObject",
     "BackplaneError",
     "Batch",
@@ -52,11 +55,13 @@ __all__ = [
     "Component",
     "DeadlineExceeded",
     "DeclarationError",
+    "EndNotice",
     "Endpoint",
     "FailedPrecondition",
     "InternalError",
     "InvalidArgument",
     "ModuleState",
+    "Monitor",
     "NotFound",
     "Outcome",
     "PeerDown",
@@ -90,6 +95,7 @@ _LATER = {
     "objects.component": ("Component",),
     "objects.endpoint": ("Endpoint", "Request"),
     "objects.module_state": ("ModuleState",),
+    "objects.monitor": ("EndNotice", "Monitor"),
     "objects.operation": ("DeclarationError", "every", "operation", "subscribe"),
     "objects.state_machine": ("StateMachine",),
 }

@@ -24,6 +24,7 @@ from .execution.records.recording import Recording
 from .execution.records.span_export import SpanExport
 from .execution.services.host import EngineHost
 from .execution.services.inspection import Inspection
+from .execution.services.monitors import Monitors
 from .execution.urgency.board import OwnSlot
 from .execution.urgency.os_priority import OsPriority
 from .execution.workers.clock import Clock
@@ -73,14 +74,16 @@ class Backplane:
             self.name, Path(config.run_dir), config.generation, lead=engine.lead, clock=clock, poll_leader=engine.poll_leader,
             sender=engine.sender, publishing=engine.publishing,
         )  # fmt: skip
-        self._own = BackplaneOperations(self, engine, self.applying)
+        self._monitors = Monitors(engine)
+        self._own = BackplaneOperations(self, engine, self.applying, self._monitors)
+        self._monitors.own = self._own
         for component in components:
             try:
                 component._set_up(config.priorities)
             except Exception as error:
                 error.add_note(f"component '{type(component).__module__}:{type(component).__qualname__}': setup failed")
                 raise
-        host = EngineHost(engine, config.run_dir)
+        host = EngineHost(engine, self._monitors, config.run_dir)
         self._platform = host.platform
         for component in (self._own, *components):
             self._registry.add_component(component)
@@ -266,6 +269,7 @@ class Backplane:
                 },
                 "admission": engine.overload.figures(),
                 "replays": engine.replays.figures(),
+                "addresses": self._monitors.figures(),
                 "requests": {name: told for name, told in requests.items() if told is not None},
                 "traces": None if self.span_export is None else self.span_export.figures(),
                 "recording": {} if self.recording is None else self.recording.figures(),

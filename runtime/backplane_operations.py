@@ -19,12 +19,14 @@ from appbackplane.transport.topics import check_pattern, check_topic
 from .execution.actions.method_action import MethodAction
 from .execution.loop.engine import Engine
 from .execution.records.applying import Applying
+from .execution.services.monitors import Monitors
+from .execution.services.watching import WatchEndpoint
 from .execution.workers.current import current
 from .objects.app_object import AppObject
 from .objects.component import Component
 from .objects.module_state import ModuleState
-from .objects.operation import Mark, operation
-from .objects.operation_spec import OperationSpec
+from .objects.operation import operation
+from .objects.spawn_endpoint import construct
 from .process_config import LiveSettings
 from .scheduling.quotas import UNLIMITED
 
@@ -54,13 +56,19 @@ class BackplanePort(Protocol):
 class BackplaneOperations(Component):
     """The operations of the backplane itself (seed 002: "backplane is itself an application")."""
 
-    def __init__(self, backplane: BackplanePort, engine: Engine, applying: Applying) -> None:
+    def __init__(self, backplane: BackplanePort, engine: Engine, applying: Applying, monitors: Monitors) -> None:
         self._lead, self._registry, self._scheduler = engine.lead, engine.registry, engine.scheduler
         self._limits, self._callers, self._publishing = engine.limits, engine.callers, engine.publishing
         self._backplane = backplane
         self.component_name = f"{addressing.BACKPLANE}.{engine.backplane}"
         self._module_state = ModuleState.PRIMARY
         self.add(batches(applying, self._scheduler.priorities))
+        self._monitors = monitors
+        self.expose(WatchEndpoint(self, lambda: monitors))
+
+    def _enters(self, state: ModuleState) -> None:
+        if state is ModuleState.DOWN:  # the process ends
+            self._monitors.stop()
 
     @operation(priority=_PRIORITY)
     def statistics(self) -> dict[str, Any]:
@@ -231,18 +239,3 @@ def batches(applying: Applying, priorities: int) -> AppObject:
             return self.applying.apply(topic, group, batch, first, rows)
 
     return Apply(applying)
-
-
-def construct(cls: type[AppObject], settings: dict[str, Any]) -> AppObject:
-    """Construct `cls` with arguments from outside, checked against the annotations of its constructor.
-
-    Raises `InvalidArgument`, which names the argument.
-    """
-    init = cls.__init__
-    if init is object.__init__:
-        if settings:
-            raise InvalidArgument(f"{cls.__qualname__} takes no settings: got {', '.join(sorted(settings))}")
-        return cls()
-    return cls(
-        *OperationSpec("__init__", init, Mark(kind="settings")).bind(settings, f"settings of {cls.__qualname__}")
-    )

@@ -14,8 +14,8 @@ from types import ModuleType
 
 from appbackplane.transport.errors import InvalidArgument
 
-from .backplane_operations import construct
 from .objects.component import Component
+from .objects.spawn_endpoint import construct
 from .process_config import ProcessConfig
 
 #: Path prefixes of our own frames: the packages as they were imported, and the file names in compiled code.

@@ -4,6 +4,7 @@ The supervisor writes it as msgpack to the child's standard input; both sides ch
 nanoseconds here: `supervisor/configuration/config.py` has parsed the TOML's "5ms".
 """
 
+import hashlib
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -125,3 +126,11 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     debug: bool = False
     #: Whether to construct the components, print the registration as JSON and exit.
     describe: bool = False
+
+    @property
+    def incarnation(self) -> str:
+        """Eight digits for the addresses of this process: others than those of any other process of the backplane.
+
+        From its token, which the supervisor draws at random for each generation: one in 4 billion is drawn twice.
+        """
+        return hashlib.blake2b(f"{self.token}{self.generation}".encode(), digest_size=4).hexdigest()

@@ -139,6 +139,7 @@ class Supervisor:
             first_generation=run_dir.first_generation,
             stuck_after_ns={name: config.stuck_after_ns(name) for name in config.backplane},
             node=config.carrier,
+            node_name=config.node_name,
             is_in_cluster=config.cluster is not None,
         )
         self._tenure: Tenure | None = None

@@ -11,6 +11,7 @@ link.py, caller_core.py, session.py.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .address import Address
 from .errors import (
     BackplaneError,
     Busy,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from .streamed import stream
 
 __all__ = [
+    "Address",
     "AsyncClient",
     "AsyncItemStream",
     "AsyncSubscription",

@@ -14,6 +14,8 @@ RESERVED = frozenset((SUPERVISOR, BACKPLANE, CONTROL))
 FAREWELL = "farewell"
 #: In a system's log folder: a link to the run directory in which the system was last started.
 RUN_LINK = "run"
+#: Prefix of a key that selects one of the replicas: the name of a backplane follows, and a colon or the end.
+AT = "@"
 #: Separates the name of a node from a route there: `b/index.stats`.
 OF_NODE = "/"
 

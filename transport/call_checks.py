@@ -7,6 +7,7 @@ its deadline. So it is refused here, at once, and the error names the route and 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from .address import split_route
 from .call_spec import CallSpec
 from .errors import InvalidArgument, text_of
 
@@ -41,6 +42,8 @@ def asked(
 
 def check_call(spec: CallSpec) -> None:  # hot: scripts/bench call_rtt
     """Check all values given by a user, except the arguments, and set `timeout_ns`. Raises `InvalidArgument`."""
+    if type(spec.route) is not str:
+        split_route(spec)
     check(spec.route, spec.key, spec.priority)
     if spec.idempotency_key is not None:
         check_idempotency_key(spec.route, spec.idempotency_key)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgpack
 import msgspec
 
+from .address import Address
 from .argument_stream import MISPLACED, ArgumentStream
 from .call_spec import CallSpec
 from .envelope import (
@@ -88,11 +89,13 @@ _ID_MAX: Final = (1 << 32) - 1
 _NAME_MAX: Final = 60
 
 
-def plain_number(value: Any) -> int | float:
-    """Hook for `msgspec.to_builtins`: numbers that their library registered as Python's. Raises TypeError for others.
+def plain_value(value: Any) -> int | float | str:
+    """Hook for `msgspec.to_builtins`: numbers that their library registered as Python's, and addresses, which are text.
 
-    numpy.float64 is a float and would travel without it; numpy.int64 and numpy.float32 would not.
+    Raises TypeError for others. numpy.float64 is a float and would travel without it; numpy.int64 and numpy.float32 would not.
     """
+    if isinstance(value, Address):
+        return str.__str__(value)
     import numbers  # only where such a value comes
 
     if isinstance(value, numbers.Integral):
@@ -110,7 +113,7 @@ def _to_builtins(has_run: list[bool], value: Any) -> Any:
     if not has_run:
         has_run.append(True)
     # str_keys stays off: msgpack carries integer keys, and their type must not change silently.
-    return msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=plain_number)
+    return msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=plain_value)
 
 
 class Encoder:

@@ -110,8 +110,15 @@ class Directory(msgspec.Struct, frozen=True):
     exported_topics: tuple[str, ...] = ()
     #: The backplane that carries calls to other nodes; "": this system knows no others.
     node: str = ""
+    #: The name of this node among the others; "": this system knows no others.
+    node_name: str = ""
     #: Backplanes of this system that have never registered: their routes are not known yet, so `routes` is incomplete.
     missing: tuple[str, ...] = ()
+
+    @property
+    def home(self) -> str:
+        """The name of this system in addresses (address.py): that of the node that it is, else its own."""
+        return self.node_name or self.system
 
     def newly_draining(self, before: "Directory | None") -> list[str]:
         """Backplanes that are draining and were not in the version `before`."""
@@ -169,10 +176,12 @@ def build(
     node: str = "",
     missing: Collection[str] = (),
     finished: Collection[str] = (),
+    node_name: str = "",
 ) -> Directory:
     """The routing table of all registered backplanes; those in `down` keep their routes but cannot be reached. `cgroups`:
     folders of those with a cgroup of their own. `draining`: up, but accept nothing new. `unready`: not to be called if
     another can be. `node`: carries calls to other nodes. `missing`: never registered. `finished`: in `down` after a drain.
+    `node_name`: of this node among the others.
     """
     folders = cgroups or {}
     routes: dict[str, list[str]] = {}
@@ -230,5 +239,6 @@ def build(
         priorities=priorities,
         exported_topics=tuple(exported_topics),
         node=node,
+        node_name=node_name,
         missing=tuple(missing),
     )

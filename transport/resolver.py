@@ -11,13 +11,12 @@ resolution without a key costs two dictionary look-ups.
 import zlib
 
 from . import addressing
+from .addressing import AT
 from .directory import Directory
 from .errors import Unavailable, UnknownRoute
 
 #: Seconds until a caller may retry a backplane that is down: a process is back in 56 ms (TRAPS 21), imports take longer.
 RETRY_AFTER_S = 0.25
-#: Prefix of a key that selects one of the replicas: the name of a backplane follows, and a colon or the end.
-AT = "@"
 _OWN = f"{addressing.BACKPLANE}."
 #: Resolutions cached beside those of the table's own routes: only callers know how many routes elsewhere there are.
 _OTHERS_MAX = 4_096
@@ -36,6 +35,8 @@ class Resolver:
         #: By route: the backplanes that share its calls; empty: they take turns.
         self._shared: dict[str, tuple[str, ...]] = {}
         self._idempotent = frozenset(directory.idempotent)
+        #: Routes that begin with it name this very system, as those of addresses do.
+        self._own = f"{directory.home}{addressing.OF_NODE}"
         self._kept_max = len(directory.routes) + _OTHERS_MAX
 
     def resolve(self, route: str, key: str | None = None) -> str:  # hot: scripts/bench call_rtt
@@ -55,7 +56,7 @@ class Resolver:
 
     def is_idempotent(self, route: str) -> bool:
         """Whether a repetition of the operation does no harm."""
-        return route in self._idempotent
+        return route.removeprefix(self._own) in self._idempotent
 
     def draining(self, route: str, key: str | None = None) -> str | None:
         """The name of a draining backplane that serves the route, for calls of the work it finishes; None: there is none."""
@@ -94,6 +95,9 @@ class Resolver:
 
     def _serving(self, route: str) -> tuple[str, ...]:
         names = self.directory.routes.get(route, ())
+        if not names and route.startswith(self._own):
+            route = route.removeprefix(self._own)
+            names = self.directory.routes.get(route, ())
         word, _, rest = route.partition(".")
         if word == addressing.BACKPLANE:  # every backplane serves its own operations, without declaring them
             name = rest.rpartition(".")[0]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from appbackplane.transport.codec import plain_number
+from appbackplane.transport.codec import plain_value
 
 _FIXED: Final = (type(None), bool, int, float, str, bytes)
 
@@ -21,6 +21,6 @@ def detached(result: Any) -> Any:
     if type(result) in _FIXED:
         return result
     try:
-        return msgspec.to_builtins(result, builtin_types=(bytes, bytearray, memoryview), enc_hook=plain_number)
+        return msgspec.to_builtins(result, builtin_types=(bytes, bytearray, memoryview), enc_hook=plain_value)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"its result cannot be encoded: {error}") from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import msgspec
 
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.codec import plain_number
+from appbackplane.transport.codec import plain_value
 
 from ..objects.app_object import AppObject
 from .message import Message, declared
@@ -79,5 +79,5 @@ def key_text(value: Any) -> str | None:
 
 def fields_of(message: Message) -> dict[str, Any]:
     """A message's fields as they travel, copied from the memory of its source, which may be freed before (handles.py)."""
-    fields = msgspec.to_builtins(message, builtin_types=(bytes, bytearray, memoryview), enc_hook=plain_number)
+    fields = msgspec.to_builtins(message, builtin_types=(bytes, bytearray, memoryview), enc_hook=plain_value)
     return {name: bytes(value) if isinstance(value, memoryview) else value for name, value in fields.items()}

@@ -10,10 +10,13 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+from appbackplane.transport.address import Address
+from appbackplane.transport.addressing import AT
 from appbackplane.transport.call_checks import WINDOW_DEFAULT
 from appbackplane.transport.call_spec import CallSpec
 
 from .call_group import CallGroup
+from .monitor import Monitor
 from .operation_spec import OperationSpec, specs_of
 from .own import check_operations, owned
 from .platform import NodeServices, Platform, TimerHandle
@@ -22,6 +25,10 @@ from .schedulable import Schedulable
 if TYPE_CHECKING:
     from .action import Action
     from .component import Component
+
+
+#: Operations may have these names: the runtime never calls these methods, and `AppObject.spawn(self, …)` is still there.
+_REPLACEABLE = ("spawn", "spawn_at", "monitor", "end_self")
 
 
 class Host(Protocol):
@@ -53,6 +60,11 @@ class Host(Protocol):
     def post(self, action: Action) -> None: ...
     def add_object(self, component: Component, object: AppObject) -> None: ...
     def remove_object(self, object: AppObject) -> None: ...
+    def spawn(self, component: Component, object: AppObject) -> Address: ...
+    def end(self, object: AppObject, reason: str) -> None: ...
+    def end_address(self, component: Component, address: Address, reason: str) -> None: ...
+    def address_of(self, object: AppObject) -> Address: ...
+    def monitor(self, object: AppObject, target: str, method: Callable[..., Any], priority: int | None) -> Monitor: ...
     def shed(self, component: Component, below: int) -> int: ...
     def requeue_deferred(self, object: AppObject, actions: list[Action]) -> None: ...
     def now_ns(self) -> int: ...
@@ -91,7 +103,7 @@ class AppObject(Schedulable):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.__operations__ = specs_of(cls)
-        check_operations(cls, AppObject)
+        check_operations(cls, AppObject, _REPLACEABLE)
 
     def __new__(cls, *_arguments: Any, **_keywords: Any) -> Self:
         self = super().__new__(cls)
@@ -263,6 +275,70 @@ class AppObject(Schedulable):
         if isinstance(seconds, bool):  # True would be 1 s
             raise TypeError(f"after({seconds!r}): expected a number of seconds")
         return self._host.after(self, round(seconds * 1e9), method, arguments)
+
+    def spawn(self, object: AppObject) -> Address:
+        """Add a light object to the component of this one, and return its address: `await self.call(address.to("deposit"))`.
+
+        The component lists its class in `declares`. Raises `DeclarationError` if it does not, or if the class subscribes, has
+        timers or several queues; and `Busy` at `max_spawned`.
+        """
+        component = self._component
+        host = self._host
+        assert component is not None
+        return host.spawn(component, object)
+
+    async def spawn_at(
+        self,
+        component: str,
+        kind: str,
+        /,
+        *,
+        backplane: str | None = None,
+        priority: int | None = None,
+        timeout: float | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Address:
+        """Have another component spawn an object: `address = await self.spawn_at("accounts", "Account", owner="ada")`.
+
+        component: its name; `b/accounts` is one of node b. It lists the class `kind` in `spawnable`.
+        backplane: which of its replicas. None: the next.
+        arguments, settings: of the constructor, checked against its annotations; `arguments` for names that clash.
+
+        Raises `NotFound` if the component offers no such class, and what calls raise.
+        """
+        found = await AppObject.request(
+            self,
+            f"{component}.spawn",
+            {"kind": kind, "settings": {**(arguments or {}), **settings}},
+            key=None if backplane is None else f"{AT}{backplane}",
+            priority=priority,
+            timeout=timeout,
+        )
+        return Address(found)
+
+    @owned
+    def own_address(self) -> Address:
+        """The address of a spawned object. Raises RuntimeError for another, which has a key, or is one of several alike."""
+        return self._host.address_of(self)
+
+    def end_self(self, reason: str = "") -> None:
+        """End this spawned object: it takes no more calls from now on, and is gone after the running operation.
+
+        Queued calls get `NotFound` with the reason; monitors are told it. Raises RuntimeError for an object that was added.
+        """
+        self._host.end(self, reason)
+
+    def monitor(self, target: str, method: Callable[..., Any], /, *, priority: int | None = None) -> Monitor:
+        """Run `method` of this object once, with an `EndNotice`, when the target has ended or can no longer be reached.
+
+        target: an address; or a backplane, `"front"`; or a node, `"b/"`; or a backplane of it, `"b/front"`.
+        priority: of that action. None: that of the running action.
+
+        If the target has ended, or never existed, the method runs at once. The returned handle cancels the monitor, and the
+        end of this object does. Raises `Busy` at `max_posted` of its component, `InvalidArgument` for no target, TypeError.
+        """
+        return self._host.monitor(self, target, method, priority)
 
     @property
     def _host(self) -> Host:

@@ -11,6 +11,8 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from appbackplane.transport.address import Address
+
 from .app_object import AppObject, Host, without_twins
 from .module_state import ModuleState
 from .operation import DeclarationError
@@ -26,6 +28,8 @@ REQUESTS_MAX_DEFAULT = 10_000
 #: Actions and timers that a component has given itself and that have not ended: 400 bytes each, so 40 MB. A runaway loop
 #: gets `Busy` within half a second. No component has been seen to need more.
 POSTED_MAX_DEFAULT = 100_000
+#: Spawned objects of a component, beyond which `spawn` raises `Busy`: half a kilobyte each (scripts/bench spawn), so 0.5 GB.
+SPAWNED_MAX_DEFAULT = 1_000_000
 #: The methods of `Component` that users override.
 _HOOKS = ("setup", "make_room", "on_initializing", "on_primary", "on_secondary", "on_down")
 
@@ -48,6 +52,10 @@ class Component(AppObject):
     digest_priority: ClassVar[int | None] = None
     #: Classes whose operations are routes of this component before any object of them is added.
     declares: ClassVar[tuple[type[AppObject], ...]] = ()
+    #: Those of `declares` of which others may spawn objects here, on the route COMPONENT.spawn (`AppObject.spawn_at`).
+    spawnable: ClassVar[tuple[type[AppObject], ...]] = ()
+    #: The bound of its spawned objects; beyond it `spawn` raises `Busy`.
+    max_spawned: ClassVar[int] = SPAWNED_MAX_DEFAULT
     #: Topics that it publishes to other nodes, too: "prices.eu", or "prices.*". Topics that its objects subscribe to with
     #: `export=True` need not be listed.
     exported_topics: ClassVar[tuple[str, ...]] = ()
@@ -56,6 +64,8 @@ class Component(AppObject):
     _module_state: ModuleState
     _cluster_epoch: int
     _objects: list[AppObject]
+    #: By their numbers (spawned.py).
+    _spawned: dict[int, AppObject]
     _endpoints: list[Endpoint]
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -75,6 +85,7 @@ class Component(AppObject):
         self._module_state = ModuleState.START
         self._cluster_epoch = 0
         self._objects = []
+        self._spawned = {}
         self._endpoints = []
         self._component = self
         return self
@@ -94,8 +105,13 @@ class Component(AppObject):
 
     @owned
     def objects(self) -> tuple[AppObject, ...]:
-        """The objects added so far, without the component itself."""
+        """The objects added so far, without the component itself and without spawned ones."""
         return tuple(without_twins(self._objects))
+
+    @owned
+    def spawned_count(self) -> int:
+        """How many spawned objects it has now."""
+        return len(self._spawned)
 
     def setup(self) -> None:
         """Add the initial objects. Called once, before any state is entered."""
@@ -149,6 +165,10 @@ class Component(AppObject):
         """Remove an object. Raises `FailedPrecondition` while it has work or awaits a reply (law 6)."""
         assert self._hosted_by is not None
         self._hosted_by.remove_object(object)
+
+    def end_spawned(self, address: str, reason: str = "") -> None:
+        """End a spawned object of this component, as its `end_self` does. Raises `NotFound` if it has ended, or never was."""
+        self._host.end_address(self, Address(address), reason)
 
     def expose(self, endpoint: Endpoint) -> None:
         """Serve an endpoint on the route COMPONENT.NAME. Call it in `setup`."""

@@ -16,6 +16,9 @@ from typing import Any
 
 import msgspec
 
+from appbackplane.transport.address import Address
+from appbackplane.transport.errors import InvalidArgument
+
 from . import binding
 from .batch import batched_hints, serves_one, single_signature
 from .binding import Binding
@@ -213,6 +216,11 @@ def _converted(kind: Any, value: Any) -> Any:
 def _convert(kind: type, value: Any) -> Any:
     if kind is Path and isinstance(value, str):
         return Path(value)
+    if kind is Address and isinstance(value, str):
+        try:
+            return Address(value)
+        except InvalidArgument as error:
+            raise TypeError(f"Expected an address: {error.message}") from None
     if isinstance(value, kind):
         return value
     if kind is StreamedItems:

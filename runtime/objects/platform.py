@@ -65,6 +65,9 @@ class Platform(Protocol):
 class NodeServices(Protocol):
     """Requests of a node's endpoint."""
 
+    @property
+    def monitors(self) -> Any: ...
+
     def take_foreign(
         self, take: Callable[[bytes, Any, int], None] | None, gone: Callable[[bytes], None] | None = None
     ) -> None: ...

@@ -11,8 +11,10 @@ import inspect
 from operator import attrgetter
 from typing import Any
 
+from appbackplane.transport.address import is_address_key
+from appbackplane.transport.addressing import AT
 from appbackplane.transport.directory import ComponentEntry, OperationEntry
-from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.errors import InvalidArgument, NotFound
 from appbackplane.transport.topics import TopicTable, check_pattern
 
 from .app_object import AppObject, queues_of, without_twins
@@ -20,8 +22,10 @@ from .component import Component
 from .endpoint import Endpoint
 from .interleaved import check_interleaving
 from .module_state import ModuleState
-from .operation import DeclarationError, Mark
+from .operation import PRIORITY_DEFAULT, DeclarationError, Mark
 from .operation_spec import OperationSpec
+from .spawn_endpoint import SpawnEndpoint
+from .spawned import SpawnedObjects, check_spawnable
 from .state_machine import StateMachine
 from .twins import another, check_concurrency
 
@@ -156,8 +160,10 @@ class Hearer:
 class Registry:
     """The components, routes, keys and topics that this backplane serves."""
 
-    def __init__(self, backplane: str, priorities: int) -> None:
+    def __init__(self, backplane: str, priorities: int, incarnation: str = "00000000") -> None:
+        """`incarnation`: eight hexadecimal digits that no other process of this backplane has."""
         self._backplane = backplane
+        self.spawned = SpawnedObjects(backplane, incarnation)
         self._priorities = priorities
         self.components: dict[str, Component] = {}
         self.routes: dict[str, Route] = {}
@@ -172,6 +178,7 @@ class Registry:
         if name in self.components:
             raise DeclarationError(f"two components are named {name!r}: set component_name on one of them")
         _check_module(component)
+        check_spawnable(component)
         self.components[name] = component
         component._name = f"{self._backplane}/{name}"
         if component.digest_priority is not None:
@@ -188,6 +195,8 @@ class Registry:
                 route.check_signatures()
         for endpoint in component._endpoints:
             self.add_endpoint(component, endpoint)
+        if component.spawnable:
+            self.add_endpoint(component, SpawnEndpoint(component, min(PRIORITY_DEFAULT, self._priorities - 1)))
 
     def add_endpoint(self, component: Component, endpoint: Endpoint) -> None:
         """Add an endpoint as the route COMPONENT.NAME. Raises `DeclarationError` if the route exists."""
@@ -222,8 +231,18 @@ class Registry:
             each._component = None
 
     def by_key(self, component: str, key: str) -> AppObject | None:
-        """The object that was added under `key`; None: there is none."""
-        return self._by_key.get((component, key))
+        """The object that was added under `key`, or whose address it is; None: there is none."""
+        object = self._by_key.get((component, key))
+        if object is None and key.startswith(AT):
+            found = self.components.get(component)
+            return None if found is None else self.spawned.find(found, key)
+        return object
+
+    def absent(self, component: Component, key: str) -> NotFound:
+        """The error for a key that selects no object of a component: of an address, whether it has ended."""
+        if is_address_key(key):
+            return self.spawned.gone(component, key)
+        return NotFound(f"{component.name} has no object with key {key!r}")
 
     def queue_of(self, object: AppObject) -> AppObject:
         """The queue for new work of an object. With `concurrency`, an idle one, if there is or may be one; else its own."""
@@ -282,6 +301,8 @@ class Registry:
 
     def _add(self, component: Component, object: AppObject) -> None:
         name, key = component.component_name, object._key
+        if key is not None and is_address_key(key):
+            raise DeclarationError(f"{name}: key {key!r} has the form of an address: choose another")
         if key is not None and (name, key) in self._by_key:
             raise DeclarationError(f"{name} already has an object with key {key!r}")
         if self.is_static:  # check everything before any table changes

@@ -37,6 +37,7 @@ from appbackplane.transport.peers.likeness import Likeness
 from appbackplane.transport.security.grants import EXPORTED
 from appbackplane.transport.security.ring import Holder
 
+from ..execution.services.monitors import NODE_WATCH
 from ..observation.span_ids import traceparent_of
 from .outward import is_bulk_at
 
@@ -180,6 +181,10 @@ class Inward:
     ) -> None:
         """Handle an envelope of a node, under a key of `holder`. `arrival`: the frame that it came in; None: of no length."""
         kind = envelope.kind
+        directory = self._session.directory
+        if envelope.route is not None and OF_NODE in envelope.route and directory is not None:
+            # A remote client names this node, as addresses do; the routes of this system bear no name.
+            envelope.route = envelope.route.removeprefix(f"{directory.home}{OF_NODE}")
         asked = AskedHere(name, incarnation, envelope.id)
         if kind == CALL:
             if asked in self._held:
@@ -341,7 +346,8 @@ class Inward:
             return
         # Routes of this system only: a call for a third node is not passed on under this node's key.
         is_here = route in directory.routes or (OF_NODE not in route and route.partition(".")[0] in RESERVED)
-        if is_here and holder.routes.permits(route, is_exported=route in self._exported):
+        is_exported = route in self._exported or route == NODE_WATCH  # which is offered to nobody, and open to all
+        if is_here and holder.routes.permits(route, is_exported=is_exported):
             if len(known[1]) < PERMITTED_MAX:
                 known[1].add(route)
         elif route in self._withdrawn and holder.routes.permits(route, is_exported=True):

@@ -23,6 +23,7 @@ from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.session import ClientSession
 
+from ..execution.services.watching import WatchEndpoint
 from ..objects.component import Component
 from ..objects.operation import operation
 from .node_endpoint import NodeEndpoint
@@ -52,6 +53,7 @@ class Node(Component):
         self._peers = dict(peers or {})
         self._keyring = Keyring(Path(keys).expanduser() if keys else None)
         self._endpoint: NodeEndpoint | None = None
+        self.expose(WatchEndpoint(self, lambda: self._host.node.monitors))
 
     def on_initializing(self) -> None:
         """Listen, and dial. Raises errors of the files or the addresses."""

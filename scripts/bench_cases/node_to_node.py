@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,8 +66,8 @@ def both(_is_quick: bool) -> Iterator[Sides]:
         yield Sides(ours, reference)
 
 
-def nodes(folder: Path) -> list[Path]:
-    """The TOML of each; each knows the others."""
+def nodes(folder: Path, components: Mapping[str, str] | None = None) -> list[Path]:
+    """The TOML of each; each knows the others. `components`: the lines of the table of its backplane, by node."""
     rings = {name: Keyring(folder / name / "keys") for name in NAMES}
     keys = {name: ring.make_own() for name, ring in rings.items()}
     for name, ring in rings.items():
@@ -81,7 +81,7 @@ def nodes(folder: Path) -> list[Path]:
         others = ((other, at) for other, at in zip(NAMES, ports, strict=True) if other != name)
         seeds = "[peers]\n" + "".join(f'"tcp://127.0.0.1:{at}" = "{other}"\n' for other, at in others)
         node = f'[node]\nname = "{name}"\nlisten = "tcp://127.0.0.1:{port}"\nkeys = "{folder / name / "keys"}"\n'
-        backplane = f"[backplane.worker]\n{COMPONENT}\n"
+        backplane = f"[backplane.worker]\n{COMPONENT if components is None else components[name]}\n"
         toml.write_text(f'[system]\nname = "bench-{name}"\nrun_dir = "run"\n{node}{seeds}{backplane}', encoding="utf-8")
         tomls.append(toml)
     return tomls

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from appbackplane.transport import Address
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.errors import DeadlineExceeded
 from appbackplane.transport.streamed import stream
@@ -24,6 +25,7 @@ from .words import arguments, json_lines
 @click.argument("words", metavar="[KEY=VALUE]...", nargs=-1)
 @system_option
 @click.option("--key", help="The object to call, where several implement the operation.")
+@click.option("--address", help="Of a spawned object. ROUTE is then the name of its operation.")
 @click.option("--priority", type=click.IntRange(0, 255), help="0 is the highest. Default: the operation's own.")
 @timeout_option(TIMEOUT_DEFAULT_S, "Deadline of the call, in seconds from now.", max_s=TIMEOUT_MAX_S)
 @click.option("--idempotency-key", metavar="TEXT", help="Calls with the same key are done once.")
@@ -38,6 +40,7 @@ def command(
     words: tuple[str, ...],
     system: str | None,
     key: str | None,
+    address: str | None,
     priority: int | None,
     timeout: float,
     idempotency_key: str | None,
@@ -48,6 +51,10 @@ def command(
 ) -> None:
     """Call ROUTE and print what it returns. A VALUE that is JSON is taken as JSON, all else as text."""
     body = arguments(words)
+    if address is not None:
+        if key is not None:
+            raise click.UsageError("--address selects the object: leave --key out")
+        route = Address(address).to(route)
     if is_stream and idempotency_key is not None:
         raise click.UsageError("--idempotency-key is for a call with one result: the items of a stream are not kept")
     if streamed is not None:

@@ -211,6 +211,11 @@ class Config(msgspec.Struct, frozen=True):
         return "" if self.node is None else node_settings.BACKPLANE
 
     @property
+    def node_name(self) -> str:
+        """Name of this node among the others; "": this system is none."""
+        return "" if self.node is None else self.node.name
+
+    @property
     def replica_of(self) -> dict[str, str]:
         """Each replica's own name, to the name that it shares with the others."""
         return {name: common for common, names in self.replicas.items() for name in names}

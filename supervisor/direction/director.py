@@ -48,12 +48,14 @@ class Director:
         first_generation: int = 1,
         stuck_after_ns: Mapping[str, int] | None = None,
         node: str = "",
+        node_name: str = "",
         is_in_cluster: bool = False,
     ) -> None:
         """`settings`: of each backplane, by name. `random`: 0 to 1. `stuck_after_ns`: health.py. `node`: the backplane that
-        connects to other nodes. `is_in_cluster`: this node begins as secondary, until it is `Granted` to be primary.
+        connects to other nodes; `node_name`: of this node among them. `is_in_cluster`: this node begins as secondary, until
+        it is `Granted` to be primary.
         """
-        self.system, self._node = system, node
+        self.system, self._node, self._node_name = system, node, node_name
         self._past = turnover.Past(first_generation)
         self.children = {
             name: Child(name, each, ChildProcess(self._past.before(name))) for name, each in settings.items()
@@ -61,7 +63,7 @@ class Director:
         self.movement = Movement(self.children, role, random, SECONDARY if is_in_cluster else PRIMARY)
         self.restarts = OrderedRestarts(self.children, self.movement)
         self.health = HealthWatch(self.children, stuck_after_ns or {})
-        self.directory = Directory(system=system, node=node, missing=tuple(self.children))
+        self.directory = Directory(system=system, node=node, node_name=node_name, missing=tuple(self.children))
         #: "starting", "up", "stopping" or "down".
         self.mode = "starting"
         #: When it was ordered up, and when it entered its current mode.
@@ -131,7 +133,11 @@ class Director:
         for child, reason in self.health.due(now_ns, is_judging=self.mode == "up"):
             self._kill(child, reason, now_ns)
         self._advance(now_ns)
-        if (self.directory.unready, self.directory.node) != (replicas.unready(self.children), self._node):
+        if (self.directory.unready, self.directory.node, self.directory.node_name) != (
+            replicas.unready(self.children),
+            self._node,
+            self._node_name,
+        ):
             self._send_directory()
         effects, self._effects = self._effects, []
         return effects
@@ -265,7 +271,7 @@ class Director:
         assert self.mode == "up", "who asks looks at the mode"
         self._effects += turnover.begin(self.children, self.movement, event, now_ns, self._past)
         self.health.configure({name: event.new.stuck_after_ns(name) for name in event.new.backplane})
-        self._node = event.new.carrier
+        self._node, self._node_name = event.new.carrier, event.new.node_name
 
     # Down
 
@@ -401,5 +407,5 @@ class Director:
 
     def _send_directory(self) -> None:
         version, ceiling = self.directory.version + 1, self.movement.ceiling
-        self.directory = places.directory_of(self.system, version, self.children, self._node, ceiling)
+        self.directory = places.directory_of(self.system, version, self.children, self._node, ceiling, self._node_name)
         self._effects.append(SendDirectory(self.directory))

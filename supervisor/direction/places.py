@@ -19,11 +19,17 @@ _LEAVING = (Phase.DRAINING, Phase.STOPPING)
 
 
 def directory_of(
-    system: str, version: int, children: Mapping[str, Child], node: str = "", ceiling: ModuleState = ModuleState.PRIMARY
+    system: str,
+    version: int,
+    children: Mapping[str, Child],
+    node: str = "",
+    ceiling: ModuleState = ModuleState.PRIMARY,
+    node_name: str = "",
 ) -> Directory:
     """The routing table: all backplanes that have ever registered, and the names of the others.
 
     `node`: the backplane that connects to other nodes. `ceiling`: the highest state allowed on this node.
+    `node_name`: of this node among the others.
     """
     down = {name for name, child in children.items() if child.process.phase not in (Phase.UP, *_LEAVING)}
     draining = {name for name, child in children.items() if child.process.phase in _LEAVING}
@@ -31,4 +37,6 @@ def directory_of(
     known = standing_by.offered(registrations(children), children, ceiling)
     missing = [name for name, child in children.items() if child.components.registration is None]
     finished = [name for name in down if children[name].drain.has_finished]
-    return directory.build(system, version, known, down, cgroups, draining, unready(children), node, missing, finished)
+    return directory.build(
+        system, version, known, down, cgroups, draining, unready(children), node, missing, finished, node_name
+    )

@@ -264,6 +264,8 @@ METRICS: tuple[Metric, ...] = (
         "Calls of its objects that have no answer yet.",
         lambda s: s["links"]["outstanding"],
     ),
+    _told("appbackplane_spawned_objects", "Spawned objects that have not ended.", lambda s: s["addresses"]["spawned"]),
+    _told("appbackplane_monitors", "Monitors of its objects.", lambda s: s["addresses"]["monitors"]),
     _priority(
         "appbackplane_ready_objects",
         "Objects in each ready queue; priority 0 is the most urgent.",

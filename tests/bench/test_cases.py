@@ -18,7 +18,7 @@ PROMISED = {
     "call_rtt", "call_pipelined", "urgent_short", "urgent_long", "urgent_same_client", "blocking", "inversion",
     "inversion_limited", "inversion_chain", "cpu_limit", "inproc", "pubsub", "large", "many_objects", "startup", "restart",
     "idle", "operator_view", "spark_read", "spark_stats", "dispatcher_overhead", "dispatcher_scaling", "dispatcher_accessor",
-    "requests_indexing",
+    "requests_indexing", "spawn",
 }  # fmt: skip
 RUN_S_MAX = 60
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutation import (
     architectures,
+    addresses,
     batching,
     caller,
     lanes,
@@ -34,5 +35,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "overload": overload.MUTATIONS,
     "batching": batching.MUTATIONS,
     "architectures": architectures.MUTATIONS,
+    "addresses": addresses.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from itertools import chain
 
 from appbackplane.transport.errors import Busy, InternalError, text_of
 
@@ -99,7 +100,9 @@ class Admission:
     def _not_begun(self, component: Component) -> Iterator[Action]:
         """Actions not begun: queued at the objects of a component, deferred by its state machines, or parked anywhere."""
         digester = self._digesters.get(component.component_name)
-        for object in (component, *component._objects, *([] if digester is None else [digester])):
+        spawned = (each for each in component._spawned.values() if each._head is not None)
+        added = (component, *component._objects, *([] if digester is None else [digester]))
+        for object in chain(added, spawned):
             action = object._head
             while action is not None:
                 if not action.continues:

@@ -136,6 +136,9 @@ class Intake:
         )  # fmt: skip
         assert name is not None
         route = self._registry.routes.get(name)
+        if route is None and OF_NODE in name:  # it may name this very system, as an address does
+            envelope.route = name = name.removeprefix(f"{self._routing.directory.home}{OF_NODE}")
+            route = self._registry.routes.get(name)
         if route is None:
             if self._remote.take is not None and peer is not LOCAL:
                 return self._remote.take(peer, envelope, now_ns)
@@ -298,6 +301,7 @@ class Intake:
             and envelope.idempotency_key is None
             and peer is not LOCAL
             and not (envelope.route or "").startswith(OWN)
+            and OF_NODE not in (envelope.route or "")
         )
 
     def _priority(self, name: str, asked: int | None, declared: int) -> int:
@@ -348,7 +352,7 @@ class Intake:
         if key is not None:
             object = self._registry.by_key(route.component.component_name, key)
             if object is None:
-                raise NotFound(f"{route.component.name} has no object with key {key!r}")
+                raise self._registry.absent(route.component, key)
             spec = route.specs.get(type(object))
             if spec is None:
                 raise NotFound(f"{object.name} does not serve {route.name}")

@@ -119,7 +119,7 @@ class Engine:
         #: The clock's function itself: it is called three times an action.
         self.now_ns: Callable[[], int] = clock.now_ns
         self.link = link
-        self.registry = registry = Registry(backplane, config.priorities)
+        self.registry = registry = Registry(backplane, config.priorities, config.incarnation)
         fair_keys = FairKeys(config.fair_by, config.weights) if config.fair_by else None
         self.scheduler = scheduler = scheduler_of(config, fair_keys, clock.now_ns())
         self.lead = lead = threading.RLock()
@@ -138,7 +138,7 @@ class Engine:
         digesters = self.digesters
         # Each part is given the parts that it uses, so it knows only those before it. The few calls upwards are methods of
         # this class that a part is given.
-        self.routing = routing = Routing(backplane, registry, link)
+        self.routing = routing = Routing(backplane, registry, link, config.system)
         self.priority_publisher = priority_publisher = PriorityPublisher(
             lead=lead, now_ns=clock.now_ns, scheduler=scheduler, poll_leader=poll_leader, drain_if_due=self.drain_if_due,
             slot=slot, os_priority=os_priority,
@@ -464,6 +464,11 @@ class Engine:
 
     def _fire(self, timer: Timer, now_ns: int) -> None:
         """Queue the action that a due timer becomes (law 8), if it makes one; it takes the timer's place in `max_posted`."""
+        if timer.object._component is None:  # a spawned object has ended since: nobody walks over all timers then
+            timer.is_over, timer.is_pending = True, False
+            if timer.account is not None:
+                timer.account.ended(now_ns)
+            return
         if timer.make is None:
             object = self.registry.queue_of(timer.object)
             action = MethodAction(object, timer.name, timer.priority, timer.function, timer.arguments)

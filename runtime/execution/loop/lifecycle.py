@@ -53,7 +53,7 @@ class Lifecycle:
         if to not in _SERVING:
             component._module_state = to
             if to is ModuleState.DOWN:
-                objects = (component, *component._objects)
+                objects = (component, *component._objects, *component._spawned.values())
                 for object in objects:
                     self.forget(object)
                 self._set_timers.cancel_of(objects)

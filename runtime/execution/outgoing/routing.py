@@ -22,12 +22,14 @@ from ...objects.registry import Registry
 class Routing:
     """The routing table of one backplane, and its connections to the others. Used under the lead."""
 
-    def __init__(self, backplane: str, registry: Registry, link: LinkPort) -> None:
+    def __init__(self, backplane: str, registry: Registry, link: LinkPort, system: str = "") -> None:
         self._backplane = backplane
         self._registry = registry
         #: The newest routing table. Readable without the lead: it is immutable.
-        self.directory = Directory(system="")
+        self.directory = Directory(system=system)
         self._resolver = Resolver(self.directory)
+        #: Routes that begin with it name this very system, as those of addresses do.
+        self._own = f"{system}{addressing.OF_NODE}"
         #: The backplanes of this system that are up, by their processes.
         self.by_pid: dict[int, str] = {}
         self.connections = Connections(link)
@@ -37,6 +39,7 @@ class Routing:
     def adopt(self, directory: Directory) -> None:
         """Route by this table from now on."""
         self.directory, self._resolver = directory, Resolver(directory)
+        self._own = f"{directory.home}{addressing.OF_NODE}"
         self.by_pid = {place.pid: name for name, place in directory.backplanes.items() if place.is_up and place.pid}
         self.connections.note(directory)
         if self.pulling is None and any(place.is_pulled for place in directory.backplanes.values()):
@@ -94,6 +97,9 @@ class Routing:
         """
         route, key = spec.route, spec.key
         here = self._registry.routes.get(route)
+        if here is None and route.startswith(self._own):
+            spec.route = route = route.removeprefix(self._own)
+            here = self._registry.routes.get(route)
         if here is not None and (
             (key is None and spec.idempotency_key is None)
             or (key is not None and self._registry.by_key(here.component.component_name, key) is not None)

@@ -127,8 +127,9 @@ class Draining:
             if worker.action is not None and not self._is_own(worker.action):
                 found.add(worker.action.name)
         if self._scheduler.waiting_count:
-            found |= {request.action.name for *_, request in self._calls if request.action is not None}
-            found |= {action.name for action in self._parking.parked.values()}
+            waiting: list[Action] = [request.action for *_, request in self._calls if request.action is not None]
+            waiting += self._parking.parked.values()
+            found |= {action.name for action in waiting if not self._is_own(action)}
         return found
 
     def _not_begun(self) -> Iterator[Action]:
@@ -141,13 +142,16 @@ class Draining:
                 action = action.next
             if isinstance(object, StateMachine):
                 yield from object._deferred
-        yield from (each for each in self._parking.parked.values() if not (each.has_begun or _is_inside(each)))
+        for parked in self._parking.parked.values():
+            if not (parked.has_begun or _is_inside(parked) or self._is_own(parked)):
+                yield parked
 
     def _objects(self) -> Iterator[AppObject]:
         for name, component in self._registry.components.items():
             if name != self._own:
                 yield component
                 yield from component._objects
+                yield from (each for each in component._spawned.values() if each._load)
         yield from self._digesters.values()
 
     def _refuse(self, action: Action, now_ns: int) -> None:

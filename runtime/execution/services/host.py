@@ -12,10 +12,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from appbackplane.transport.address import Address
 from appbackplane.transport.argument_stream import take_stream
 from appbackplane.transport.call_checks import duration_ns, window_of
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 from appbackplane.transport.item_sender import ItemSender
 from appbackplane.transport.topics import check_topic
 
@@ -23,6 +24,7 @@ from ...objects.action import Action
 from ...objects.app_object import AppObject, queues_of
 from ...objects.component import Component
 from ...objects.operation import PRIORITY_DEFAULT
+from ...objects.spawned import number_of
 from ...scheduling.timers import Timer
 from ..actions.blocking import call_and_block
 from ..actions.coroutine_action import CoroutineAction, is_coroutine, is_coroutine_by_kind
@@ -35,14 +37,18 @@ from ..outgoing.call_stream import CallStream
 from ..outgoing.call_with_stream import CallWithStream
 from ..workers.current import current
 from .engine_platform import EnginePlatform
+from .monitors import Monitors, ObjectMonitor
 from .node_services import EngineNodeServices
+from .spawning import Spawning
 
 
 class EngineHost:
     """Implements `Host` on an engine."""
 
-    def __init__(self, engine: Engine, run_dir: str = "") -> None:
+    def __init__(self, engine: Engine, monitors: Monitors, run_dir: str = "") -> None:
         self._engine = engine
+        self._spawning = Spawning(engine, monitors)
+        self._monitors = monitors
         self._lead, self._registry, self._scheduler = engine.lead, engine.registry, engine.scheduler
         self._outgoing, self._recorders, self._poll_leader = engine.outgoing, engine.recorders, engine.poll_leader
         self._publishing, self._lifecycle, self._deferring = engine.publishing, engine.lifecycle, engine.deferring
@@ -52,7 +58,7 @@ class EngineHost:
         self.backplane = engine.backplane
         #: Services for systems built on top of the scheduler, and for a node's endpoint.
         self.platform = EnginePlatform(engine, run_dir)
-        self.node = EngineNodeServices(engine)
+        self.node = EngineNodeServices(engine, monitors)
 
     def call(self, caller: AppObject, spec: CallSpec) -> CallRequest | CallWithStream:
         """A request for the running coroutine to await. Raises RuntimeError where no coroutine runs."""
@@ -181,13 +187,51 @@ class EngineHost:
             self._engine.nudge()  # the poller must not sleep past them
 
     def remove_object(self, object: AppObject) -> None:
-        """Remove an object and its timers. Raises `FailedPrecondition` while it has work or waits."""
+        """Remove an object and its timers. Raises `FailedPrecondition` while it has work or waits, and for a spawned one."""
+        if number_of(object) is not None:
+            raise FailedPrecondition(
+                f"{object.name} was spawned, not added: end it, by end_spawned or its own end_self"
+            )
         with self._lead:
             for each in queues_of(object):
                 self._scheduler.check_removable(each)
             self._scheduler.timers.cancel_of(queues_of(object))
             self._lifecycle.forget(queues_of(object)[0])
             self._registry.remove_object(object)
+            self._monitors.owner_ended(object)
+
+    def spawn(self, component: Component, object: AppObject) -> Address:
+        """Add a light object, and return its address. Raises as `AppObject.spawn`."""
+        if not isinstance(object, AppObject) or isinstance(object, Component):
+            raise TypeError(f"spawn() takes an object of a class that {component.name} declares: got {object!r}")
+        with self._lead:
+            return self._spawning.spawn(component, object)
+
+    def end(self, object: AppObject, reason: Any) -> None:
+        """End a spawned object. Raises RuntimeError for another."""
+        with self._lead:
+            self._spawning.end(object, _text(reason), self.now_ns())
+
+    def end_address(self, component: Component, address: Address, reason: Any) -> None:
+        """End the spawned object of a component at an address. Raises `NotFound`."""
+        with self._lead:
+            self._spawning.end(self._spawning.at(component, address), _text(reason), self.now_ns())
+
+    def address_of(self, object: AppObject) -> Address:
+        """The address of a spawned object. Raises RuntimeError for another."""
+        return self._spawning.address_of(object)
+
+    def monitor(self, object: AppObject, target: Any, method: Any, priority: Any) -> ObjectMonitor:
+        """Set a monitor, which counts in `max_posted` of the object's component. Raises as `AppObject.monitor`."""
+        if getattr(method, "__self__", None) is not object:
+            raise TypeError(f"monitor() runs methods of {object.name} itself: got {method!r}")
+        if priority is not None and (not isinstance(priority, int) or not 0 <= priority < self._scheduler.priorities):
+            raise InvalidArgument(f"monitor(): priority {priority!r}, expected 0..{self._scheduler.priorities - 1}")
+        action = current.action
+        if priority is None:
+            priority = action.priority if action is not None else min(PRIORITY_DEFAULT, self._scheduler.priorities - 1)
+        with self._lead:
+            return self._spawning.monitor(object, target, inspect.unwrap(method.__func__), priority)
 
     def shed(self, component: Component, below: int) -> int:
         """Refuse one request less urgent than `below` to make room; returns how many were refused, 0 or 1."""
@@ -199,6 +243,12 @@ class EngineHost:
         with self._lead:
             self._deferring.requeue(actions)
             self._poll_leader.notify()
+
+
+def _text(reason: Any) -> str:
+    if type(reason) is not str:
+        raise TypeError(f"the reason of an end is text, got {reason!r}")
+    return reason
 
 
 def _is_plain(action: Action | None) -> bool:

@@ -238,7 +238,9 @@ class Inspection:
 
         A running or awaiting action counts before actions queued behind it, which it delays. `route`: only actions of it.
         """
-        busy = [o for o in islice(chain((component,), component._objects), LOOK_MAX) if o._load]
+        busy = [
+            o for o in islice(chain((component,), component._objects, component._spawned.values()), LOOK_MAX) if o._load
+        ]
         running = {id(w.action.object): w.action for w in self._poll_leader.team if w.action is not None}
         firsts = [
             running.get(id(o)) or (self._inheritance.waiting(o) if o._waits else None) or self._first_of(o)

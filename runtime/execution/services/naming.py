@@ -15,6 +15,7 @@ from appbackplane.transport.errors import InvalidArgument, NotFound
 
 from ...objects.action import LOCAL, Action
 from ...objects.app_object import AppObject, queues_of
+from ...objects.spawned import MARK
 from ..intake.digest import Digest, route_of
 from ..loop.engine import Engine
 
@@ -44,7 +45,10 @@ class Names:
                 return component
             if not name.startswith(f"{component.component_name}."):
                 continue
-            object = self._registry.by_key(component.component_name, name[len(component.component_name) + 1 :])
+            named = name[len(component.component_name) + 1 :]
+            object = self._registry.by_key(component.component_name, named)
+            if object is None and named.startswith(MARK) and named[1:].isdecimal():
+                object = component._spawned.get(int(named[1:]))
             if object is None:
                 others = (*component._objects, *self._digesters.values())
                 object = next((other for other in others if other._name == asked), None)

@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterable
 from appbackplane.transport.envelope import Envelope, instead
 
 from ..loop.engine import Engine
+from .monitors import Monitors
 
 
 class EngineNodeServices:
     """Implements `NodeServices` on an engine. Each method takes the lead for as long as it needs it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, monitors: Monitors) -> None:
         self._engine = engine
+        #: What has ended, and whom to tell.
+        self.monitors = monitors
         self._lead, self._remote, self._sender = engine.lead, engine.remote, engine.sender
 
     def take_foreign(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from appbackplane.transport.resolver import AT
+from appbackplane.transport.addressing import AT
 
 from ...execution.actions.method_action import MethodAction
 from .executor import KernelPort

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from appbackplane.transport.addressing import AT
 from appbackplane.transport.errors import InternalError
-from appbackplane.transport.resolver import AT
 
 #: Names of the operations.
 EXECUTE: Final = "execute"

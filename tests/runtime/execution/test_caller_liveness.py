@@ -9,6 +9,7 @@ import pytest
 from appbackplane.runtime import AppObject, BackplaneError, Component, StateMachine, operation, pause
 from appbackplane.runtime.execution.intake.caller_liveness import HEARD_MAX, PROBE_NS, WITHDRAWN_MAX
 from appbackplane.runtime.execution.outgoing.publishing import SUBSCRIBERS_SWEEP
+from appbackplane.runtime.execution.services.monitors import Monitors
 from appbackplane.runtime.execution.services.node_services import EngineNodeServices
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.directory import Directory, Place
@@ -261,7 +262,7 @@ def test_whoever_takes_calls_for_elsewhere_is_told_too(office: VirtualBackplane)
     """What another node does for one who is dead, nobody here knows of: it asks who is there, and hears who is not."""
     gone: list[bytes] = []
     taken: list[bytes] = []
-    host = EngineNodeServices(office.backplane.engine)
+    host = EngineNodeServices(office.backplane.engine, Monitors(office.backplane.engine))
     host.take_foreign(lambda peer, _envelope, _now_ns: taken.append(peer), gone.append)
     for peer in (DEAD, LIVING):
         office.hear(Envelope(CALL, 1, None, "elsewhere.note", None, None, None, {}), peer)

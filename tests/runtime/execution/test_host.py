@@ -16,6 +16,7 @@ from appbackplane.runtime import (
     NotFound,
     operation,
 )
+from appbackplane.runtime.execution.services.monitors import Monitors
 from appbackplane.runtime.execution.services.node_services import EngineNodeServices
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport import codec
@@ -225,7 +226,7 @@ def test_an_answer_from_elsewhere_that_does_not_fit_is_told_to_its_caller() -> N
     _ = club.backplane
     club.link.full.add(b"slow")
     large = codec.Encoder().encode(Envelope(REPLY, 1, body=bytes(PEER_BYTES_MAX // 4)))
-    host = EngineNodeServices(club.backplane.engine)
+    host = EngineNodeServices(club.backplane.engine, Monitors(club.backplane.engine))
     host.send([(b"slow", id, large) for id in range(1, 7)])
     club.link.full.clear()
     club.backplane.engine.flush(club.clock.now_ns() + 1_000_000_000)

@@ -141,6 +141,24 @@ def test_a_call_is_made_here_in_the_words_of_its_caller(here: Here) -> None:
     assert here.inward.count_of("a") == len(here.inward) == 3
 
 
+def test_a_route_that_names_this_node_is_one_of_this_system(here: Here) -> None:
+    """As those of addresses do, by whoever they are called."""
+    here.hear(1, route="shop/calc.add")
+    here.hear(2, route="other/calc.add")
+    assert [spec.route for spec in here.session.calls.values()] == ["calc.add"]
+    assert here.told() == [("a", 2, Status.NOT_FOUND, True)]
+
+
+def test_each_key_that_may_use_exports_may_wait_for_ends(here: Here) -> None:
+    """The node's own route is offered to nobody, so that it is no route of users; other keys may not use it."""
+    here.session.directory = exporting(routes=("node.watch", "node.peers"))
+    here.hear(1, route="node.watch")
+    here.hear(2, route="node.peers")
+    here.hear(3, route="node.watch", holder=replace(PEER, name="c", routes=Grant(("calc.*",))))
+    assert [spec.route for spec in here.session.calls.values()] == ["node.watch"]
+    assert [(id, end) for _, id, end, _ in here.told()] == [(2, Status.NOT_FOUND), (3, Status.NOT_FOUND)]
+
+
 def test_the_trace_of_a_call_goes_on_here(here: Here) -> None:
     """What several hosts have done for one request is found as one. What is no trace is nobody's: it is taken apart later."""
     trace = f"00-{7:032x}-{9:016x}-01"

@@ -46,6 +46,7 @@ def answer(operations: dict[str, Any] | None) -> dict[str, Any]:
         )
         statistics = {
             "threads": 1, "cpu": {"process_ms": 1_500.0}, "os_priority": None, "traces": None, "operations": operations,
+            "addresses": {"spawned": 7, "monitors": 4},
             "queues": {"ready": [0, 3], "oldest_ms": [None, 250.0], "actions": 5, "waiting": 2, "timers": 1},
             "components": {"shop": {"outstanding": 4, "max_requests": 10, "refused": 7}},
             "links": {"outstanding": 2, "refused_here": 4, **dict.fromkeys(events, 0)},
@@ -81,6 +82,8 @@ def test_figures_are_read_where_they_stand() -> None:
     assert found["appbackplane_cpu_seconds_total"] == {("demo", "main"): 1.5}
     assert found["appbackplane_cpu_limit_ratio"] == {("demo", "main"): 1.5}
     assert found["appbackplane_oldest_ready_seconds"] == {("demo", "main", "0"): 0.0, ("demo", "main", "1"): 0.25}
+    assert found["appbackplane_spawned_objects"] == {("demo", "main"): 7}
+    assert found["appbackplane_monitors"] == {("demo", "main"): 4}
     refused = found["appbackplane_admission_refused_total"]
     assert refused == {("demo", "main", "shop.sell", "early"): 6, ("demo", "main", "shop.sell", "late"): 1}
     assert found["appbackplane_admission_aim_seconds"] == {("demo", "main", "shop.sell"): 0.02}

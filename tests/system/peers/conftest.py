@@ -72,11 +72,13 @@ class Nodes:
         hosts: Sequence[Host] = (),
         prefixes: Mapping[str, Sequence[str]] | None = None,
         tables: str = "",
+        components: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """`hosts`: where each runs, in the order of the names; by default all on loopback. `prefixes`: words before the command
-        of a node, by its name. `tables`: more of the TOML of each.
+        of a node, by its name. `tables`: more of the TOML of each. `components`: what each runs instead.
         """
         self._tables = tables
+        self._components: Mapping[str, Sequence[str]] = components or COMPONENTS
         self.folder = folder
         self._hosts = dict(zip(names, hosts, strict=False))
         self._prefixes = dict(prefixes or {})
@@ -108,7 +110,7 @@ class Nodes:
             listen=listen,
             more=f'advertise = "{dialled[name]}"' if self.proxies else "",
             peers="\n".join(f'"{at}" = "{each}"' for each, at in dialled.items() if each != name),
-            components=COMPONENTS[name],
+            components=[*self._components[name]],
         )
         self.systems[name] = self._begin(f"{toml}{self._tables}", name, self._prefix(name))
         return self.systems[name]

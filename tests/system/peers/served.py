@@ -11,6 +11,26 @@ from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.transport import errors, stream
 
 
+class Sum(AppObject):
+    """A light object."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    @operation(export=True)
+    def add_up(self, x: int) -> int:
+        """Return the sum so far."""
+        self.total += x
+        return self.total
+
+
+class Totals(Component):
+    """Others spawn them."""
+
+    declares = (Sum,)
+    spawnable = (Sum,)
+
+
 class Calc(Component):
     """What one node has and the others have not."""
 

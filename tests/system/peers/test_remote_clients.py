@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from appbackplane.transport import (
+    Address,
     AsyncClient,
     BackplaneError,
     Busy,
@@ -77,7 +78,9 @@ class Node:
 
     def start(self) -> System:
         """At the address that it has for good."""
-        toml = NODE.format(name="b", listen=address(self.at), more="", peers="", components=COMPONENTS["b"])
+        toml = NODE.format(
+            name="b", listen=address(self.at), more="", peers="", components=[*COMPONENTS["b"], "served:Totals"]
+        )
         self.system = self._begin(toml, "b")
         self.system.wait_up()
         return self.system
@@ -152,9 +155,21 @@ def test_what_is_exported_is_called_as_on_the_same_host(client: Client) -> None:
     assert not {"calc.secret", "worker.ended"} & client.directory().routes.keys()
 
 
+def test_an_address_is_called_as_on_the_same_host(client: Client, there: Client) -> None:
+    """It names the node that is asked."""
+    total = Address(client.call("totals.spawn", kind="Sum"))
+    assert total.home == "b"
+    assert client.call(total.to("add_up"), x=2) == 2
+    assert there.call(total.to("add_up"), x=3) == 5
+    assert client.call("b/calc.add", x=1, y=2) == 3
+    never = Address(f"{total.rpartition(':')[0]}:4711")
+    with pytest.raises(NotFound, match="totals:4711 never existed"):
+        client.call(never.to("add_up"), x=1)
+
+
 REFUSED: list[tuple[str, str]] = [
     ("calc.ad", r"^no route 'calc\.ad' \(did you mean 'calc\.add'\?\)$"),
-    ("b/calc.add", r"^no route 'b/calc\.add' \(did you mean 'calc\.add'\?\)$"),
+    ("c/calc.add", r"^no route 'c/calc\.add' \(did you mean 'calc\.add'\?\)$"),
     ("calc.secret", r"^no route 'calc\.secret'$"),
     ("calc.secre", r"^no route 'calc\.secre'$"),
     ("supervisor.stop", r"^no route 'supervisor\.stop'$"),

@@ -1,4 +1,4 @@
-"""Address: where a socket listens or connects to, checked before an operation is begun.
+"""SocketAddress: where a socket listens or connects to, checked before an operation is begun.
 
 Host names are not resolved: that may take seconds, and nothing here waits. `localhost` is 127.0.0.1.
 """
@@ -23,7 +23,7 @@ KEEP_IDLE_S = 60
 KEEP_EVERY_S = 10
 
 
-class Address:
+class SocketAddress:
     """("192.0.2.7", 9000), ("::1", 9000), or the path of a Unix socket ("\\0name": an abstract one)."""
 
     __slots__ = ("family", "place")

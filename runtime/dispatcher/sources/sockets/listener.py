@@ -15,7 +15,7 @@ from .io_thread import IoThread
 from .socket_outbox import SocketOperation, SocketOutbox
 
 if TYPE_CHECKING:
-    from .address import Address
+    from .address import SocketAddress
     from .socket_source import FramingMaker, SocketSource
 
 #: Peers that wait to be accepted. The kernel's limit is 4,096; a peer behind a hundred others has given up by its turn.
@@ -31,7 +31,12 @@ class Listener:
     """The listening socket of one address. Used by the I/O thread only."""
 
     def __init__(
-        self, source: SocketSource, io: IoThread, operation: SocketOperation, address: Address, framing: FramingMaker
+        self,
+        source: SocketSource,
+        io: IoThread,
+        operation: SocketOperation,
+        address: SocketAddress,
+        framing: FramingMaker,
     ) -> None:
         """Make the socket. Raises OSError, as when no descriptors are left."""
         self.source, self.io, self.operation, self.address, self.framing = source, io, operation, address, framing

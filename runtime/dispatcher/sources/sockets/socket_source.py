@@ -18,7 +18,7 @@ from ....objects.operation import DeclarationError
 from ...message import Message
 from ...protectors import shortened
 from ..source import Source, next_transaction
-from .address import Address
+from .address import SocketAddress
 from .completions import CompletionTypes
 from .connection import CHUNK_BYTES, Connection, Read, Write
 from .framing import Framing
@@ -97,7 +97,7 @@ class SocketSource(Source):
         `address`: (IP address, port), port 0 for any; or the path of a Unix socket. Raises `InvalidArgument`, `Busy`, and
         `Unavailable` once the source has stopped; so do all other `begin_…`.
         """
-        where, operation = Address(address), SocketOperation(next_transaction())
+        where, operation = SocketAddress(address), SocketOperation(next_transaction())
         _check_framing(framing)
 
         def listen(io: IoThread) -> None:
@@ -115,7 +115,7 @@ class SocketSource(Source):
 
     def begin_connect(self, address: tuple[str, int] | str, *, framing: FramingMaker = None) -> int:
         """Connect. Reports `Connected` or `Failed`. The kernel decides how long it tries; bound it by a timer and `cancel`."""
-        where, operation = Address(address), SocketOperation(next_transaction())
+        where, operation = SocketAddress(address), SocketOperation(next_transaction())
         _check_framing(framing)
 
         def connect(io: IoThread) -> None:
