@@ -22,6 +22,7 @@ from .errors import (
     InvalidArgument,
     MalformedFrame,
     NotFound,
+    OperandFailed,
     PeerDown,
     PeerError,
     PermissionDenied,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .directory import Directory
     from .handles import ItemStream, PendingCall, Subscription
     from .inbox import Message
+    from .promise import Promise
     from .retrying import RetryBudget
     from .streamed import stream
 
@@ -60,10 +62,12 @@ __all__ = [
     "MalformedFrame",
     "Message",
     "NotFound",
+    "OperandFailed",
     "PeerDown",
     "PeerError",
     "PendingCall",
     "PermissionDenied",
+    "Promise",
     "RetryBudget",
     "Status",
     "Subscription",
@@ -85,6 +89,7 @@ _LATER = {
     "directory": ("Directory",),
     "handles": ("ItemStream", "PendingCall", "Subscription"),
     "inbox": ("Message",),
+    "promise": ("Promise",),
     "retrying": ("RetryBudget",),
     "streamed": ("stream",),
 }

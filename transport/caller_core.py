@@ -8,6 +8,7 @@ belongs to the owner of the link.
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
@@ -15,6 +16,7 @@ from .call_spec import CallSpec
 from .calls import OutstandingCalls
 from .codec import Encoder, renumbered
 from .connections import ANSWERS_AHEAD_MAX, Connections, LinkPort
+from .dataflow import HELD, Dataflow
 from .directory import Directory, Place
 from .envelope import Envelope, boost, cancel, cast, credit
 from .errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument, Unavailable
@@ -83,6 +85,8 @@ class CallerCore:
         #: Envelopes put since the last flush.
         self.gathered_count = 0
         self.retries = Retries(self.calls, account, random)
+        #: Calls that await results of others.
+        self.flow = Dataflow(self)
         self.home = home
         self._home_place = home_place
         #: None: no backplane grants credit.
@@ -140,6 +144,8 @@ class CallerCore:
 
     def call(self, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
         """Begin a call to whoever serves its route. Raises as `peer_for` and `open` do."""
+        if spec.operands is not None:
+            return self.flow.begin(token, spec)
         return self.open(self._target(spec), token, spec)
 
     def open(self, peer: bytes, token: object, spec: CallSpec) -> int:  # hot: scripts/bench call_rtt
@@ -149,12 +155,49 @@ class CallerCore:
 
     def open_later(self, error: BackplaneError, token: object, now_ns: int, spec: CallSpec) -> int:
         """Keep a call that could not be sent until it can be; returns its id. Raises `error` if waiting is of no use."""
+        if spec.operands is not None:
+            return self.flow.hold(token, spec)
         id = self.calls.take_id()
         packed = self._pack_call(id, spec)
         retried = RetriedCall(token, id)
         if not self._wait(retried, (retried, spec, len(packed), packed), error, now_ns, is_sent=False):
             raise retried.final(error)
         return id
+
+    def hold(self, token: object, spec: CallSpec, first_id: int = 0) -> int:
+        """Keep a call whose operands are not all there until `release`; returns the id that its caller knows.
+
+        `first_id`: that id, if the call has one.
+        """
+        retried = RetriedCall(token, first_id or self.calls.take_id())
+        retried.attempts_count = 1 if first_id else 0
+        self.retries.extra_ids_count += 1
+        retried.id = self.calls.open(HELD, spec.ends_ns, (retried, spec, 0, None))
+        self._retried[retried.first_id] = retried
+        return retried.first_id
+
+    def release(self, id: int, now_ns: int) -> BackplaneError | None:
+        """Send a held call, by the id its caller knows, with the arguments that it has now. If it ends, returns its error."""
+        held = self.end(self._current(id))
+        if held is None:
+            return None
+        retried, spec, _, _ = held
+        assert isinstance(retried, RetriedCall)
+        try:
+            packed = self._pack_call(self.calls.next_id, spec)
+        except InvalidArgument as error:
+            self.forget(retried)
+            return error
+        error = self._retry((retried, spec, len(packed), packed), now_ns)
+        if error is None:
+            return None
+        self.forget(retried)
+        return retried.final(error)
+
+    def repacked(self, token: object, spec: CallSpec) -> OpenCall:
+        """A call that has failed, with the arguments that it has now."""
+        packed = self._pack_call(self.calls.next_id, spec)
+        return token, spec, len(packed), packed if spec.is_retried else None
 
     def end(self, id: int, peer: bytes | None = None) -> OpenCall | None:  # hot: scripts/bench call_rtt
         """An answer has come, or the call ends here. Returns the call; None if it has ended or `peer` is not its callee."""
@@ -172,9 +215,15 @@ class CallerCore:
             return None
         if peer == WAITING:
             self.retries.waited(id)
-        elif peer != UNSENT:
+        elif peer != UNSENT and peer != HELD:
             self._say_cancel(peer, id)
         return call[0]
+
+    def give_up(self, id: int) -> None:
+        """Cancel a call whose owner learns of its end elsewhere, by the id that its caller knows."""
+        token = self.cancel(id)
+        if isinstance(token, RetriedCall):
+            self.forget(token)
 
     def boost(self, id: int, priority: int) -> None:
         """Change the priority of an outstanding call, by the id that its caller knows."""
@@ -182,6 +231,10 @@ class CallerCore:
         peer = self.calls.peer_of(id)
         if peer == UNSENT and self._pulling is not None:
             self._pulling.boost(id, priority)
+        elif peer == HELD:
+            call = self.calls.get(id)
+            assert call is not None
+            call[2][1].priority = priority
         # If there is no room, the call keeps the priority that it has; so does one that waits for its retry.
         elif peer is not None and peer != WAITING and self._outbox.add(peer, self._encoder.encode(boost(id, priority))):
             self.gathered_count += 1
@@ -283,7 +336,16 @@ class CallerCore:
                 error = DeadlineExceeded(f"{call[1].route}: no replica had room for it before the deadline")
                 ended.append((call[0], error))
                 continue
-            because = f"{call[1].route}: no answer from {self.connections.name(peer)} before the deadline"
+            awaited = self._awaited(call) if self.flow.is_used else ""
+            if peer == HELD:
+                ended.append(
+                    (
+                        call[0],
+                        DeadlineExceeded(f"{call[1].route}: the deadline passed before its operands came{awaited}"),
+                    )
+                )
+                continue
+            because = f"{call[1].route}: no answer from {self.connections.name(peer)} before the deadline{awaited}"
             ended.append((call[0], DeadlineExceeded(because)))
             self._say_cancel(peer, id)
         return ended
@@ -457,6 +519,27 @@ class CallerCore:
         except BackplaneError as error:
             return None if self._wait(retried, call, error, now_ns, is_sent=False) else error
         return None
+
+    def _awaited(self, call: OpenCall) -> str:
+        """The operands that a call still awaits, as the end of a message."""
+        token = call[0]
+        missing = self.flow.awaits(token.token if isinstance(token, RetriedCall) else token)
+        return f" (it awaits {', '.join(missing)})" if missing else ""
+
+    def current_id(self, id: int) -> int:
+        """As `_current`, for dataflow.py."""
+        return self._current(id)
+
+    def pack_arguments(self, spec: CallSpec) -> bytes:
+        """The arguments of a call, packed. Raises `InvalidArgument`."""
+        try:
+            return self._encoder.pack(spec.body)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{spec.route}: {error.message}") from error
+
+    def pack_value(self, value: Any) -> bytes:
+        """A value alone, packed. Raises `InvalidArgument`."""
+        return self._encoder.pack(value)
 
     def _current(self, id: int) -> int:
         """The present id of the call that its caller knows as `id`."""

@@ -15,6 +15,7 @@ from . import call_checks
 from .argument_stream import ArgumentStream, close, log_late, take_stream
 from .call_spec import CallSpec
 from .client_spans import EndedSpans
+from .dataflow import Source
 from .descriptors import Descriptors
 from .directory import Directory
 from .errors import (
@@ -30,6 +31,8 @@ from .errors import (
 from .events import Credited, Ended, Events, Streamed
 from .inbox import Message
 from .item_sender import ItemSender
+from .operand import Operand, refuse_operands, settle_operands
+from .promise import check_open
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
@@ -84,8 +87,9 @@ class Calling:
         self._is_closed = False
         #: Of calls that ended with the lock held; their SDK's code must not run then, as it may wait for somebody who calls.
         self.ended_spans = EndedSpans()
-        #: Streams whose iterators were dropped.
+        #: Streams whose iterators were dropped, and promises that were.
         self._dropped: deque[ArrivedItems] = deque()
+        self._dropped_promises: deque[Source] = deque()
 
     def start(self, limit_ns: int) -> None:
         """Connect, unless connected, within `limit_ns`."""
@@ -224,6 +228,10 @@ class Calling:
     def drop_later(self, arrived: ArrivedItems) -> None:
         """End a stream that was dropped: now, or at the next look where the garbage collector calls this inside the client."""
         self._dropped.append(arrived)
+        self._look_if_free()
+
+    def _look_if_free(self) -> None:
+        """Take a turn, unless this thread is within the client, or another thread is and will take one."""
         waiting = self._waiting
         if self._pid == _getpid() and not waiting.is_inside and waiting.lock.acquire(False):
             try:
@@ -242,6 +250,7 @@ class Calling:
 
     def cast(self, spec: CallSpec) -> None:
         """Send a request without a reply. An unknown route is looked up once more, in a freshly fetched routing table."""
+        refuse_operands(spec, "cast()")
         with self._lock:
             self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
             try:
@@ -332,6 +341,32 @@ class Calling:
             self.session.cancel(pending._id)
             self._look(_monotonic_ns())
         return isinstance(pending._error, Cancelled)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._is_closed
+
+    def fill(self, promise: Source, value: Any) -> None:
+        """Assign a promise of this client."""
+        with self._lock:
+            self._expect_open()
+            check_open(promise)
+            self.session.fill(promise, value, _monotonic_ns())
+            self._look(_monotonic_ns())
+
+    def follow(self, promise: Source, operand: Operand) -> None:
+        """Let an operand assign a promise of this client."""
+        with self._lock:
+            self._expect_open()
+            self._look(_monotonic_ns())
+            self.session.follow(promise, operand, self, _monotonic_ns())
+            self._look(_monotonic_ns())
+
+    def drop_promise(self, promise: Source) -> None:
+        """A promise was dropped: its calls end now; at the next look, where the garbage collector calls this in the client."""
+        self._dropped_promises.append(promise)
+        self._look_if_free()
 
     def next_message(self, stream: Stream, timeout: float | None) -> Message:
         """Wait for the next message of a subscription, at most `timeout` seconds. Raises the error in which it ended."""
@@ -442,6 +477,8 @@ class Calling:
         spec.ends_ns = asked_ns + timeout_ns
         now_ns = self._ready_to_speak(asked_ns, timeout_ns, is_patient=spec.is_retried)
         session = self.session
+        if spec.operands is not None:
+            settle_operands(spec, self)
         try:
             pending._id = session.call(pending, spec)
         except (Unavailable, UnknownRoute) as unknown:
@@ -451,6 +488,8 @@ class Calling:
                 self._expect_open()
             now_ns = _monotonic_ns()
             self._look(now_ns)
+            if spec.operands is not None:  # some may have ended meanwhile
+                settle_operands(spec, self)
             try:
                 pending._id = session.call(pending, spec)
             except Unavailable as error:
@@ -495,6 +534,8 @@ class Calling:
         self._looked_ns = now_ns
         while self._dropped:
             self.session.cancel(self._dropped.popleft()._id)
+        while self._dropped_promises:
+            self.session.drop_promise(self._dropped_promises.popleft())
         session, waiting = self.session, self._waiting
         if waiting.is_readable:
             waiting.is_readable = False
