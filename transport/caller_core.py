@@ -219,11 +219,12 @@ class CallerCore:
             self._say_cancel(peer, id)
         return call[0]
 
-    def give_up(self, id: int) -> None:
-        """Cancel a call whose owner learns of its end elsewhere, by the id that its caller knows."""
+    def give_up(self, id: int) -> bool:
+        """Cancel a call whose owner learns of its end elsewhere, by the id that its caller knows. False: it has ended."""
         token = self.cancel(id)
         if isinstance(token, RetriedCall):
             self.forget(token)
+        return token is not None
 
     def boost(self, id: int, priority: int) -> None:
         """Change the priority of an outstanding call, by the id that its caller knows."""

@@ -66,7 +66,20 @@ class Source:
 class DependentCall:
     """A call that was begun before all of its operands were there."""
 
-    __slots__ = ("arguments", "asked", "id", "is_held", "peer", "sources", "spec", "token", "values", "via", "word")
+    __slots__ = (
+        "arguments",
+        "asked",
+        "id",
+        "is_doomed",
+        "is_held",
+        "peer",
+        "sources",
+        "spec",
+        "token",
+        "values",
+        "via",
+        "word",
+    )
 
     def __init__(self, token: object, spec: CallSpec, arguments: bytes) -> None:
         """`arguments`: those that were there when it was made, packed."""
@@ -82,6 +95,8 @@ class DependentCall:
         self.via: dict[str, bytes] = {}
         #: Whether it is kept here; else its callee, which knows it by this word.
         self.is_held = False
+        #: Whether one of its operands has failed, while it was about to end anyway.
+        self.is_doomed = False
         self.peer = b""
         self.word = 0
 
@@ -235,12 +250,12 @@ class Dataflow:
         for each in _group(source):
             each.packed = packed
             for (_, name), call in [*each.awaiting.items()]:
-                if name in call.values:
+                if name in call.values or self._calls.get(call.token) is not call:
                     continue
                 call.values[name] = packed
                 if not call.is_held:
                     if name not in call.via and (problem := self._send(call, name)) is not None:
-                        ended.append(self._end(call, problem))
+                        ended += self._end(call, problem)
                 elif call.is_complete:
                     self._forget(call)
                     call.spec.body, call.spec.awaits = call.body(), None
@@ -255,7 +270,8 @@ class Dataflow:
         for each in _group(source):
             each.error = error
             for (_, name), call in [*each.awaiting.items()]:
-                ended.append(self._end(call, OperandFailed(call.spec.route, name, each.name, error)))
+                if self._calls.get(call.token) is call:  # it may await the source twice
+                    ended += self._end(call, OperandFailed(call.spec.route, name, each.name, error))
         return ended
 
     def drop(self, promise: Source) -> list[EndedCall]:
@@ -275,7 +291,7 @@ class Dataflow:
                 if via == peer:
                     del call.via[name]
                     if name in call.values and (problem := self._send(call, name)) is not None:
-                        ended.append(self._end(call, problem))
+                        ended += self._end(call, problem)
                         break
         return ended
 
@@ -288,17 +304,22 @@ class Dataflow:
         self.carried_count += 1
         return None
 
-    def _end(self, call: DependentCall, error: BackplaneError) -> EndedCall:
-        self._core.give_up(call.id)
+    def _end(self, call: DependentCall, error: BackplaneError) -> list[EndedCall]:
+        if not self._core.give_up(call.id):
+            call.is_doomed = (
+                True  # one of several calls that end now, because their callee has died: its own end comes next
+            )
+            return []
         self._forget(call)
-        return call.token, error
+        return [(call.token, error)]
 
     def _forget(self, call: DependentCall) -> None:
         """A call needs its operands no more."""
         self._calls.pop(call.token, None)
         for name, source in call.sources.items():
             source.awaiting.pop((id(call), name), None)
-            if not source.awaiting and not source.followers and source.token is not None:
+            # With wishes, it stays until its end: the reply counts all of them, also of calls that have ended before it came.
+            if not (source.awaiting or source.followers or source.forwards) and source.token is not None:
                 self._sources.pop(source.token, None)
 
     # -- failed attempts ----------------------------------------------------------------------------------------------
@@ -311,6 +332,8 @@ class Dataflow:
         if dependent is None or dependent.is_held:
             return call
         spec = dependent.spec
+        if dependent.is_doomed:
+            return (call[0], spec, call[2], None)
         if dependent.is_complete:
             self._forget(dependent)
             spec.body, spec.awaits = dependent.body(), None
