@@ -39,7 +39,8 @@ from .virtual_clock import VirtualClock
 #: A test that delivers this many frames without coming to rest is going in circles.
 FRAMES_MAX: Final = 1_000_000
 _SUPERVISOR: Final = Path("/nowhere/supervisor.sock")
-_CLIENT: Final = "client/1"
+#: The client, as the sender or receiver of a frame.
+CLIENT: Final = "client"
 
 
 class _Process:
@@ -102,7 +103,7 @@ class VirtualSystem:
         #: By process and peer: the process at the other end, and the peer by which that knows this one.
         self._ends: dict[tuple[str, bytes], tuple[str, bytes]] = {}
         self._supervisor = b""
-        self._link = MemoryLink(_CLIENT)
+        self._link = MemoryLink(CLIENT)
         self.session = ClientSession(self._link, _SUPERVISOR)
         self.ended_spans = EndedSpans()
         self._directory = self._publish()
@@ -202,6 +203,14 @@ class VirtualSystem:
             self._react(receiver)
         return len(now)
 
+    def deliver(self, sender: str, receiver: str) -> int:
+        """Deliver what is in flight on one connection, and let the receiver react. Returns the number of frames."""
+        frames = self.flying.pop((sender, receiver), deque())
+        for peer, frame in frames:
+            self._deliver(sender, receiver, peer, frame)
+        self._react(receiver)
+        return len(frames)
+
     def deliver_one(self, random: Random) -> bool:
         """Deliver the oldest frame of one connection. False: nothing is in flight."""
         ways = sorted(way for way, frames in self.flying.items() if frames)
@@ -297,10 +306,10 @@ class VirtualSystem:
         self._turn()
 
     def _link_of(self, name: str) -> MemoryLink:
-        return self._link if name == _CLIENT else self._processes[name].link
+        return self._link if name == CLIENT else self._processes[name].link
 
     def _deliver(self, sender: str, receiver: str, peer: bytes, frame: bytes) -> None:
-        if receiver != _CLIENT and receiver not in self._processes:
+        if receiver != CLIENT and receiver not in self._processes:
             return
         if self.on_frame is not None:
             self.on_frame(sender, receiver, frame)
@@ -308,7 +317,7 @@ class VirtualSystem:
         self._link_of(receiver).deliver(peer, frame)
 
     def _react(self, name: str) -> None:
-        if name == _CLIENT:
+        if name == CLIENT:
             self._turn()
         elif name in self._processes:
             self._processes[name].run()
@@ -329,13 +338,13 @@ class VirtualSystem:
         path = peer.rpartition(b" ")[2].decode()
         found = next((each for each in self._processes.values() if each.path == path), None)
         if found is None:
-            assert name == _CLIENT, f"{name} has sent to {peer!r}, whose process is dead"
+            assert name == CLIENT, f"{name} has sent to {peer!r}, whose process is dead"
             return None
         mine = self._link_of(name)
         known_as = mine.known_as(peer) + b"-%04x" % len(self._ends)
         self._ends[name, peer] = found.name, known_as
         self._ends[found.name, known_as] = name, peer
-        found.link.processes[known_as] = 1 if name == _CLIENT else self._processes[name].pid
+        found.link.processes[known_as] = 1 if name == CLIENT else self._processes[name].pid
         return self._ends[name, peer]
 
     def _supervise(self, peer: bytes, frame: bytes) -> None:
@@ -354,7 +363,7 @@ class VirtualSystem:
                     event.token._result, event.token._error = event.result, event.error
                     event.token.is_ready = True
             events.clear()
-            self._take_up(_CLIENT, self._link)
+            self._take_up(CLIENT, self._link)
             if not (self._link.has_input() or self.session.has_more):
                 return
 
