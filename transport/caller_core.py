@@ -188,11 +188,11 @@ class CallerCore:
         except InvalidArgument as error:
             self.forget(retried)
             return error
-        error = self._retry((retried, spec, len(packed), packed), now_ns)
-        if error is None:
+        final = self._retry((retried, spec, len(packed), packed), now_ns)
+        if final is None:
             return None
         self.forget(retried)
-        return retried.final(error)
+        return retried.final(final)
 
     def repacked(self, token: object, spec: CallSpec) -> OpenCall:
         """A call that has failed, with the arguments that it has now."""
