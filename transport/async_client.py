@@ -22,7 +22,7 @@ from .async_stream import AsyncArrivedItems, AsyncItemStream
 from .async_subscription import AsyncSubscription
 from .call_spec import CallSpec
 from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S, FETCH_AGAIN_NS, FETCH_LIMIT_NS, LOOK_AGAIN_NS
-from .dataflow import Source
+from .dataflow import OperandSource
 from .descriptors import Descriptors, opening
 from .directory import Directory
 from .errors import (
@@ -36,7 +36,7 @@ from .errors import (
 )
 from .events import Credited, Ended, Events, Streamed
 from .operand import Operand, refuse_operands, settle_operands
-from .promise import Promise, check_open
+from .promise import Promise
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
@@ -414,25 +414,24 @@ class AsyncClient:
         """Whether the client was closed."""
         return self._is_closed
 
-    def fill(self, promise: Source, value: Any) -> None:
+    def fill(self, promise: OperandSource, value: Any) -> None:
         """Assign a promise of this client."""
         self._expect_open()
-        check_open(promise)
         self._session.fill(promise, value, time.monotonic_ns())
         self._soon()
 
-    def follow(self, promise: Source, operand: Operand) -> None:
+    def follow(self, promise: OperandSource, operand: Operand) -> None:
         """Let an operand assign a promise of this client."""
         self._expect_open()
         self._session.follow(promise, operand, self, time.monotonic_ns())
         self._soon()
 
-    def drop_promise(self, promise: Source) -> None:
+    def drop_promise(self, promise: OperandSource) -> None:
         """A promise was dropped, perhaps by the garbage collector in another thread."""
         if not self._is_closed and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._drop_promise, promise)
 
-    def _drop_promise(self, promise: Source) -> None:
+    def _drop_promise(self, promise: OperandSource) -> None:
         if not self._is_closed:
             self._session.drop_promise(promise)
             self._soon()

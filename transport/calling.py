@@ -9,13 +9,14 @@ import os
 import random
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 from . import call_checks
 from .argument_stream import ArgumentStream, close, log_late, take_stream
 from .call_spec import CallSpec
 from .client_spans import EndedSpans
-from .dataflow import Source
+from .dataflow import OperandSource
 from .descriptors import Descriptors
 from .directory import Directory
 from .errors import (
@@ -31,8 +32,7 @@ from .errors import (
 from .events import Credited, Ended, Events, Streamed
 from .inbox import Message
 from .item_sender import ItemSender
-from .operand import Operand, refuse_operands, settle_operands
-from .promise import check_open
+from .operand import refuse_operands, settle_operands
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
@@ -89,7 +89,7 @@ class Calling:
         self.ended_spans = EndedSpans()
         #: Streams whose iterators were dropped, and promises that were.
         self._dropped: deque[ArrivedItems] = deque()
-        self._dropped_promises: deque[Source] = deque()
+        self._dropped_promises: deque[OperandSource] = deque()
 
     def start(self, limit_ns: int) -> None:
         """Connect, unless connected, within `limit_ns`."""
@@ -347,24 +347,16 @@ class Calling:
         """Whether the client was closed."""
         return self._is_closed
 
-    def fill(self, promise: Source, value: Any) -> None:
-        """Assign a promise of this client."""
-        with self._lock:
-            self._expect_open()
-            check_open(promise)
-            self.session.fill(promise, value, _monotonic_ns())
-            self._look(_monotonic_ns())
-
-    def follow(self, promise: Source, operand: Operand) -> None:
-        """Let an operand assign a promise of this client."""
+    def change_promise(self, change: Callable[[ClientSession, int], None]) -> None:
+        """Change a promise of this client (promise.py), by what has come so far."""
         with self._lock:
             self._expect_open()
             self._look(_monotonic_ns())
-            self.session.follow(promise, operand, self, _monotonic_ns())
+            change(self.session, _monotonic_ns())
             self._look(_monotonic_ns())
 
-    def drop_promise(self, promise: Source) -> None:
-        """A promise was dropped: its calls end now; at the next look, where the garbage collector calls this in the client."""
+    def drop_promise(self, promise: OperandSource) -> None:
+        """End the calls that await a promise which was dropped, as `drop_later` ends a stream."""
         self._dropped_promises.append(promise)
         self._look_if_free()
 

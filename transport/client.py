@@ -17,7 +17,7 @@ from .calling import CONNECT_TIMEOUT_S, Calling
 from .descriptors import opening
 from .directory import Directory
 from .handles import ItemStream, PendingCall, Subscription
-from .promise import Promise
+from .promise import Promise, Promises
 from .retrying import RetryBudget
 from .waitables import ArrivedItems, CallOutcome
 from .ways import Way, way_to
@@ -129,7 +129,7 @@ class Client:
 
         name: for messages about it.
         """
-        return Promise(self._calling, name)
+        return Promise(Promises(self._calling), name, self._calling)
 
     def stream(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,

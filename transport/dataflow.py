@@ -38,7 +38,7 @@ def random_token() -> int:
     return (int.from_bytes(os.urandom(8), "big") >> 1) or 1
 
 
-class Source:
+class OperandSource:
     """Where a value comes from: an outstanding call, or a promise."""
 
     __slots__ = ("awaiting", "error", "followers", "follows", "forwards", "id", "name", "packed", "token")
@@ -53,8 +53,8 @@ class Source:
         #: FORWARDs to the callee of one attempt of the call, oldest first: (id of the attempt, callee, call, argument).
         self.forwards: list[tuple[int, bytes, DependentCall, str]] = []
         #: Of a promise: the source that fills it. Of any source: the promises that it fills.
-        self.follows: Source | None = None
-        self.followers: list[Source] = []
+        self.follows: OperandSource | None = None
+        self.followers: list[OperandSource] = []
         self.packed: bytes | None = None
         self.error: BackplaneError | None = None
 
@@ -88,7 +88,7 @@ class DependentCall:
         self.arguments = arguments
         #: The id that its caller knows.
         self.id = 0
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, OperandSource] = {}
         self.values: dict[str, bytes] = {}
         #: Arguments whose sources were asked to send them on; and the peers that have said that they did.
         self.asked: set[str] = set()
@@ -120,7 +120,7 @@ class Dataflow:
     def __init__(self, core: CallerCore, random: Callable[[], int] = random_token) -> None:
         self._core = core
         self._random = random
-        self._sources: dict[object, Source] = {}
+        self._sources: dict[object, OperandSource] = {}
         self._calls: dict[object, DependentCall] = {}
         #: Operands that this process has sent itself, because their sources had not.
         self.carried_count = 0
@@ -160,7 +160,7 @@ class Dataflow:
         assert spec.operands is not None
         core = self._core
         call = DependentCall(token, spec, core.pack_arguments(spec))
-        made: dict[object, Source] = {}
+        made: dict[object, OperandSource] = {}
         for name, operand in spec.operands.items():
             source = self._source_of(operand)
             source = made.setdefault(source.token or source, source)
@@ -192,13 +192,13 @@ class Dataflow:
                 self._sources[source.token] = source
             source.awaiting[id(call), name] = call
 
-    def _source_of(self, operand: Any) -> Source:
+    def _source_of(self, operand: Any) -> OperandSource:
         token, id, name = operand._source()
-        if isinstance(token, Source):
+        if isinstance(token, OperandSource):
             return _root(token)
-        return self._sources.get(token) or Source(token, id, name)
+        return self._sources.get(token) or OperandSource(token, id, name)
 
-    def _forward(self, source: Source, call: DependentCall, name: str) -> None:
+    def _forward(self, source: OperandSource, call: DependentCall, name: str) -> None:
         """Ask the callee of `source` to send its result straight to `call`."""
         core = self._core
         if source.token is None or call.is_held:
@@ -244,7 +244,7 @@ class Dataflow:
             self._forget(call)
         return ended
 
-    def fill(self, source: Source, packed: bytes, now_ns: int) -> list[EndedCall]:
+    def fill(self, source: OperandSource, packed: bytes, now_ns: int) -> list[EndedCall]:
         """A value is there: send it to the calls that still miss it. Returns calls that end in errors now."""
         ended: list[EndedCall] = []
         for each in _group(source):
@@ -264,7 +264,7 @@ class Dataflow:
                         ended.append((call.token, failed))
         return ended
 
-    def fail(self, source: Source, error: BackplaneError) -> list[EndedCall]:
+    def fail(self, source: OperandSource, error: BackplaneError) -> list[EndedCall]:
         """A value will never come: end the calls that await it. Returns them."""
         ended: list[EndedCall] = []
         for each in _group(source):
@@ -274,7 +274,7 @@ class Dataflow:
                     ended += self._end(call, OperandFailed(call.spec.route, name, each.name, error))
         return ended
 
-    def drop(self, promise: Source) -> list[EndedCall]:
+    def drop(self, promise: OperandSource) -> list[EndedCall]:
         """Nobody can assign a promise any more. Returns the calls that end because of this."""
         if promise.has_ended or promise.follows is not None:
             return []
@@ -357,7 +357,7 @@ class Dataflow:
 
     # -- promises -----------------------------------------------------------------------------------------------------
 
-    def follow(self, promise: Source, operand: Any) -> None:
+    def follow(self, promise: OperandSource, operand: Any) -> None:
         """Let a promise be filled by an operand that has not ended. Raises `FailedPrecondition`, which names the circle, if
         the operand waits for the promise.
         """
@@ -373,11 +373,11 @@ class Dataflow:
         if source.token is not None:
             self._sources[source.token] = source
 
-    def _check_circle(self, promise: Source, source: Source, name: str) -> None:
+    def _check_circle(self, promise: OperandSource, source: OperandSource, name: str) -> None:
         if source is promise:
             raise FailedPrecondition(f"{promise.name} would follow itself: a circle that nobody can ever fill")
         #: Each source that was reached, with the one that awaits it, and as which argument.
-        reached: dict[int, tuple[Source | None, str]] = {id(source): (None, "")}
+        reached: dict[int, tuple[OperandSource | None, str]] = {id(source): (None, "")}
         ahead = [source]
         while ahead:
             here = ahead.pop()
@@ -398,7 +398,7 @@ class Dataflow:
         return [] if call is None else call.missing()
 
 
-def _steps(source: Source, reached: dict[int, tuple[Source | None, str]]) -> str:
+def _steps(source: OperandSource, reached: dict[int, tuple[OperandSource | None, str]]) -> str:
     """The way to a source, each step with the argument that it is awaited as."""
     steps: list[str] = []
     before, argument = reached[id(source)]
@@ -409,14 +409,14 @@ def _steps(source: Source, reached: dict[int, tuple[Source | None, str]]) -> str
     return text_of(", ".join(reversed(steps)))
 
 
-def _root(source: Source) -> Source:
+def _root(source: OperandSource) -> OperandSource:
     """The source that fills this one."""
     while source.follows is not None:
         source = source.follows
     return source
 
 
-def _group(source: Source) -> list[Source]:
+def _group(source: OperandSource) -> list[OperandSource]:
     """A source, and the promises that follow it, over any number of steps."""
     group = [source]
     for each in group:

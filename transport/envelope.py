@@ -61,7 +61,8 @@ CREDIT: Final = 9
 #: calls, and only the kind tells which of them is meant.
 ARGUMENT_ITEMS: Final = 10
 ARGUMENT_CREDIT: Final = 11
-#: A result that goes straight to the call that awaits it: the wish for that, and the value (docs/concepts/dataflow.md).
+#: A result that goes straight to the call that awaits it: the wish for that, and the value (docs/concepts/dataflow.md). They
+#: stay the last two kinds: `Engine.hear` tells both from all others by one comparison.
 FORWARD: Final = 12
 OPERAND: Final = 13
 

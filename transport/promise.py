@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import codec
-from .dataflow import Source
+from .dataflow import OperandSource
 from .errors import BackplaneError, FailedPrecondition, InvalidArgument, text_of
 from .operand import Operand
+
+if TYPE_CHECKING:
+    from .calling import Calling
 
 
 class PromiseOwner(Protocol):
     """The client of a promise, as the promise uses it for the user."""
 
-    @property
-    def is_closed(self) -> bool: ...
-    def fill(self, promise: Source, value: Any) -> None: ...
-    def follow(self, promise: Source, operand: Operand) -> None: ...
-    def drop_promise(self, promise: Source) -> None: ...
+    def fill(self, promise: OperandSource, value: Any) -> None: ...
+    def follow(self, promise: OperandSource, operand: Operand) -> None: ...
+    def drop_promise(self, promise: OperandSource) -> None: ...
 
 
 class Promise(Operand):
@@ -27,11 +28,13 @@ class Promise(Operand):
     gone, the calls that await it end in `OperandFailed`.
     """
 
-    __slots__ = ("__weakref__", "_client", "_value")
+    __slots__ = ("__weakref__", "_client", "_of", "_value")
 
-    def __init__(self, client: PromiseOwner, name: str) -> None:
+    def __init__(self, client: PromiseOwner, name: str, of: Any = None) -> None:
+        """`of`: the owner of the calls that may await it; None: `client` itself."""
         self._client = client
-        self._value = Source(None, 0, f"promise {name!r}" if name else "a promise")
+        self._of = client if of is None else of
+        self._value = OperandSource(None, 0, f"promise {name!r}" if name else "a promise")
 
     def set(self, value: Any) -> None:
         """Assign the value; the calls that await it go on.
@@ -53,8 +56,8 @@ class Promise(Operand):
         """Whether its value, or its failure, is known here."""
         return self._value.has_ended
 
-    def _owner(self) -> PromiseOwner:
-        return self._client
+    def _owner(self) -> Any:
+        return self._of
 
     def _outcome(self) -> tuple[bool, Any, BackplaneError | None]:
         value = self._value
@@ -79,14 +82,33 @@ class Promise(Operand):
         return f"<Promise {value.name}: {state}>"
 
 
-def check_open(promise: Source) -> None:
+class Promises:
+    """The promises of a blocking client: each change is made with the client's lock held (calling.py)."""
+
+    __slots__ = ("_calling",)
+
+    def __init__(self, calling: Calling) -> None:
+        self._calling = calling
+
+    def fill(self, promise: OperandSource, value: Any) -> None:
+        self._calling.change_promise(lambda session, now_ns: session.fill(promise, value, now_ns))
+
+    def follow(self, promise: OperandSource, operand: Operand) -> None:
+        calling = self._calling
+        calling.change_promise(lambda session, now_ns: session.follow(promise, operand, calling, now_ns))
+
+    def drop_promise(self, promise: OperandSource) -> None:
+        self._calling.drop_promise(promise)
+
+
+def check_open(promise: OperandSource) -> None:
     """Raises `FailedPrecondition` for a promise that is assigned already."""
     if promise.has_ended or promise.follows is not None:
         how = "it has its value" if promise.follows is None else f"it follows {promise.follows.name}"
         raise FailedPrecondition(f"{promise.name} is assigned once, and {how} already: make another one")
 
 
-def check_followed(promise: Source, operand: Any, client: object) -> None:
+def check_followed(promise: OperandSource, operand: Any, client: object) -> None:
     """Raises `InvalidArgument` for what a promise of this client cannot follow."""
     if not isinstance(operand, Operand):
         raise InvalidArgument(f"{promise.name} follows a submitted call or a promise, got {text_of(repr(operand), 60)}")

@@ -17,7 +17,7 @@ from . import addressing
 from .call_spec import CallSpec
 from .caller_core import CallerCore, OpenCall, Own, RetriedCall, half
 from .connections import LinkPort
-from .dataflow import HELD, EndedCall, Source
+from .dataflow import HELD, EndedCall, OperandSource
 from .directory import Directory, Place
 from .envelope import ARGUMENT_CREDIT, CREDIT, ITEMS, PUBLISH, REPLY, STATUS, Envelope, cast
 from .errors import (
@@ -167,11 +167,14 @@ class ClientSession:
         """Send items of a streamed argument that have come from another host. Raises `Busy`, `InvalidArgument`."""
         self.core.pass_items(id, envelope)
 
-    def fill(self, promise: Source, value: Any, now_ns: int) -> None:
-        """Assign a promise that is not assigned yet. Raises `InvalidArgument` for a value that cannot be sent."""
+    def fill(self, promise: OperandSource, value: Any, now_ns: int) -> None:
+        """Assign a promise. Raises `FailedPrecondition` for one that is assigned, and `InvalidArgument` for a value that cannot
+        be sent.
+        """
+        check_open(promise)
         self._pass_on(self.core.flow.fill(promise, self.core.pack_value(value), now_ns), self._events)
 
-    def follow(self, promise: Source, operand: Operand, client: object, now_ns: int) -> None:
+    def follow(self, promise: OperandSource, operand: Operand, client: object, now_ns: int) -> None:
         """Let an operand of `client` assign a promise. Raises `FailedPrecondition` for one that is assigned, and for a circle,
         and `InvalidArgument` for an operand that is none, or of another client.
         """
@@ -186,7 +189,7 @@ class ClientSession:
         else:
             self.core.flow.follow(promise, operand)
 
-    def drop_promise(self, promise: Source) -> None:
+    def drop_promise(self, promise: OperandSource) -> None:
         """Nobody can assign a promise any more: the calls that await it end."""
         self._pass_on(self.core.flow.drop(promise), self._events)
 

@@ -14,7 +14,7 @@ from appbackplane.transport import call_checks, codec
 from appbackplane.transport.argument_stream import close, take_stream
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.client_spans import EndedSpans
-from appbackplane.transport.dataflow import Source
+from appbackplane.transport.dataflow import OperandSource
 from appbackplane.transport.directory import Directory, Registration, build
 from appbackplane.transport.envelope import CALL, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import BackplaneError, Cancelled, Unavailable, UnknownRoute, error_from
@@ -23,7 +23,6 @@ from appbackplane.transport.handles import ItemStream, PendingCall, Subscription
 from appbackplane.transport.inbox import Message
 from appbackplane.transport.item_sender import ItemSender
 from appbackplane.transport.operand import Operand, refuse_operands, settle_operands
-from appbackplane.transport.promise import check_open
 from appbackplane.transport.session import ClientSession
 from appbackplane.transport.topics import check_pattern
 from appbackplane.transport.waitables import ArrivedItems, CallOutcome, Stream, Waitable
@@ -172,18 +171,17 @@ class VirtualClient:
         """Never: it lives as long as its backplane."""
         return False
 
-    def fill(self, promise: Source, value: Any) -> None:
+    def fill(self, promise: OperandSource, value: Any) -> None:
         """Assign a promise."""
-        check_open(promise)
         self._session.fill(promise, value, self._now_ns())
         self._turn(self._now_ns())
 
-    def follow(self, promise: Source, operand: Operand) -> None:
+    def follow(self, promise: OperandSource, operand: Operand) -> None:
         """Let an operand assign a promise."""
         self._session.follow(promise, operand, self, self._now_ns())
         self._turn(self._now_ns())
 
-    def drop_promise(self, promise: Source) -> None:
+    def drop_promise(self, promise: OperandSource) -> None:
         """End the calls that await a promise which nobody can assign any more."""
         self._session.drop_promise(promise)
         self._turn(self._now_ns())

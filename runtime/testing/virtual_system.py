@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from appbackplane.transport import call_checks, codec
 from appbackplane.transport.client_spans import EndedSpans
-from appbackplane.transport.dataflow import Source
+from appbackplane.transport.dataflow import OperandSource
 from appbackplane.transport.directory import Directory, Registration, build
 from appbackplane.transport.envelope import CALL, message, reply
 from appbackplane.transport.errors import BackplaneError, Cancelled
 from appbackplane.transport.events import Ended
 from appbackplane.transport.handles import PendingCall
 from appbackplane.transport.operand import Operand, settle_operands
-from appbackplane.transport.promise import Promise, check_open
+from appbackplane.transport.promise import Promise
 from appbackplane.transport.session import DIRECTORY_TOPIC, ClientSession
 from appbackplane.transport.waitables import ArrivedItems, CallOutcome, Stream
 
@@ -145,16 +145,15 @@ class VirtualSystem:
     def is_closed(self) -> bool:
         return False
 
-    def fill(self, promise: Source, value: Any) -> None:
-        check_open(promise)
+    def fill(self, promise: OperandSource, value: Any) -> None:
         self.session.fill(promise, value, self.clock.now_ns())
         self._turn()
 
-    def follow(self, promise: Source, operand: Operand) -> None:
+    def follow(self, promise: OperandSource, operand: Operand) -> None:
         self.session.follow(promise, operand, self, self.clock.now_ns())
         self._turn()
 
-    def drop_promise(self, promise: Source) -> None:
+    def drop_promise(self, promise: OperandSource) -> None:
         self.session.drop_promise(promise)
         self._turn()
 

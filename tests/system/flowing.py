@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 from appbackplane.runtime import AppObject, Component, operation, pause
@@ -55,12 +54,6 @@ class Sink(Component):
         """Their sum."""
         self.added.append(left + right)
         return left + right
-
-    @operation()
-    def spend(self, left: int, seconds: float) -> int:
-        """The number, after a while in this thread."""
-        time.sleep(seconds)
-        return left
 
     @operation(idempotent=True)
     def again(self, left: int) -> int:

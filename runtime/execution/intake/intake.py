@@ -15,7 +15,7 @@ from typing import Any, Final
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX, window_of
 from appbackplane.transport.call_spec import OWN
-from appbackplane.transport.envelope import CALL, Envelope, status
+from appbackplane.transport.envelope import CALL, FORWARD, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -249,8 +249,10 @@ class Intake:
         if chain and kind == CALL:
             self._rings.queued(action)
 
-    def operand(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
-        """Take an operand, and admit the call that is complete with it."""
+    def hear_of_operands(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        """Handle an OPERAND, and admit the call that is complete with it; or a FORWARD."""
+        if envelope.kind == FORWARD:
+            return self._forwarding.want(peer, envelope)
         waiting = self._awaiting.receive(envelope, now_ns, may_be_early=self._sources.may_say(peer))
         if waiting is None:
             return

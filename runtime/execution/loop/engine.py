@@ -18,19 +18,7 @@ from appbackplane.transport.batching import SendResult
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.connections import LinkPort
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import (
-    BOOST,
-    CALL,
-    CANCEL,
-    CAST,
-    CREDIT,
-    FORWARD,
-    OPERAND,
-    PUBLISH,
-    REPLY,
-    STATUS,
-    Envelope,
-)
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, FORWARD, PUBLISH, REPLY, STATUS, Envelope
 from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.salvage import Salvaged, salvage
 
@@ -185,14 +173,9 @@ class Engine:
             scheduler=scheduler, completion=completion, parking=parking, deferring=deferring, awaiting=awaiting
         )
         self.admission = admission = Admission(
-            clock=clock,
-            limits=limits,
-            statistics=statistics,
-            digesters=digesters,
-            parking=parking,
-            withdrawal=withdrawal,
+            clock=clock, limits=limits, statistics=statistics, digesters=digesters, parking=parking, withdrawal=withdrawal,
             awaiting=awaiting,
-        )
+        )  # fmt: skip
         self.overload = overload = OverloadControl(
             config.aim_ns, clock=clock, registry=registry, statistics=statistics, reports=reports, withdrawal=withdrawal,
             priorities=config.priorities,
@@ -535,10 +518,8 @@ class Engine:
             self.outgoing.grant(peer, envelope.body, now_ns)
         elif kind == REPLY or kind == STATUS:
             self.outgoing.answered(peer, envelope, now_ns)
-        elif kind == OPERAND:
-            self.intake.operand(peer, envelope, now_ns)
-        elif kind == FORWARD:
-            self.forwarding.want(peer, envelope)
+        elif kind >= FORWARD:
+            self.intake.hear_of_operands(peer, envelope, now_ns)
         else:
             self.streaming.hear(peer, envelope, now_ns)
 
