@@ -84,7 +84,8 @@ class Calling:
         self._looked_ns = 0
         self._submitted_ns = 0
         self._burst_count = 0
-        self._is_closed = False
+        #: Whether the client was closed.
+        self.is_closed = False
         #: Of calls that ended with the lock held; their SDK's code must not run then, as it may wait for somebody who calls.
         self.ended_spans = EndedSpans()
         #: Streams whose iterators were dropped, and promises that were.
@@ -142,14 +143,14 @@ class Calling:
                 while self._wait_for_items_room(sending):
                     packed, is_last = sender.fetch(items, stream.together_max)
                     with self._lock:
-                        if not sending.has_ended and not self._is_closed:
+                        if not sending.has_ended and not self.is_closed:
                             sender.put(packed, is_last=is_last)
                             self.session.send_items(sending._id, sender)
                             self._look(_monotonic_ns())
             except BaseException as error:  # of the user's iterator, or Ctrl-C
                 with self._lock:
                     has_ended = sending.has_ended
-                    if not has_ended and not self._is_closed:  # nobody needs the answer any more
+                    if not has_ended and not self.is_closed:  # nobody needs the answer any more
                         self.session.cancel(sending._id)
                         self._look(_monotonic_ns())
                 if not has_ended or not isinstance(error, Exception):
@@ -212,7 +213,7 @@ class Calling:
             try:
                 while True:
                     credit = buffer.credit_due()
-                    if credit and not self._is_closed and self.session.give_credit(arrived._id, credit):
+                    if credit and not self.is_closed and self.session.give_credit(arrived._id, credit):
                         buffer.gave(credit)
                     if not arrived.is_ready:
                         if not self._waiting.wait(arrived, arrived._ends_ns):
@@ -242,7 +243,7 @@ class Calling:
     def drop(self, arrived: ArrivedItems) -> None:
         """End a stream: nobody reads it any more. Items that were not read are lost."""
         with self._lock:
-            if not arrived._buffer.has_ended and not self._is_closed:
+            if not arrived._buffer.has_ended and not self.is_closed:
                 self.session.cancel(arrived._id)
                 self._look(_monotonic_ns())
             arrived._buffer.abandon()
@@ -301,7 +302,7 @@ class Calling:
         if self._pid != _getpid():
             return  # a forked copy: the link belongs to the parent
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 return
             settled = CallOutcome(self, "close")
             now_ns, limit_ns = _monotonic_ns(), call_checks.duration_ns(CLOSE_TIMEOUT_S)
@@ -329,7 +330,7 @@ class Calling:
     def look_once(self) -> None:
         """Send gathered envelopes and read received frames, without waiting."""
         with self._lock:
-            if not self._is_closed:
+            if not self.is_closed:
                 self._waiting.check_lifeline()
                 self._look(_monotonic_ns())
 
@@ -341,11 +342,6 @@ class Calling:
             self.session.cancel(pending._id)
             self._look(_monotonic_ns())
         return isinstance(pending._error, Cancelled)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the client was closed."""
-        return self._is_closed
 
     def change_promise(self, change: Callable[[ClientSession, int], None]) -> None:
         """Change a promise of this client (promise.py), by what has come so far."""
@@ -401,9 +397,9 @@ class Calling:
         return self._waiting.lock
 
     def _close(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             return  # by another thread, while this one waited
-        self._is_closed = True
+        self.is_closed = True
         self._deliver(self.session.end_all(Cancelled("the client was closed")))
         for stream in self.session.hearing.subscribers():
             stream._closed = True
@@ -412,7 +408,7 @@ class Calling:
         self._link.close()
 
     def _expect_open(self) -> None:  # hot: scripts/bench call_pipelined
-        if self._is_closed:
+        if self.is_closed:
             raise Unavailable("the client is closed")
 
     def _connect(self, limit_ns: int, *, is_patient: bool = False) -> None:
@@ -521,7 +517,7 @@ class Calling:
 
     def _look(self, now_ns: int, frames_max: int = FRAMES_MAX) -> int | None:  # hot: scripts/bench call_rtt
         """Run one turn of the session. Returns when the next is due, None: when something arrives."""
-        if self._is_closed:
+        if self.is_closed:
             return None
         self._looked_ns = now_ns
         while self._dropped:
@@ -598,6 +594,6 @@ class Calling:
     def _drop(self, stream: Stream) -> None:
         stream._closed = True
         self._waiting.ready(stream)
-        if not self._is_closed:
+        if not self.is_closed:
             self.session.unsubscribe(stream.topic, stream, _monotonic_ns())
             self._look(_monotonic_ns())
