@@ -427,8 +427,8 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             idempotency_key, source, principal, window, streamed = fields[9:14]
             if not (_is_str_or_nil(idempotency_key) and _is_str_or_nil(source) and _is_str_or_nil(principal)):
                 raise MalformedFrame("idempotency key, source or principal of the wrong type")
-            if not (_is_str_or_nil(streamed) and (window is None or (type(window) is int and window >= 1))):
-                raise MalformedFrame("streamed argument or window of the wrong type")
+            if window is not None or streamed is not None:
+                raise MalformedFrame("a call with a stream awaits no operands")
             token, awaits = _awaited(fields[14])
         elif len(fields) == _FIELDS_KEYED and fields[0] == CALL and type(fields[9]) is str:
             idempotency_key = fields[9]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation import (
     batching,
     caller,
+    dataflow,
     lanes,
     laws,
     ledger,
@@ -32,5 +33,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "spans": spans.MUTATIONS,
     "overload": overload.MUTATIONS,
     "batching": batching.MUTATIONS,
+    "dataflow": dataflow.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

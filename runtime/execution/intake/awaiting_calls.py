@@ -197,7 +197,7 @@ class AwaitingCalls:
         where = f"{route.name}: argument {next(iter(awaits))!r} is a promise"
         if envelope.kind != CALL or not envelope.id or envelope.token in self._by_token:
             raise InvalidArgument(f"{where}: a call awaits its operands once, under a token of its own")
-        if envelope.window is not None or envelope.streamed is not None or any(each.is_stream for each in specs):
+        if any(each.is_stream for each in specs):
             raise InvalidArgument(f"{where}: an operation with a stream takes none; wait for its value and pass that")
         if any(each.batched is not None for each in specs):
             raise InvalidArgument(
