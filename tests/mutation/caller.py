@@ -38,7 +38,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a call that waits for its retry is cancelled at nobody",
-            "            self.retries.waited(id)\n        elif peer != UNSENT and peer != HELD:\n            self._say_cancel(peer, id)",
+            "            self.retries.waited(id)\n        elif peer != UNSENT and peer != HELD:\n"
+            "            self._say_cancel(peer, id)",
             "            self._say_cancel(peer, id)",
         ),
     ),
@@ -137,7 +138,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a call with a key waits",
-            "        if spec.key is not None or spec.idempotency_key is not None or spec.awaits is not None:\n            return None\n",
+            "        if spec.key is not None or spec.idempotency_key is not None or spec.awaits is not None:\n"
+            "            return None\n",
             "",
         ),
         (

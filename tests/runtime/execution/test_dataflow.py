@@ -501,6 +501,19 @@ def test_a_call_that_waited_at_a_dead_backplane_waits_here_for_the_next_generati
     assert second.result() == mixed(2, 1, 5)
 
 
+def test_a_result_is_not_sent_to_the_next_generation() -> None:
+    """Nobody there awaits it."""
+    both = system("ada", "bob")
+    first = both.submit("ada.slow", number=1)
+    second = both.submit("bob.mix", number=2, left=first)
+    both.run_until_idle()
+    both.kill("bob")
+    both.restart("bob")
+    both.advance(1.0)
+    assert first.is_ready and isinstance(second._error, PeerDown)
+    assert forwarded(both, "ada") == 0
+
+
 def test_a_call_that_may_have_begun_is_not_repeated() -> None:
     """All that it missed may have been sent there by another backplane."""
     both = system("ada", "bob")
