@@ -113,7 +113,7 @@ def plain_number(value: Any) -> int | float:
         return float(value)
     if isinstance(value, ArgumentStream):
         raise TypeError(MISPLACED)
-    if isinstance(value, Operand):
+    if isinstance(value, Operand) or getattr(value, "is_unsent_call", False):
         raise TypeError(MISPLACED_OPERAND)
     kind = type(value)
     raise TypeError(f"Encoding objects of type {kind.__module__}.{kind.__qualname__} is unsupported")

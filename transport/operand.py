@@ -13,8 +13,8 @@ from .errors import InvalidArgument, OperandFailed
 
 #: What is wrong with an operand that reaches the packer.
 MISPLACED_OPERAND: Final = (
-    "a call or a promise can only be one whole argument of call() or submit(): not inside another value, nor the value of a "
-    "promise; ask it for its result"
+    "a call or a promise can only be one whole argument of call() or submit(): not inside another value, nor of a call with a "
+    "stream, nor the value of a promise; ask it for its result"
 )
 
 

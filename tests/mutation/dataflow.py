@@ -91,6 +91,36 @@ MUTATIONS = (
     ),
     *mutations(
         "dataflow",
+        "runtime/execution/actions/coroutines.py",
+        ("tests/runtime/execution/test_operand_calls.py",),
+        (
+            "a call begins before its operands",
+            "[call for call in self.calls if not call.missing_count]",
+            "[*self.calls]",
+        ),
+        (
+            "a result is not given to the call that needs it",
+            "                fed.spec.body[argument] = outcome",
+            "                pass",
+        ),
+        (
+            "the failure of an operand is not named",
+            "            call, error = fed, _failed",
+            "            call, _ = fed, _failed",
+        ),
+        (
+            "a call that was awaited is an operand",
+            "            if operand.gather is not None or",
+            "            if False and",
+        ),
+        (
+            "a call fails twice with its operands",
+            "                if fed.missing_count < 0:",
+            "                if fed.missing_count > 9:",
+        ),
+    ),
+    *mutations(
+        "dataflow",
         "runtime/execution/outgoing/forwarding.py",
         TESTS,
         ("a reply does not count what was sent on", "            sent_count += 1", "            pass"),
