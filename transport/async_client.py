@@ -397,6 +397,7 @@ class AsyncClient:
     def _begin(self, spec: CallSpec, token: object) -> int:  # hot: scripts/bench call_rtt
         self._expect_open()
         if spec.operands is not None:
+            self._deliver(self._session.events)  # one may have ended since the last turn
             settle_operands(spec, self)
         try:
             id = self._session.call(token, spec)
@@ -423,6 +424,7 @@ class AsyncClient:
     def follow(self, promise: OperandSource, operand: Operand) -> None:
         """Let an operand assign a promise of this client."""
         self._expect_open()
+        self._deliver(self._session.events)
         self._session.follow(promise, operand, self, time.monotonic_ns())
         self._soon()
 

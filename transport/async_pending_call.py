@@ -30,3 +30,12 @@ class AsyncPendingCall(asyncio.Future[Any], Operand):
 
     def _source(self) -> tuple[Any, int, str]:
         return self, self._call_id, self.route
+
+    def _passes_on(self) -> None:
+        self.add_done_callback(_take_note)
+
+
+def _take_note(ended: asyncio.Future[Any]) -> None:
+    """asyncio need not warn that nobody has looked at its error."""
+    if not ended.cancelled():
+        ended.exception()

@@ -466,6 +466,7 @@ class Calling:
         now_ns = self._ready_to_speak(asked_ns, timeout_ns, is_patient=spec.is_retried)
         session = self.session
         if spec.operands is not None:
+            self._deliver(session.events)  # a signal's exception may have left some
             settle_operands(spec, self)
         try:
             pending._id = session.call(pending, spec)

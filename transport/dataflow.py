@@ -234,10 +234,15 @@ class Dataflow:
         ended: list[EndedCall] = []
         source = self._sources.get(token)
         if source is not None:
+            packed = b""
             if error is None:
-                ended = self.fill(source, self._core.pack_value(result), now_ns)
-            else:
-                ended = self.fail(source, error)
+                try:
+                    packed = self._core.pack_value(result)
+                except (
+                    InvalidArgument
+                ) as problem:  # it has come over the wire; but its caller may be changing it already
+                    error = problem
+            ended = self.fill(source, packed, now_ns) if error is None else self.fail(source, error)
             self._sources.pop(token, None)
         call = self._calls.get(token)
         if call is not None:
@@ -306,9 +311,8 @@ class Dataflow:
 
     def _end(self, call: DependentCall, error: BackplaneError) -> list[EndedCall]:
         if not self._core.give_up(call.id):
-            call.is_doomed = (
-                True  # one of several calls that end now, because their callee has died: its own end comes next
-            )
+            # It is one of several calls that end now, because their callee has died: its own end comes next.
+            call.is_doomed = True
             return []
         self._forget(call)
         return [(call.token, error)]

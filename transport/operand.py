@@ -35,6 +35,9 @@ class Operand:
         """The token of the call in its session, the id by which the caller knows the call, and a name for people."""
         raise NotImplementedError
 
+    def _passes_on(self) -> None:
+        """Its outcome goes to a call that awaits it, which tells of its error."""
+
 
 def take_operands(spec: CallSpec) -> None:
     """Move the operands among the arguments of a call into `spec.operands`."""
@@ -65,6 +68,8 @@ def settle_operands(spec: CallSpec, client: Any) -> None:
             assert spec.operands is not None
             del spec.operands[name]
             spec.body[name] = value
+        else:
+            operand._passes_on()
     if not spec.operands:
         spec.operands = None
 

@@ -167,6 +167,11 @@ class ClientSession:
         """Send items of a streamed argument that have come from another host. Raises `Busy`, `InvalidArgument`."""
         self.core.pass_items(id, envelope)
 
+    @property
+    def events(self) -> Events:
+        """The events that the owner has not taken yet: a call may have ended while its owner does not know."""
+        return self._events
+
     def fill(self, promise: OperandSource, value: Any, now_ns: int) -> None:
         """Assign a promise. Raises `FailedPrecondition` for one that is assigned, and `InvalidArgument` for a value that cannot
         be sent.
@@ -188,6 +193,7 @@ class ClientSession:
             self.fill(promise, value, now_ns)
         else:
             self.core.flow.follow(promise, operand)
+            operand._passes_on()
 
     def drop_promise(self, promise: OperandSource) -> None:
         """Nobody can assign a promise any more: the calls that await it end."""

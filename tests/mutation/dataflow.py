@@ -34,8 +34,8 @@ MUTATIONS = (
         ),
         (
             "a failed operand is not passed on",
-            "                ended = self.fail(source, error)",
-            "                pass",
+            "if error is None else self.fail(source, error)",
+            "if error is None else []",
         ),
         (
             "a promise that follows keeps its calls",

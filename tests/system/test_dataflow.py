@@ -258,6 +258,14 @@ def test_on_asyncio(system: System, tmp_path: Path) -> None:
                 await client.submit("sink.add", left=client.promise("lost"))
             with pytest.raises(OperandFailed, match="no 3 today"):
                 await client.call("sink.add", left=client.submit("source.fail", n=3))
+            failed = client.submit("source.fail", n=3)
+            await asyncio.wait([failed])
+            following = client.promise()
+            behind = client.submit("sink.add", left=following)
+            following.follows(failed)
+            with pytest.raises(OperandFailed, match="no 3 today"):  # it has ended, though the loop has not turned since
+                client.submit("sink.add", left=behind)
+            await asyncio.wait([behind])
             following = client.promise()
             following.follows(client.submit("source.number", n=4))
             assert await client.call("sink.add", left=following) == 5
