@@ -46,6 +46,14 @@ class Sleeper(AppObject):
         return number
 
 
+class Shelf(AppObject):
+    """One of two, chosen by the number."""
+
+    @operation(digest="shelf_of")
+    def store(self, number: int) -> list[Any]:
+        return [self.key, number]
+
+
 class Mixer(Component):
     """Mixes numbers, and notes which operations have run."""
 
@@ -62,6 +70,11 @@ class Mixer(Component):
 
     def setup(self) -> None:
         self.add(Sleeper(), key="sleeper")
+        for number in range(2):
+            self.add(Shelf(), key=f"shelf-{number}")
+
+    def shelf_of(self, number: int) -> str:
+        return f"shelf-{number % 2}"
 
     @operation()
     def fail(self) -> int:
@@ -174,6 +187,24 @@ def test_a_call_is_admitted_when_its_last_operand_comes() -> None:
     assert later.result() == 3
     one.advance(1.0)
     assert waiting.done() and ran == [3, 2]
+
+
+def test_work_with_an_idempotency_key_is_done_once_for_all_operands_that_agree() -> None:
+    """The key is looked at when the arguments are there; and a digest computes the object's key then."""
+    ran: list[int] = []
+    one = system("ada", ran=ran)
+    first = one.submit("ada.slow", number=1)
+    calls = [one.submit("ada.mix", number=2, left=first, idempotency_key="k") for _ in range(3)]
+    other = one.submit("ada.mix", number=2, left=one.submit("ada.slow", number=7), idempotency_key="k")
+    behind = one.submit("ada.mix", number=3, left=calls[1])
+    stored = one.submit("ada.store", number=first)
+    one.advance(3.0)
+    assert [call.result() for call in calls] == [mixed(2, 1, 0)] * 3
+    assert behind.result() == mixed(3, mixed(2, 1, 0), 0)
+    assert "was used with other arguments" in str(other.exception())
+    assert ran == [2, 3]
+    assert stored.result() == ["shelf-1", 1]
+    assert not one.backplane("ada").engine.forwarding.wanted
 
 
 # -- operands that come before their calls ----------------------------------------------------------------------------
