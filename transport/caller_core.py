@@ -164,15 +164,16 @@ class CallerCore:
             raise retried.final(error)
         return id
 
-    def hold(self, token: object, spec: CallSpec, first_id: int = 0) -> int:
+    def hold(self, token: object, spec: CallSpec, size: int, first_id: int = 0) -> int:
         """Keep a call whose operands are not all there until `release`; returns the id that its caller knows.
 
-        `first_id`: that id, if the call has one.
+        `size`: bytes of its arguments so far. `first_id`: that id, if the call has one.
         """
         retried = RetriedCall(token, first_id or self.calls.take_id())
         retried.attempts_count = 1 if first_id else 0
         self.retries.extra_ids_count += 1
-        retried.id = self.calls.open(HELD, spec.ends_ns, (retried, spec, 0, None))
+        retried.id = self.calls.open(HELD, spec.ends_ns, (retried, spec, size, None))
+        self._outstanding_bytes += size
         self._retried[retried.first_id] = retried
         return retried.first_id
 

@@ -180,7 +180,7 @@ class Dataflow:
 
     def _hold(self, call: DependentCall) -> int:
         call.is_held = True
-        call.id = self._core.hold(call.token, call.spec)
+        call.id = self._core.hold(call.token, call.spec, len(call.arguments))
         self._note(call)
         return call.id
 
@@ -356,7 +356,7 @@ class Dataflow:
             return (call[0], spec, call[2], None)
         dependent.is_held, dependent.peer = True, b""
         dependent.via.clear()
-        self._core.hold(token, spec, dependent.id)
+        self._core.hold(token, spec, len(dependent.arguments), dependent.id)
         return None
 
     # -- promises -----------------------------------------------------------------------------------------------------

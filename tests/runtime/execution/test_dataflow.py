@@ -609,7 +609,7 @@ def test_simulation(seed: int, kills: bool) -> None:
         assert kills or call._error is None
         assert not isinstance(call._error, DeadlineExceeded), "an operand was lost"
     assert len(ran) == len({*ran}), "one has run twice"
-    assert not four.session.core.flow.is_used
+    assert not four.session.core.flow.is_used and four.session.core._outstanding_bytes == 0
     for name in NAMES:
         engine = four.backplane(name).engine
         assert not engine.accepted and not engine.forwarding.wanted and not len(engine.awaiting)
