@@ -85,8 +85,9 @@ class CallerCore:
         #: Envelopes put since the last flush.
         self.gathered_count = 0
         self.retries = Retries(self.calls, account, random)
-        #: Calls that await results of others.
+        #: Calls that await results of others, and whether there has been any: programs without them pay for one look a call.
         self.flow = Dataflow(self)
+        self.has_flow = False
         self.home = home
         self._home_place = home_place
         #: None: no backplane grants credit.
@@ -338,7 +339,7 @@ class CallerCore:
                 error = DeadlineExceeded(f"{call[1].route}: no replica had room for it before the deadline")
                 ended.append((call[0], error))
                 continue
-            awaited = self._awaited(call) if self.flow.is_used else ""
+            awaited = self._awaited(call) if self.has_flow else ""
             if peer == HELD:
                 ended.append(
                     (

@@ -186,6 +186,7 @@ class Dataflow:
 
     def _note(self, call: DependentCall) -> None:
         call.spec.operands = None  # a promise that its user drops must not live on here
+        self._core.has_flow = True
         self._calls[call.token] = call
         for name, source in call.sources.items():
             if source.token is not None:
@@ -372,6 +373,7 @@ class Dataflow:
             source.awaiting[identity, name] = call
             self._forward(source, call, name)
         promise.awaiting.clear()
+        self._core.has_flow = True
         promise.follows = source
         source.followers.append(promise)
         if source.token is not None:

@@ -378,13 +378,13 @@ class ClientSession:
     def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:
         if not isinstance(token, Own):
             events.append(Ended(token, result, error))
-            if self.core.flow.is_used:
+            if self.core.has_flow and self.core.flow.is_used:
                 self._pass_on(self.core.flow.ended(token, result, error, self._now_ns), events)
         elif isinstance(token, RetriedCall):
             self.core.forget(token)
             error = None if error is None else token.final(error)
             events.append(Ended(token.token, result, error))
-            if self.core.flow.is_used:
+            if self.core.has_flow and self.core.flow.is_used:
                 self._pass_on(self.core.flow.ended(token.token, result, error, self._now_ns), events)
         elif isinstance(token, Fetch):
             if error is None and not self._note(result, is_fetched=True):
@@ -408,7 +408,7 @@ class ClientSession:
             ended += self.core.flow.ended(token, None, error, self._now_ns)
 
     def _failed(self, id: int, call: OpenCall, error: BackplaneError, events: Events, *, is_sent: bool = True) -> None:
-        if self.core.flow.is_used:
+        if self.core.has_flow and self.core.flow.is_used:
             found = self.core.flow.failed(call, _inner(call[0]), error)
             if found is None:
                 return
@@ -495,7 +495,7 @@ class ClientSession:
         self.gaps.forget(peer)
         self._unproven.discard(peer)
         self._fan_out.forget(peer)
-        if self.core.flow.is_used:
+        if self.core.has_flow and self.core.flow.is_used:
             self._pass_on(self.core.flow.lost(peer), self._events)
 
     def _ask(self, ask: Ask, now_ns: int) -> None:

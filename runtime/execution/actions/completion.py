@@ -55,6 +55,8 @@ class Completion:
         self._recorders = recorders
         self._grants = grants
         self._forwarding = forwarding
+        #: Its dictionary of wishes: looked at once an action, so without the way through its owner.
+        self._wanted = forwarding.wanted
         self._is_debug = is_debug
         #: Repeating timers whose last run raised: no caller learns of it. Cancelled ones are removed at the next query.
         self._failing: set[Timer] = set()
@@ -79,7 +81,7 @@ class Completion:
                 self._grants.rests(action, now_ns)
             if error is None:
                 try:
-                    if self._forwarding.wanted:
+                    if self._wanted:
                         self._reply_and_forward(action, peer, now_ns)
                     elif not sender.reply(peer, action.call_id, action.result, now_ns):
                         sender.undelivered_count += 1
@@ -94,7 +96,7 @@ class Completion:
             if is_bug or not (is_told and isinstance(error, BackplaneError)):
                 self._reports.failed(action, error, now_ns, is_bug=is_bug or isinstance(told, InternalError))
             if peer is not None:
-                if self._forwarding.wanted:
+                if self._wanted:
                     self._forwarding.forget(peer, action.call_id)
                 is_refused = action.account is None  # a worker has never chosen it
                 if not sender.say(peer, status(action.call_id, told, is_refused=is_refused), now_ns):
