@@ -28,8 +28,8 @@ class Forwarding:
         self._accepted = accepted
         self._routing = routing
         self._sender = sender
-        #: The FORWARDs for each call, by its caller and id, the oldest first. Empty: nobody has asked for any. It is never replaced
-        #: by another dictionary, since others hold it, too.
+        #: The FORWARDs for each call, by its caller and id, the oldest first. Empty: nobody has asked for any. Others hold this
+        #: dictionary, too, so it is never replaced by another.
         self.wanted: dict[tuple[bytes, int], list[Envelope]] = {}
         self._count = 0
         #: Values that were sent on.
