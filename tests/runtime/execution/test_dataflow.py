@@ -30,6 +30,7 @@ from appbackplane.transport.errors import (
     PeerDown,
 )
 from appbackplane.transport.handles import PendingCall
+from appbackplane.transport.promise import Promise
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "40"))
 FIRST_SEED = int(os.environ.get("SIMULATION_SEED", "0"))
@@ -567,13 +568,27 @@ def test_simulation(seed: int, kills: bool) -> None:
     dead: set[str] = set()
     calls: list[PendingCall] = []
     expected: list[int] = []
+    promises: list[tuple[Promise, Any]] = []
 
     def operand_of(number: int) -> tuple[Any, int]:
         if calls and chance.random() < 0.8:
             chosen = chance.randrange(max(0, len(calls) - 8), len(calls))
-            return calls[chosen], expected[chosen]
+            if chance.random() < 0.8:
+                return calls[chosen], expected[chosen]
+            promises.append((four.promise(), calls[chosen]))  # it will follow that call, some time
+            return promises[-1][0], expected[chosen]
         value = chance.randrange(100)
-        return value, value
+        if chance.random() < 0.8:
+            return value, value
+        promises.append((four.promise(), value))
+        return promises[-1][0], value
+
+    def keep_promise() -> None:
+        promise, of = promises.pop(chance.randrange(len(promises)))
+        if isinstance(of, PendingCall):
+            promise.follows(of)
+        else:
+            promise.set(of)
 
     for number in range(CALLS):
         (left, left_value), (right, right_value) = operand_of(number), operand_of(number)
@@ -587,6 +602,8 @@ def test_simulation(seed: int, kills: bool) -> None:
         expected.append(mixed(number, left_value, right_value))
         for _ in range(chance.randrange(6)):
             four.deliver_one(chance)
+        if promises and chance.random() < 0.3:
+            keep_promise()
         if kills:
             if chance.random() < 0.06 and len(dead) < len(NAMES):
                 name = chance.choice(sorted({*NAMES} - dead))
@@ -600,6 +617,9 @@ def test_simulation(seed: int, kills: bool) -> None:
                 calls[chance.randrange(len(calls))].cancel()
     for name in sorted(dead):
         four.restart(name)
+    while promises:
+        keep_promise()
+        four.deliver_one(chance)
     while four.deliver_one(chance):
         pass
     four.advance(40.0)
