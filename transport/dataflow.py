@@ -342,7 +342,10 @@ class Dataflow:
         if dependent.is_complete:
             self._forget(dependent)
             spec.body, spec.awaits = dependent.body(), None
-            return self._core.repacked(token, spec)
+            try:
+                return self._core.repacked(token, spec)
+            except InvalidArgument:  # together they are too large for one frame
+                return (call[0], spec, call[2], None)
         # It cannot have begun, unless all that is missing here may have been sent there.
         may_have_begun = not error.is_refused and all(
             name in dependent.values or name in dependent.asked for name in dependent.sources
