@@ -267,6 +267,7 @@ class Backplane:
                     "topics_lost_here": publishing.lost_count,
                     "topics_lost_elsewhere": publishing.gaps.lost_count,
                 },
+                "operands": engine.awaiting.figures() | {"forwarded": engine.forwarding.forwarded_count},
                 "admission": engine.overload.figures(),
                 "replays": engine.replays.figures(),
                 "addresses": self._monitors.figures(),

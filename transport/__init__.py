@@ -23,6 +23,7 @@ from .errors import (
     InvalidArgument,
     MalformedFrame,
     NotFound,
+    OperandFailed,
     PeerDown,
     PeerError,
     PermissionDenied,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .directory import Directory
     from .handles import ItemStream, PendingCall, Subscription
     from .inbox import Message
+    from .promise import Promise
     from .retrying import RetryBudget
     from .streamed import stream
 
@@ -62,10 +64,12 @@ __all__ = [
     "MalformedFrame",
     "Message",
     "NotFound",
+    "OperandFailed",
     "PeerDown",
     "PeerError",
     "PendingCall",
     "PermissionDenied",
+    "Promise",
     "RetryBudget",
     "Status",
     "Subscription",
@@ -87,6 +91,7 @@ _LATER = {
     "directory": ("Directory",),
     "handles": ("ItemStream", "PendingCall", "Subscription"),
     "inbox": ("Message",),
+    "promise": ("Promise",),
     "retrying": ("RetryBudget",),
     "streamed": ("stream",),
 }

@@ -16,11 +16,13 @@ from typing import Any, Self
 
 from . import call_checks, client_spans, descriptors
 from .argument_stream import take_stream
+from .async_pending_call import AsyncPendingCall
 from .async_sending import AsyncSendingCall, call_with_stream
 from .async_stream import AsyncArrivedItems, AsyncItemStream
 from .async_subscription import AsyncSubscription
 from .call_spec import CallSpec
 from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S, FETCH_AGAIN_NS, FETCH_LIMIT_NS, LOOK_AGAIN_NS
+from .dataflow import OperandSource
 from .descriptors import Descriptors, opening
 from .directory import Directory
 from .errors import (
@@ -33,6 +35,8 @@ from .errors import (
     UnknownRoute,
 )
 from .events import Credited, Ended, Events, Streamed
+from .operand import Operand, refuse_operands, settle_operands
+from .promise import Promise
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
@@ -154,7 +158,7 @@ class AsyncClient:
         spec.ends_ns = time.monotonic_ns() + spec.timeout_ns
         if self._session.core.is_full:
             raise self._session.no_room(route)
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future = AsyncPendingCall(self, self._loop, route)
         if client_spans.are_wanted():
             self._spans[future] = client_spans.ClientSpan(spec)
         try:
@@ -162,8 +166,13 @@ class AsyncClient:
         except BaseException as error:
             self._end_span(future, error)
             raise
+        future._call_id = id
         future.add_done_callback(lambda ended: self._taken_back(ended, id) if ended.cancelled() else None)
         return future
+
+    def promise(self, name: str = "") -> Promise:
+        """As `Client.promise`. It is used in the event loop's thread."""
+        return Promise(self, name)
 
     async def cast(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
@@ -171,6 +180,7 @@ class AsyncClient:
     ) -> None:  # fmt: skip
         """Send a request without a reply. Raises only errors known at once, such as `UnknownRoute`."""
         spec = call_checks.asked(route, key, priority, CONNECT_TIMEOUT_S, arguments, keywords)
+        refuse_operands(spec, "cast()")
         if not client_spans.are_wanted():
             return await self._cast(spec)
         with client_spans.spanned(spec, is_cast=True):
@@ -391,6 +401,9 @@ class AsyncClient:
 
     def _begin(self, spec: CallSpec, token: object) -> int:  # hot: scripts/bench call_rtt
         self._expect_open()
+        if spec.operands is not None:
+            self._deliver(self._session.events)  # one may have ended since the last turn
+            settle_operands(spec, self)
         try:
             id = self._session.call(token, spec, time.monotonic_ns())
         except Unavailable as error:
@@ -399,6 +412,36 @@ class AsyncClient:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
         return id
+
+    # -- requests of promises (promise.py) ------------------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._is_closed
+
+    def fill(self, promise: OperandSource, value: Any) -> None:
+        """Assign a promise of this client."""
+        self._expect_open()
+        self._session.fill(promise, value, time.monotonic_ns())
+        self._soon()
+
+    def follow(self, promise: OperandSource, operand: Operand) -> None:
+        """Let an operand assign a promise of this client."""
+        self._expect_open()
+        self._deliver(self._session.events)
+        self._session.follow(promise, operand, self, time.monotonic_ns())
+        self._soon()
+
+    def drop_promise(self, promise: OperandSource) -> None:
+        """A promise was dropped, perhaps by the garbage collector in another thread."""
+        if not self._is_closed and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._drop_promise, promise)
+
+    def _drop_promise(self, promise: OperandSource) -> None:
+        if not self._is_closed:
+            self._session.drop_promise(promise)
+            self._soon()
 
     async def _begin_stream(self, of: AsyncArrivedItems, spec: CallSpec) -> None:
         if client_spans.are_wanted():

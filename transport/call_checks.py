@@ -10,6 +10,7 @@ from typing import Any, Final
 from .address import split_route
 from .call_spec import CallSpec
 from .errors import InvalidArgument, text_of
+from .operand import Operand, take_operands
 
 #: Default timeout of a call (DESIGN 12.5): long enough for bulk work in a full queue, short enough that people are still
 #: there to notice a lost callee.
@@ -37,6 +38,10 @@ def asked(
         route, body, key=key, priority=priority, timeout=timeout, idempotency_key=idempotency_key, is_retried=is_retried
     )
     check_call(spec)
+    for value in body.values():
+        if isinstance(value, Operand):
+            take_operands(spec)
+            break
     return spec
 
 

@@ -23,11 +23,13 @@ class CallSpec:
     `source` and `principal`: who calls, and on whose behalf; believed from backplanes of this system alone. None: whoever the
     callee sees, and nobody. `window`: how many items the callee of a stream may run ahead; None: the call has one result.
     `streamed`: the argument that is sent item by item (argument_stream.py); None: there is none.
+    `operands`: arguments that were given as promises or calls and have no value yet (operand.py); None: there are none.
+    `awaits`, `token`: what the call tells its callee of these (dataflow.py): names of the arguments, and names of the calls.
     """
 
     __slots__ = (
-        "body", "ends_ns", "idempotency_key", "is_retried", "key", "principal", "priority", "route", "source", "streamed",
-        "timeout", "timeout_ns", "trace", "window",
+        "awaits", "body", "ends_ns", "idempotency_key", "is_retried", "key", "operands", "principal", "priority", "route",
+        "source", "streamed", "timeout", "timeout_ns", "token", "trace", "window",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +63,9 @@ class CallSpec:
         self.principal = principal
         self.window = window
         self.streamed = streamed
+        self.operands: dict[str, Any] | None = None
+        self.awaits: dict[str, str] | None = None
+        self.token = 0
 
     def routing_key(self) -> str | None:
         """The key that selects one of several replicas: that of the object, else the idempotency key."""
@@ -68,5 +73,9 @@ class CallSpec:
         return key
 
     def is_shared(self) -> bool:
-        """Whether a backplane that grants credit (pulling.py) counts this call: it has no place of its own."""
-        return self.key is None and self.idempotency_key is None and not self.route.startswith(OWN)
+        """Whether a backplane that grants credit (pulling.py) counts this call: it has no place of its own. One that awaits
+        operands takes no room until they are there.
+        """
+        return (
+            self.key is None and self.idempotency_key is None and self.awaits is None and not self.route.startswith(OWN)
+        )

@@ -8,6 +8,7 @@ belongs to the owner of the link.
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
@@ -16,6 +17,7 @@ from .caller_throttle import CallerThrottle
 from .calls import OutstandingCalls
 from .codec import Encoder, renumbered
 from .connections import ANSWERS_AHEAD_MAX, Connections, LinkPort
+from .dataflow import HELD, Dataflow
 from .directory import Directory, Place
 from .envelope import Envelope, boost, cancel, cast, credit
 from .errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument, Unavailable
@@ -88,6 +90,9 @@ class CallerCore:
         self.retries = Retries(self.calls, account, random)
         #: The shares of its calls that this process refuses itself.
         self.throttle = CallerThrottle(random)
+        #: Calls that await results of others, and whether there has been any: programs without them pay for one look a call.
+        self.flow = Dataflow(self)
+        self.has_flow = False
         self.home = home
         self._home_place = home_place
         #: None: no backplane grants credit.
@@ -145,6 +150,8 @@ class CallerCore:
 
     def call(self, token: object, spec: CallSpec, now_ns: int) -> int:  # hot: scripts/bench call_rtt
         """Begin a call to whoever serves its route. Raises as `peer_for` and `open` do, and `Busy` if it is refused here."""
+        if spec.operands is not None:
+            return self.flow.begin(token, spec)
         peer = self._target(spec)
         if self.throttle.is_used and (refusal := self._refusal(peer, spec, now_ns)) is not None:
             return self.open_later(refusal, token, now_ns, spec, is_sent=True)
@@ -162,6 +169,8 @@ class CallerCore:
 
         `is_sent`: its retry counts as that of a call that was sent (Retries.wait).
         """
+        if spec.operands is not None:
+            return self.flow.hold(token, spec)
         id = self.calls.take_id()
         if not spec.is_retried:
             raise error
@@ -170,6 +179,42 @@ class CallerCore:
         if not self._wait(retried, (retried, spec, len(packed), packed), error, now_ns, is_sent=is_sent):
             raise retried.final(error)
         return id
+
+    def hold(self, token: object, spec: CallSpec, size: int, first_id: int = 0) -> int:
+        """Keep a call whose operands are not all there until `release`; returns the id that its caller knows.
+
+        `size`: bytes of its arguments so far. `first_id`: that id, if the call has one.
+        """
+        retried = RetriedCall(token, first_id or self.calls.take_id())
+        retried.attempts_count = 1 if first_id else 0
+        self.retries.extra_ids_count += 1
+        retried.id = self.calls.open(HELD, spec.ends_ns, (retried, spec, size, None))
+        self._outstanding_bytes += size
+        self._retried[retried.first_id] = retried
+        return retried.first_id
+
+    def release(self, id: int, now_ns: int) -> BackplaneError | None:
+        """Send a held call, by the id its caller knows, with the arguments that it has now. If it ends, returns its error."""
+        held = self.end(self._current(id))
+        if held is None:
+            return None
+        retried, spec, _, _ = held
+        assert isinstance(retried, RetriedCall)
+        try:
+            packed = self._pack_call(self.calls.next_id, spec)
+        except InvalidArgument as error:
+            self.forget(retried)
+            return error
+        final = self._retry((retried, spec, len(packed), packed), now_ns)
+        if final is None:
+            return None
+        self.forget(retried)
+        return retried.final(final)
+
+    def repacked(self, token: object, spec: CallSpec) -> OpenCall:
+        """A call that has failed, with the arguments that it has now."""
+        packed = self._pack_call(self.calls.next_id, spec)
+        return token, spec, len(packed), packed if spec.is_retried else None
 
     def end(self, id: int, peer: bytes | None = None) -> OpenCall | None:  # hot: scripts/bench call_rtt
         """An answer has come, or the call ends here. Returns the call; None if it has ended or `peer` is not its callee."""
@@ -205,9 +250,16 @@ class CallerCore:
             return None
         if peer == WAITING:
             self.retries.waited(id)
-        elif peer != UNSENT:
+        elif peer != UNSENT and peer != HELD:
             self._say_cancel(peer, id)
         return call[0]
+
+    def give_up(self, id: int) -> bool:
+        """Cancel a call whose owner learns of its end elsewhere, by the id that its caller knows. False: it has ended."""
+        token = self.cancel(id)
+        if isinstance(token, RetriedCall):
+            self.forget(token)
+        return token is not None
 
     def boost(self, id: int, priority: int) -> None:
         """Change the priority of an outstanding call, by the id that its caller knows."""
@@ -215,6 +267,10 @@ class CallerCore:
         peer = self.calls.peer_of(id)
         if peer == UNSENT and self._pulling is not None:
             self._pulling.boost(id, priority)
+        elif peer == HELD:
+            call = self.calls.get(id)
+            assert call is not None
+            call[2][1].priority = priority
         # If there is no room, the call keeps the priority that it has; so does one that waits for its retry.
         elif peer is not None and peer != WAITING and self._outbox.add(peer, self._encoder.encode(boost(id, priority))):
             self.gathered_count += 1
@@ -318,7 +374,16 @@ class CallerCore:
                 error = DeadlineExceeded(f"{call[1].route}: no replica had room for it before the deadline")
                 ended.append((call[0], error))
                 continue
-            because = f"{call[1].route}: no answer from {self.connections.name(peer)} before the deadline"
+            awaited = self._awaited(call) if self.has_flow else ""
+            if peer == HELD:
+                ended.append(
+                    (
+                        call[0],
+                        DeadlineExceeded(f"{call[1].route}: the deadline passed before its operands came{awaited}"),
+                    )
+                )
+                continue
+            because = f"{call[1].route}: no answer from {self.connections.name(peer)} before the deadline{awaited}"
             ended.append((call[0], DeadlineExceeded(because)))
             self._say_cancel(peer, id)
         return ended
@@ -508,6 +573,27 @@ class CallerCore:
         except BackplaneError as error:
             return None if self._wait(retried, call, error, now_ns, is_sent=False) else error
         return None
+
+    def _awaited(self, call: OpenCall) -> str:
+        """The operands that a call still awaits, as the end of a message."""
+        token = call[0]
+        missing = self.flow.awaits(token.token if isinstance(token, RetriedCall) else token)
+        return f" (it awaits {', '.join(missing)})" if missing else ""
+
+    def current_id(self, id: int) -> int:
+        """As `_current`, for dataflow.py."""
+        return self._current(id)
+
+    def pack_arguments(self, spec: CallSpec) -> bytes:
+        """The arguments of a call, packed. Raises `InvalidArgument`."""
+        try:
+            return self._encoder.pack(spec.body)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{spec.route}: {error.message}") from error
+
+    def pack_value(self, value: Any) -> bytes:
+        """A value alone, packed. Raises `InvalidArgument`."""
+        return self._encoder.pack(value)
 
     def _current(self, id: int) -> int:
         """The present id of the call that its caller knows as `id`."""

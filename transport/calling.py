@@ -9,12 +9,14 @@ import os
 import random
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 from . import call_checks
 from .argument_stream import ArgumentStream, close, log_late, take_stream
 from .call_spec import CallSpec
 from .client_spans import EndedSpans
+from .dataflow import OperandSource
 from .descriptors import Descriptors
 from .directory import Directory
 from .errors import (
@@ -30,6 +32,7 @@ from .errors import (
 from .events import Credited, Ended, Events, Streamed
 from .inbox import Message
 from .item_sender import ItemSender
+from .operand import refuse_operands, settle_operands
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
@@ -81,11 +84,13 @@ class Calling:
         self._looked_ns = 0
         self._submitted_ns = 0
         self._burst_count = 0
-        self._is_closed = False
+        #: Whether the client was closed.
+        self.is_closed = False
         #: Of calls that ended with the lock held; their SDK's code must not run then, as it may wait for somebody who calls.
         self.ended_spans = EndedSpans()
-        #: Streams whose iterators were dropped.
+        #: Streams whose iterators were dropped, and promises that were.
         self._dropped: deque[ArrivedItems] = deque()
+        self._dropped_promises: deque[OperandSource] = deque()
 
     def start(self, limit_ns: int) -> None:
         """Connect, unless connected, within `limit_ns`."""
@@ -138,14 +143,14 @@ class Calling:
                 while self._wait_for_items_room(sending):
                     packed, is_last = sender.fetch(items, stream.together_max)
                     with self._lock:
-                        if not sending.has_ended and not self._is_closed:
+                        if not sending.has_ended and not self.is_closed:
                             sender.put(packed, is_last=is_last)
                             self.session.send_items(sending._id, sender)
                             self._look(_monotonic_ns())
             except BaseException as error:  # of the user's iterator, or Ctrl-C
                 with self._lock:
                     has_ended = sending.has_ended
-                    if not has_ended and not self._is_closed:  # nobody needs the answer any more
+                    if not has_ended and not self.is_closed:  # nobody needs the answer any more
                         self.session.cancel(sending._id)
                         self._look(_monotonic_ns())
                 if not has_ended or not isinstance(error, Exception):
@@ -208,7 +213,7 @@ class Calling:
             try:
                 while True:
                     credit = buffer.credit_due()
-                    if credit and not self._is_closed and self.session.give_credit(arrived._id, credit):
+                    if credit and not self.is_closed and self.session.give_credit(arrived._id, credit):
                         buffer.gave(credit)
                     if not arrived.is_ready:
                         if not self._waiting.wait(arrived, arrived._ends_ns):
@@ -224,6 +229,10 @@ class Calling:
     def drop_later(self, arrived: ArrivedItems) -> None:
         """End a stream that was dropped: now, or at the next look where the garbage collector calls this inside the client."""
         self._dropped.append(arrived)
+        self._look_if_free()
+
+    def _look_if_free(self) -> None:
+        """Take a turn, unless this thread is within the client, or another thread is and will take one."""
         waiting = self._waiting
         if self._pid == _getpid() and not waiting.is_inside and waiting.lock.acquire(False):
             try:
@@ -234,7 +243,7 @@ class Calling:
     def drop(self, arrived: ArrivedItems) -> None:
         """End a stream: nobody reads it any more. Items that were not read are lost."""
         with self._lock:
-            if not arrived._buffer.has_ended and not self._is_closed:
+            if not arrived._buffer.has_ended and not self.is_closed:
                 self.session.cancel(arrived._id)
                 self._look(_monotonic_ns())
             arrived._buffer.abandon()
@@ -242,6 +251,7 @@ class Calling:
 
     def cast(self, spec: CallSpec) -> None:
         """Send a request without a reply. An unknown route is looked up once more, in a freshly fetched routing table."""
+        refuse_operands(spec, "cast()")
         with self._lock:
             self._ready_to_speak(_monotonic_ns(), call_checks.duration_ns(CONNECT_TIMEOUT_S))
             try:
@@ -292,7 +302,7 @@ class Calling:
         if self._pid != _getpid():
             return  # a forked copy: the link belongs to the parent
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 return
             settled = CallOutcome(self, "close")
             now_ns, limit_ns = _monotonic_ns(), call_checks.duration_ns(CLOSE_TIMEOUT_S)
@@ -320,7 +330,7 @@ class Calling:
     def look_once(self) -> None:
         """Send gathered envelopes and read received frames, without waiting."""
         with self._lock:
-            if not self._is_closed:
+            if not self.is_closed:
                 self._waiting.check_lifeline()
                 self._look(_monotonic_ns())
 
@@ -332,6 +342,19 @@ class Calling:
             self.session.cancel(pending._id)
             self._look(_monotonic_ns())
         return isinstance(pending._error, Cancelled)
+
+    def change_promise(self, change: Callable[[ClientSession, int], None]) -> None:
+        """Change a promise of this client (promise.py), by what has come so far."""
+        with self._lock:
+            self._expect_open()
+            self._look(_monotonic_ns())
+            change(self.session, _monotonic_ns())
+            self._look(_monotonic_ns())
+
+    def drop_promise(self, promise: OperandSource) -> None:
+        """End the calls that await a promise which was dropped, as `drop_later` ends a stream."""
+        self._dropped_promises.append(promise)
+        self._look_if_free()
 
     def next_message(self, stream: Stream, timeout: float | None) -> Message:
         """Wait for the next message of a subscription, at most `timeout` seconds. Raises the error in which it ended."""
@@ -374,9 +397,9 @@ class Calling:
         return self._waiting.lock
 
     def _close(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             return  # by another thread, while this one waited
-        self._is_closed = True
+        self.is_closed = True
         self._deliver(self.session.end_all(Cancelled("the client was closed")))
         for stream in self.session.hearing.subscribers():
             stream._closed = True
@@ -385,7 +408,7 @@ class Calling:
         self._link.close()
 
     def _expect_open(self) -> None:  # hot: scripts/bench call_pipelined
-        if self._is_closed:
+        if self.is_closed:
             raise Unavailable("the client is closed")
 
     def _connect(self, limit_ns: int, *, is_patient: bool = False) -> None:
@@ -442,6 +465,9 @@ class Calling:
         spec.ends_ns = asked_ns + timeout_ns
         now_ns = self._ready_to_speak(asked_ns, timeout_ns, is_patient=spec.is_retried)
         session = self.session
+        if spec.operands is not None:
+            self._deliver(session.events)  # a signal's exception may have left some
+            settle_operands(spec, self)
         try:
             pending._id = session.call(pending, spec, now_ns)
         except (Unavailable, UnknownRoute) as unknown:
@@ -451,6 +477,8 @@ class Calling:
                 self._expect_open()
             now_ns = _monotonic_ns()
             self._look(now_ns)
+            if spec.operands is not None:  # some may have ended meanwhile
+                settle_operands(spec, self)
             try:
                 pending._id = session.call(pending, spec, now_ns)
             except Unavailable as error:
@@ -490,11 +518,13 @@ class Calling:
 
     def _look(self, now_ns: int, frames_max: int = FRAMES_MAX) -> int | None:  # hot: scripts/bench call_rtt
         """Run one turn of the session. Returns when the next is due, None: when something arrives."""
-        if self._is_closed:
+        if self.is_closed:
             return None
         self._looked_ns = now_ns
         while self._dropped:
             self.session.cancel(self._dropped.popleft()._id)
+        while self._dropped_promises:
+            self.session.drop_promise(self._dropped_promises.popleft())
         session, waiting = self.session, self._waiting
         if waiting.is_readable:
             waiting.is_readable = False
@@ -565,6 +595,6 @@ class Calling:
     def _drop(self, stream: Stream) -> None:
         stream._closed = True
         self._waiting.ready(stream)
-        if not self._is_closed:
+        if not self.is_closed:
             self.session.unsubscribe(stream.topic, stream, _monotonic_ns())
             self._look(_monotonic_ns())

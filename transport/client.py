@@ -17,6 +17,7 @@ from .calling import CONNECT_TIMEOUT_S, Calling
 from .descriptors import opening
 from .directory import Directory
 from .handles import ItemStream, PendingCall, Subscription
+from .promise import Promise, Promises
 from .retrying import RetryBudget
 from .waitables import ArrivedItems, CallOutcome
 from .ways import Way, way_to
@@ -78,7 +79,8 @@ class Client:
         retry: whether a failed call is retried, until `timeout`, if that is harmless: the operation is idempotent, the call
         has an idempotency key, or the work has certainly not begun (docs/concepts/retries.md).
 
-        One argument may be `stream(rows)`: the operation reads it item by item, while this method iterates over `rows`.
+        An argument may be a submitted call, or a promise: see `submit`. One argument may be `stream(rows)`: the operation reads
+        it item by item, while this method iterates over `rows`.
 
         Raises the `BackplaneError` in which the call ended: `UnknownRoute`, `InvalidArgument`, `Busy` (with `retry_after`),
         `Unavailable`, `DeadlineExceeded`, `PeerDown`, or `InternalError` if the operation raised.
@@ -106,6 +108,10 @@ class Client:
         `timeout` seconds, then raises `Busy`. A program that submits faster than it is served is thus slowed. `call` never
         waits for room, so that another thread's urgent call passes.
 
+        An argument may be a call that was submitted before, or a `promise`. The call then leaves at once, and begins when all
+        such operands are there; their values travel straight to it (docs/concepts/dataflow.md). Its `timeout` runs from now on.
+        If one fails, it ends in `OperandFailed`.
+
         A call leaves at once, except in an unbroken burst. From the 65th call of a burst on, or with more than 64
         outstanding, calls gather and leave 64 at a time, or when any thread waits or polls (`result`, `done`, `call`, …) or
         calls `flush()`.
@@ -117,6 +123,13 @@ class Client:
         else:
             self._calling.submit(pending, spec)
         return pending
+
+    def promise(self, name: str = "") -> Promise:
+        """A value assigned once, later: an argument of `submit` or `call` before it is there (docs/concepts/dataflow.md).
+
+        name: for messages about it.
+        """
+        return Promise(Promises(self._calling), name, self._calling)
 
     def stream(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,

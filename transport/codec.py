@@ -27,8 +27,10 @@ from .envelope import (
     CANCEL,
     CAST,
     CREDIT,
+    FORWARD,
     ITEMS,
     LAST,
+    OPERAND,
     PUBLISH,
     REFUSED,
     REPLY,
@@ -37,6 +39,7 @@ from .envelope import (
     call,
 )
 from .errors import InvalidArgument, MalformedFrame, text_of
+from .operand import MISPLACED_OPERAND, Operand
 
 #: Input of `decode`: bytes, or a view of memory that another object owns.
 Frame = bytes | memoryview
@@ -58,11 +61,20 @@ _FIELDS_SOURCED: Final = 12
 _FIELDS_STREAMED: Final = 13
 #: The same and the name of the streamed argument; the window is nil unless the call asks for a stream as well.
 _FIELDS_STREAMING: Final = 14
-_FIELD_COUNTS: Final = (_FIELDS, _FIELDS_KEYED, _FIELDS_SOURCED, _FIELDS_STREAMED, _FIELDS_STREAMING)
+#: The same and [token, {argument: source}]: a call that awaits operands. Those before are nil unless the call has them.
+_FIELDS_AWAITING: Final = 15
+_FIELD_COUNTS: Final = (
+    _FIELDS, _FIELDS_KEYED, _FIELDS_SOURCED, _FIELDS_STREAMED, _FIELDS_STREAMING, _FIELDS_AWAITING,
+)  # fmt: skip
+#: Operands that one call may await: more than any signature has.
+OPERANDS_MAX: Final = 64
+#: Tokens are random words of 63 bits, which msgspec, too, takes for integers.
+TOKEN_MAX: Final = (1 << 63) - 1
 #: Largest item of a stream: an envelope less what surrounds its only item.
 ITEM_BYTES_MAX: Final = ENVELOPE_BYTES_MAX - 32
 #: What stands before and behind the items of an envelope of items.
 _ITEMS_HEAD: Final = bytes((0x90 | _FIELDS, ITEMS))
+_OPERAND_HEAD: Final = bytes((0x90 | _FIELDS, OPERAND))
 _ARGUMENT_ITEMS_HEAD: Final = bytes((0x90 | _FIELDS, ARGUMENT_ITEMS))
 _NILS_OF_ITEMS: Final = b"\xc0" * 4
 _BLOCKED_FIELDS: Final = msgpack.packb(BLOCKED) + b"\xc0" * 3
@@ -104,6 +116,8 @@ def plain_value(value: Any) -> int | float | str:
         return float(value)
     if isinstance(value, ArgumentStream):
         raise TypeError(MISPLACED)
+    if isinstance(value, Operand) or getattr(value, "is_unsent_call", False):
+        raise TypeError(MISPLACED_OPERAND)
     kind = type(value)
     raise TypeError(f"Encoding objects of type {kind.__module__}.{kind.__qualname__} is unsupported")
 
@@ -149,6 +163,7 @@ class Encoder:
             or spec.principal is not None
             or spec.window is not None
             or spec.streamed is not None
+            or spec.awaits is not None
             or id > _ID_MAX
         ):
             return self.encode(call(id, spec, -spec.ends_ns))
@@ -269,6 +284,19 @@ def argument_items(id: int, packed: list[bytes], number: int, *, is_blocked: boo
     return _join_items(_ARGUMENT_ITEMS_HEAD, id, packed, number, fields)
 
 
+def operand(token: int, argument: str, packed: bytes) -> bytes:
+    """`encode(envelope.operand(token, argument, value))` of a packed value. Raises `InvalidArgument` if it is too large."""
+    head = b"".join((_OPERAND_HEAD, msgpack.packb(token), _NIL, msgpack.packb(argument), _NIL * 3))
+    if len(head) + len(packed) >= ENVELOPE_BYTES_MAX:
+        _refuse_size(len(head) + len(packed) + 1)
+    return b"".join((head, packed, _NIL))
+
+
+def unpacked(packed: bytes) -> Any:
+    """A value that `Encoder.pack` has packed, as its receiver would get it."""
+    return _unpacked(packed)
+
+
 def with_id(kind: int, id: int, rest: bytes) -> bytes:  # hot: scripts/bench call_pipelined
     """A packed envelope made of its first two fields and the `rest`. Raises `InvalidArgument` if it is too large."""
     packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
@@ -379,7 +407,8 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
     if type(row) is not list:
         raise MalformedFrame("not an envelope: an array of nine fields is expected")
     fields: list[Any] = row
-    idempotency_key = source = principal = window = streamed = None
+    idempotency_key = source = principal = window = streamed = awaits = None
+    token = 0
     if len(fields) != _FIELDS:
         if len(fields) == _FIELDS_SOURCED and (fields[0] == CALL or fields[0] == CAST):
             idempotency_key, source, principal = fields[9], fields[10], fields[11]
@@ -397,16 +426,25 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
                 raise MalformedFrame("idempotency key, source or principal of the wrong type")
             if type(streamed) is not str or not (window is None or (type(window) is int and window >= 1)):
                 raise MalformedFrame("streamed argument or window of the wrong type")
+        elif len(fields) == _FIELDS_AWAITING and fields[0] == CALL:
+            idempotency_key, source, principal, window, streamed = fields[9:14]
+            if not (_is_str_or_nil(idempotency_key) and _is_str_or_nil(source) and _is_str_or_nil(principal)):
+                raise MalformedFrame("idempotency key, source or principal of the wrong type")
+            if window is not None or streamed is not None:
+                raise MalformedFrame("a call with a stream awaits no operands")
+            token, awaits = _awaited(fields[14])
         elif len(fields) == _FIELDS_KEYED and fields[0] == CALL and type(fields[9]) is str:
             idempotency_key = fields[9]
         else:
             raise MalformedFrame(
-                "not an envelope: nine fields are expected, ten of a call with an idempotency key, twelve to fourteen"
+                "not an envelope: nine fields are expected, ten of a call with an idempotency key, twelve to fifteen"
             )
     kind, id = fields[0], fields[1]
     if type(id) is not int or type(kind) is not int:
         raise MalformedFrame("kind and id must be integers")
     if kind == REPLY:
+        if fields[2] is not None:
+            return _forwarding_reply(fields)
         return Envelope(REPLY, id, None, None, None, None, None, fields[7])
     if kind == CALL or kind == CAST or kind == PUBLISH:
         priority, route, key, deadline = fields[2], fields[3], fields[4], fields[5]
@@ -434,6 +472,8 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             principal,
             window=window,
             streamed=streamed,
+            awaits=awaits,
+            token=token,
         )
     if kind == STATUS:
         if not _is_status(fields[7]):
@@ -460,9 +500,46 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
     elif kind == CREDIT or kind == ARGUMENT_CREDIT:
         if type(fields[7]) is not int:
             raise MalformedFrame("credit is a number of items")
+    elif kind == OPERAND:
+        if type(fields[3]) is not str:
+            raise MalformedFrame("an operand has the name of its argument")
+        return Envelope(OPERAND, id, None, fields[3], body=fields[7])
+    elif kind == FORWARD:
+        argument, backplane, generation, token = fields[3], fields[4], fields[5], fields[7]
+        if (
+            type(argument) is not str
+            or type(backplane) is not str
+            or type(generation) is not int
+            or not _is_token(token)
+        ):
+            raise MalformedFrame("a result is forwarded to an argument of a call at a generation of a backplane")
+        return Envelope(FORWARD, id, None, argument, backplane, number=generation, token=token)
     elif kind != CANCEL:
         raise MalformedFrame(f"unknown kind {kind}")
     return Envelope(kind, id, None, None, None, None, None, fields[7])
+
+
+def _forwarding_reply(fields: list[Any]) -> Envelope:
+    """A REPLY whose callee has sent the result on as well."""
+    if type(fields[2]) is not int or fields[2] < 0:
+        raise MalformedFrame("the third field of a reply is a number of operands")
+    return Envelope(REPLY, fields[1], body=fields[7], number=fields[2])
+
+
+def _awaited(field: Any) -> tuple[int, dict[str, str]]:
+    """The token and the missing arguments of a call that awaits operands."""
+    if type(field) is not list or len(field) != 2 or not _is_token(field[0]):
+        raise MalformedFrame("the operands that a call awaits are [token, {argument: source}]")
+    awaits = field[1]
+    if type(awaits) is not dict or not 0 < len(awaits) <= OPERANDS_MAX:
+        raise MalformedFrame(f"a call awaits 1 to {OPERANDS_MAX} operands")
+    if not all(type(name) is str and type(source) is str for name, source in awaits.items()):
+        raise MalformedFrame("the operands that a call awaits have names")
+    return field[0], awaits
+
+
+def _is_token(token: Any) -> bool:
+    return type(token) is int and 0 < token <= TOKEN_MAX
 
 
 def _is_int_or_nil(value: Any) -> bool:

@@ -66,6 +66,10 @@ class Connections:
         """The name of a peer's backplane, for messages to people."""
         return self._names.get(peer, "a stranger")
 
+    def generation(self, name: str) -> int | None:
+        """The generation of a connected backplane; None: not connected."""
+        return self._generations.get(name)
+
     def names(self) -> list[str]:
         """The names of the connected backplanes."""
         return list(self._peers)

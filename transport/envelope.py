@@ -1,13 +1,14 @@
 """Envelope: one message between two processes. Only these constructors, one per kind, and the codec know all fields.
 
-On the wire an envelope is a msgpack array of nine, ten, or twelve to fourteen fields (DESIGN section 6, plus `chain`: the
+On the wire an envelope is a msgpack array of nine, ten, or twelve to fifteen fields (DESIGN section 6, plus `chain`: the
 objects already waiting in this call, by which a cycle is refused before it deadlocks). The meaning of the fourth and fifth
 field depends on the kind. Compiled code reads slots like the fields of a struct. Fields that a kind does not use are nil, one
 byte each. A STATUS has a priority only if overload control has refused the work: that which it had. Its fifth field is then how
 long the callee was idle of late all the same, in thousandths of the time; nil: it was not. The tenth, `idempotency_key` of a
 CALL, is left out if there is none; the eleventh and twelfth, `source` and `principal`, are there only if a backplane calls or
 casts for somebody else; the thirteenth, `window`, only of a CALL that asks for a stream; the fourteenth, `streamed`, only of a
-CALL with an argument that is sent item by item.
+CALL with an argument that is sent item by item; the fifteenth, only of a CALL whose operands are still missing, is
+[token, {argument: name of the call or promise}].
 
 | kind | id | fourth field | fifth field | body |
 |---|---|---|---|---|
@@ -22,7 +23,12 @@ CALL with an argument that is sent item by item.
 | CREDIT | 0 | nil | nil | how many calls without a key the receiver may have sent in all (pulling.py) |
 | ARGUMENT_ITEMS | of the call, from its caller | nil, "blocked" or "last" | nil | list of items of its streamed argument |
 | ARGUMENT_CREDIT | of the call, from its callee | nil | nil | how many items of it the caller may have sent in all |
+| FORWARD | of the call, from its caller | argument | backplane of the call that awaits the result | that call's token |
+| OPERAND | token of the call that awaits it | argument | nil | the value |
 | PUBLISH | sequence number, from 1, of this publisher to this subscriber and topic | topic | node that published | map |
+
+The third field of a REPLY says how many FORWARDs of its call were carried out: that many OPERANDs have left before it. The
+sixth of a FORWARD is the generation of the backplane.
 """
 
 from collections.abc import Sequence
@@ -57,6 +63,10 @@ CREDIT: Final = 9
 #: calls, and only the kind tells which of them is meant.
 ARGUMENT_ITEMS: Final = 10
 ARGUMENT_CREDIT: Final = 11
+#: A result that goes straight to the call that awaits it: the wish for that, and the value (docs/concepts/dataflow.md). They
+#: stay the last two kinds: `Engine.hear` tells both from all others by one comparison.
+FORWARD: Final = 12
+OPERAND: Final = 13
 
 
 class Envelope:
@@ -71,15 +81,18 @@ class Envelope:
     `source`, `principal`: of a CALL or CAST that a backplane makes for somebody else: who calls, and on whose behalf.
     `window`: of a CALL that asks for a stream: how many items the callee may run ahead of the reader. None: for a result.
     `streamed`: of a CALL, the name of the argument that its caller sends item by item; the body has the window in its place.
-    `number`: of items, that of the first, from 0; on the wire it is the third field. Of a STATUS, how long its callee was idle,
-    in thousandths (caller_throttle.py). `is_blocked`: of items, whether their sender waits for credit (STREAM_DATA_BLOCKED of
-    QUIC). `is_last`: of ARGUMENT_ITEMS, whether no more follow.
+    `awaits`, `token`: of a CALL, the arguments that are still missing, each with the name of its source, and the word by which
+    they are known; empty once all have come. Of a FORWARD, the word of the call that awaits the result.
+    `number`: of items, that of the first, from 0; of a REPLY, how many operands have left; the third field on the wire. Of a
+    FORWARD, the generation of the backplane named by `key`. Of a STATUS, how long its callee was idle, in thousandths
+    (caller_throttle.py). `is_blocked`: of items, whether their sender waits for credit (as STREAM_DATA_BLOCKED of QUIC).
+    `is_last`: of ARGUMENT_ITEMS, whether no more follow.
     `is_refused`: of a STATUS, whether the work has certainly not begun. `node`: of a PUBLISH, the other node that published it.
     """
 
     __slots__ = (
-        "body", "chain", "deadline", "id", "idempotency_key", "is_blocked", "is_last", "is_refused", "key", "kind", "node",
-        "number", "principal", "priority", "route", "source", "streamed", "trace", "window",
+        "awaits", "body", "chain", "deadline", "id", "idempotency_key", "is_blocked", "is_last", "is_refused", "key", "kind",
+        "node", "number", "principal", "priority", "route", "source", "streamed", "token", "trace", "window",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +116,8 @@ class Envelope:
         number: int = 0,
         streamed: str | None = None,
         is_last: bool = False,
+        awaits: dict[str, str] | None = None,
+        token: int = 0,
     ) -> None:
         self.kind = kind
         self.id = id
@@ -123,6 +138,8 @@ class Envelope:
         self.number = number
         self.streamed = streamed
         self.is_last = is_last
+        self.awaits = awaits
+        self.token = token
 
     def row(self) -> tuple[Any, ...]:
         """Its fields in the order of the wire."""
@@ -135,7 +152,14 @@ class Envelope:
         elif kind == ITEMS or kind == ARGUMENT_ITEMS:
             word = LAST if self.is_last else BLOCKED if self.is_blocked else None
             return (kind, self.id, self.number, word, None, None, None, self.body, None)
+        elif kind == REPLY:
+            return (kind, self.id, self.number or None, None, None, None, None, self.body, None)
+        elif kind == FORWARD:
+            return (kind, self.id, None, route, key, self.number, None, self.token, None)
         row = (kind, self.id, self.priority, route, key, self.deadline, self.trace, self.body, self.chain)
+        if self.awaits is not None:
+            more = (self.idempotency_key, self.source, self.principal, self.window, self.streamed)
+            return (*row, *more, [self.token, self.awaits])
         if self.streamed is not None:
             return (*row, self.idempotency_key, self.source, self.principal, self.window, self.streamed)
         if self.window is not None:
@@ -162,7 +186,7 @@ def call(id: int, spec: CallSpec, deadline: int | None, chain: Sequence[Sequence
     """Call `id`. `deadline`: as in `Envelope`, minus `spec.ends_ns` or the time that remains."""
     return Envelope(
         CALL, id, spec.priority, spec.route, spec.key, deadline, spec.trace, spec.body, chain, spec.idempotency_key,
-        spec.source, spec.principal, window=spec.window, streamed=spec.streamed,
+        spec.source, spec.principal, window=spec.window, streamed=spec.streamed, awaits=spec.awaits, token=spec.token,
     )  # fmt: skip
 
 
@@ -241,9 +265,19 @@ def message(
     return Envelope(PUBLISH, number, priority, topic, None, None, trace, body, node=node)
 
 
-def reply(id: int, result: Any) -> Envelope:
-    """The reply to call `id`."""
-    return Envelope(REPLY, id, None, None, None, None, None, result, None)
+def reply(id: int, result: Any, forwarded_count: int = 0) -> Envelope:
+    """The reply to call `id`. `forwarded_count`: how many of the call's FORWARDs were carried out, the first ones first."""
+    return Envelope(REPLY, id, None, None, None, None, None, result, None, number=forwarded_count)
+
+
+def forward(id: int, argument: str, backplane: str, generation: int, token: int) -> Envelope:
+    """Send the result of call `id` as this argument to the call with this token, at this generation of a backplane."""
+    return Envelope(FORWARD, id, None, argument, backplane, number=generation, token=token)
+
+
+def operand(token: int, argument: str, value: Any) -> Envelope:
+    """The value of an argument that the call with this token awaits."""
+    return Envelope(OPERAND, token, None, argument, body=value)
 
 
 def status(id: int, error: BackplaneError, *, is_refused: bool = False) -> Envelope:

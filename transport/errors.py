@@ -92,6 +92,21 @@ class FailedPrecondition(CallerError):
     status = Status.FAILED_PRECONDITION
 
 
+class OperandFailed(FailedPrecondition):
+    """An argument was the result of another call, or a promise, and that has failed. `__cause__` is its error."""
+
+    #: The name of the argument, and the failure at the root of a chain of failed operands.
+    argument: str
+    root: str
+
+    def __init__(self, route: str, argument: str, source: str, error: BaseException) -> None:
+        """`source`: a name for the call or promise."""
+        root: str = error.root if isinstance(error, OperandFailed) else f"{type(error).__name__}: {text_of(error)}"
+        super().__init__(f"{route}: operand {argument!r}, {source}, has failed: {root}")
+        self.__cause__ = error
+        self.argument, self.root = argument, root
+
+
 class DeadlineExceeded(CallerError):
     """The deadline passed first. Whether the work ran is not known unless the message says so."""
 

@@ -9,17 +9,27 @@ from typing import Any, Self
 
 from .errors import BackplaneError, Unavailable
 from .inbox import Message
+from .operand import Operand
 from .waitables import CallOutcome, ItemIterator, Stream
 
 
-class PendingCall(CallOutcome):
-    """A submitted call: ask it for the result."""
+class PendingCall(CallOutcome, Operand):
+    """A submitted call: ask it for the result, or give it to another call as an argument (docs/concepts/dataflow.md)."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         state = "outstanding" if not self.is_ready else "done" if self._error is None else type(self._error).__name__
         return f"<PendingCall {self.route}: {state}>"
+
+    def _owner(self) -> Any:
+        return self._client
+
+    def _outcome(self) -> tuple[bool, Any, BackplaneError | None]:
+        return self.is_ready, self._result, self._error
+
+    def _source(self) -> tuple[Any, int, str]:
+        return self, self._id, self.route
 
     def result(self, timeout: float | None = None) -> Any:  # hot: scripts/bench call_pipelined
         """Wait for the result; raises the error in which the call ended.

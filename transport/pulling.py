@@ -87,7 +87,7 @@ class Pulling:
 
         Raises `Unavailable` if none takes calls.
         """
-        if spec.key is not None or spec.idempotency_key is not None:
+        if spec.key is not None or spec.idempotency_key is not None or spec.awaits is not None:
             return None
         group = self._resolver.shared(spec.route)
         if not group:

@@ -175,7 +175,7 @@ def is_retryable(error: BackplaneError, *, is_repeatable: bool) -> bool:
 
 def after_attempts(error: BackplaneError, count: int, because: str) -> BackplaneError:
     """The final error of a call: adds the number of attempts, and the reason against another."""
-    if count == 1 and not because:
+    if count <= 1 and not because:
         return error
     tried = f"{count} attempts" if count > 1 else "1 attempt"
     message = f"{error.message} (after {tried}{because and ': '}{because})"

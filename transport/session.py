@@ -17,15 +17,28 @@ from . import addressing
 from .call_spec import CallSpec
 from .caller_core import CallerCore, OpenCall, Own, RetriedCall, half
 from .connections import LinkPort
+from .dataflow import HELD, EndedCall, OperandSource
 from .directory import Directory, Place
 from .envelope import ARGUMENT_CREDIT, CREDIT, ITEMS, PUBLISH, REPLY, STATUS, Envelope
-from .errors import BackplaneError, Busy, CallerError, Cancelled, DeadlineExceeded, PeerDown, Unavailable, error_from
+from .errors import (
+    BackplaneError,
+    Busy,
+    CallerError,
+    Cancelled,
+    DeadlineExceeded,
+    PeerDown,
+    Unavailable,
+    error_from,
+    text_of,
+)
 from .events import Credited, Ended, Events, Heard, Streamed
 from .fan_out import FanOut
 from .frame_reader import FrameReader, ahead_frames_max
 from .hearing import Ask, Hearing
 from .inbox import Message
 from .item_sender import ItemSender
+from .operand import Operand
+from .promise import check_followed, check_open
 from .pulling import UNSENT
 from .retrying import WAITING, RetryAccount, RetryBudget
 from .topics import GapCounter, check_pattern
@@ -161,6 +174,38 @@ class ClientSession:
         """Send items of a streamed argument that have come from another host. Raises `Busy`, `InvalidArgument`."""
         self.core.pass_items(id, envelope)
 
+    @property
+    def events(self) -> Events:
+        """The events that the owner has not taken yet: a call may have ended while its owner does not know."""
+        return self._events
+
+    def fill(self, promise: OperandSource, value: Any, now_ns: int) -> None:
+        """Assign a promise. Raises `FailedPrecondition` for one that is assigned, and `InvalidArgument` for a value that cannot
+        be sent.
+        """
+        check_open(promise)
+        self._pass_on(self.core.flow.fill(promise, self.core.pack_value(value), now_ns), self._events)
+
+    def follow(self, promise: OperandSource, operand: Operand, client: object, now_ns: int) -> None:
+        """Let an operand of `client` assign a promise. Raises `FailedPrecondition` for one that is assigned, and for a circle,
+        and `InvalidArgument` for an operand that is none, or of another client.
+        """
+        check_open(promise)
+        check_followed(promise, operand, client)
+        has_ended, value, error = operand._outcome()
+        if error is not None:
+            failure = error if isinstance(error, BackplaneError) else Cancelled(text_of(error))
+            self._pass_on(self.core.flow.fail(promise, failure), self._events)
+        elif has_ended:
+            self.fill(promise, value, now_ns)
+        else:
+            self.core.flow.follow(promise, operand)
+            operand._passes_on()
+
+    def drop_promise(self, promise: OperandSource) -> None:
+        """Nobody can assign a promise any more: the calls that await it end."""
+        self._pass_on(self.core.flow.drop(promise), self._events)
+
     def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:
         """Subscribe. True: `waiter` comes back in an `Ended` once all backplanes have confirmed. False: they have already."""
         check_pattern(topic)
@@ -240,6 +285,8 @@ class ClientSession:
         self._end_retired(None, self._events)
         for id, call in self.core.fail_peer(UNSENT):
             self._failed(id, call, error, self._events, is_sent=False)
+        if not is_back_soon:
+            self._end_calls_of(HELD, error, self._events)
         self.directory = self._newest = self.core.resolver = None
         _, waiters = self.hearing.update({})
         self._events += [Ended(waiter, None, error) for waiter in waiters]
@@ -253,7 +300,7 @@ class ClientSession:
         events = self._events
         for name in self.core.flush():
             self._cannot_reach(name, events)
-        for peer in (*self._connections.peers(), WAITING, UNSENT):
+        for peer in (*self._connections.peers(), WAITING, UNSENT, HELD):
             self._end_calls_of(peer, error, events)
         return events
 
@@ -333,6 +380,8 @@ class ClientSession:
 
     def _answered(self, call: OpenCall, envelope: Envelope, events: Events) -> None:
         if envelope.kind == REPLY:
+            if envelope.number:
+                self.core.flow.arrived(_inner(call[0]), envelope.id, envelope.number)
             return self._finish(call[0], envelope.body, None, events)
         error = error_from(
             *envelope.body, is_refused=envelope.is_refused, overloaded_at=envelope.priority, idle=envelope.number
@@ -342,9 +391,14 @@ class ClientSession:
     def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:
         if not isinstance(token, Own):
             events.append(Ended(token, result, error))
+            if self.core.has_flow and self.core.flow.is_used:
+                self._pass_on(self.core.flow.ended(token, result, error, self._now_ns), events)
         elif isinstance(token, RetriedCall):
             self.core.forget(token)
-            events.append(Ended(token.token, result, None if error is None else token.final(error)))
+            error = None if error is None else token.final(error)
+            events.append(Ended(token.token, result, error))
+            if self.core.has_flow and self.core.flow.is_used:
+                self._pass_on(self.core.flow.ended(token.token, result, error, self._now_ns), events)
         elif isinstance(token, Fetch):
             if error is None and not self._note(result, is_fetched=True):
                 error = Unavailable("the supervisor sent no directory")
@@ -357,7 +411,21 @@ class ClientSession:
             if token.token is not None and not token.remaining_count:
                 events.append(Ended(token.token, None, None))
 
+    def _pass_on(self, ended: list[EndedCall], events: Events) -> None:
+        """Calls have ended because their operands did not come: tell their owners, and the calls that wait for them in turn.
+
+        A loop instead of recursion, since a chain may be as long as the number of calls.
+        """
+        for token, error in ended:  # it grows
+            events.append(Ended(token, None, error))
+            ended += self.core.flow.ended(token, None, error, self._now_ns)
+
     def _failed(self, id: int, call: OpenCall, error: BackplaneError, events: Events, *, is_sent: bool = True) -> None:
+        if self.core.has_flow and self.core.flow.is_used:
+            found = self.core.flow.failed(call, _inner(call[0]), error)
+            if found is None:
+                return
+            call = found
         if (final := self.core.failed(id, call, error, self._now_ns, is_sent=is_sent)) is not None:
             self._finish(call[0], None, final, events)
 
@@ -440,6 +508,8 @@ class ClientSession:
         self.gaps.forget(peer)
         self._unproven.discard(peer)
         self._fan_out.forget(peer)
+        if self.core.has_flow and self.core.flow.is_used:
+            self._pass_on(self.core.flow.lost(peer), self._events)
 
     def _ask(self, ask: Ask, now_ns: int) -> None:
         """Ask one backplane to subscribe this client; only `Hearing` waits for the answer."""
@@ -462,3 +532,8 @@ class ClientSession:
             events += [Ended(waiter, None, error) for waiter in self.hearing.refused(ask.topic)]
         else:  # if the backplane is dead, `is_wanted` will drop it then
             heapq.heappush(self._ask_again, (self._now_ns + SUBSCRIBE_RETRY_NS, ask))
+
+
+def _inner(token: object) -> object:
+    """The owner's token of a call, whether or not the call was retried."""
+    return token.token if isinstance(token, RetriedCall) else token

@@ -145,6 +145,7 @@ class AppObject(Schedulable):
         priority: 0 is the highest. None: that of the running action, whose trace the call carries as well.
         timeout: seconds, 30 by default. The call ends earlier if the running action's deadline comes first.
         idempotency_key, retry: as in `Client.call`. One argument may be `stream(rows)`: this operation iterates over `rows`.
+        Arguments may be calls that were not awaited yet: `self.call("y.g", left=self.call("x.f"))` (docs/concepts/dataflow.md).
 
         Only in `async def` operations. While it waits, the object is in the wait queue: new requests queue behind the reply
         (law 6). Raises the subclass of `BackplaneError` in which the call ended.

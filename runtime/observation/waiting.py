@@ -8,7 +8,7 @@ another call names it in `next`; asking about that call, too, yields the chain a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from traceback import FrameSummary
 from typing import Any
@@ -30,6 +30,7 @@ class Because(Enum):
     LOCKED = "locked"
     NOT_READ = "not_read"
     DEFERRED = "deferred"
+    OPERANDS = "operands"
     DIGESTED = "digested"
     BEHIND = "behind"
     OBJECT_RUNS = "object_runs"
@@ -56,6 +57,7 @@ class Where(Enum):
     SUSPENDED = "suspended"
     PARKED = "parked"
     DEFERRED = "deferred"
+    AWAITING = "awaiting"
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -135,6 +137,8 @@ class ActionFacts(msgspec.Struct, frozen=True):
     #: Actions of the object that go first, and the routes of the first AHEAD_SHOWN.
     ahead_count: int = 0
     ahead: tuple[str, ...] = ()
+    #: Its missing arguments, each with the name of its source.
+    operands: Mapping[str, str] = {}
     #: The object's running action, its suspended and parked ones, and its place in a ready queue.
     running: Running | None = None
     awaited: tuple[Awaited, ...] = ()
@@ -203,6 +207,11 @@ def _of_the_action(facts: ActionFacts) -> Iterator[Reason]:
     elif facts.where is Where.SUSPENDED:
         for awaited in facts.awaited[:1]:
             yield from _awaits(Because.AWAITS, Because.PAUSES, "it", awaited)
+    elif facts.where is Where.AWAITING:
+        text = "it awaits " + ", ".join(
+            f"operand {argument!r} of {source}" for argument, source in facts.operands.items()
+        )
+        yield Reason(Because.OPERANDS, text, {"operands": dict(facts.operands)})
     elif facts.where is Where.DEFERRED:
         accepted = ", ".join(facts.accepted_in)
         text = f"{facts.object} defers it in state {facts.machine_state} (accepted in: {accepted})"

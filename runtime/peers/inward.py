@@ -24,13 +24,22 @@ from appbackplane.transport.envelope import (
     CANCEL,
     CAST,
     CREDIT,
+    FORWARD,
     Envelope,
     argument_credit,
     items,
     reply,
     status,
 )
-from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
+from appbackplane.transport.errors import (
+    BackplaneError,
+    Busy,
+    InvalidArgument,
+    MalformedFrame,
+    PeerDown,
+    Unavailable,
+    UnknownRoute,
+)
 from appbackplane.transport.events import Credited, Ended, Streamed
 from appbackplane.transport.item_sender import BYTES_AHEAD_MAX
 from appbackplane.transport.peers.likeness import Likeness
@@ -121,6 +130,10 @@ class HeldCall(NamedTuple):
     unread: UnreadItems | None
 
 
+#: What is wrong with calls that await operands, and with operands (transport/dataflow.py), from another host.
+_CARRIED: Final = "operands do not travel between hosts: their caller carries them"
+
+
 class System(Protocol):
     """The part of `ClientSession` (transport/session.py) that inward calls use."""
 
@@ -200,6 +213,8 @@ class Inward:
                 self._session.cast(_spec_of(envelope, 0, holder), now_ns)
             except BackplaneError:
                 self.refused_casts_count += 1
+        elif kind >= FORWARD:
+            raise MalformedFrame(_CARRIED)
         elif kind == CANCEL or kind == BOOST or kind == CREDIT or kind == ARGUMENT_ITEMS:
             held = self._held.get(asked)
             if held is None:
@@ -275,6 +290,8 @@ class Inward:
     def _begin(self, asked: AskedHere, holder: Holder, envelope: Envelope, now_ns: int, arrival: Arrival) -> None:
         route = envelope.route or ""
         self._check(holder, route, now_ns)
+        if envelope.awaits is not None:
+            raise InvalidArgument(f"{route}: {_CARRIED}")
         usage = self._usage.get(holder.name) or _Usage()
         if usage.calls >= OUTSTANDING_MAX:
             raise Busy(

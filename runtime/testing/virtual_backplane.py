@@ -31,6 +31,7 @@ from appbackplane.transport.envelope import (
 from appbackplane.transport.errors import BackplaneError
 from appbackplane.transport.handles import ItemStream, Subscription
 from appbackplane.transport.item_buffer import ItemBuffer
+from appbackplane.transport.promise import Promise
 from appbackplane.transport.waitables import Waitable
 
 from ..backplane import Backplane
@@ -249,6 +250,10 @@ class VirtualBackplane:
         spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         _ = self.backplane
         return self._client.submit(spec)
+
+    def promise(self, name: str = "") -> Promise:
+        """A value assigned once, as of `Client.promise`."""
+        return Promise(self._client, name)
 
     def stream(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,

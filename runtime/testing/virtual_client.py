@@ -14,6 +14,7 @@ from appbackplane.transport import call_checks, codec
 from appbackplane.transport.argument_stream import close, take_stream
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.client_spans import EndedSpans
+from appbackplane.transport.dataflow import OperandSource
 from appbackplane.transport.directory import Directory, Registration, build
 from appbackplane.transport.envelope import CALL, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import BackplaneError, Cancelled, Unavailable, UnknownRoute, error_from
@@ -21,6 +22,7 @@ from appbackplane.transport.events import Credited, Ended, Streamed
 from appbackplane.transport.handles import ItemStream, PendingCall, Subscription
 from appbackplane.transport.inbox import Message
 from appbackplane.transport.item_sender import ItemSender
+from appbackplane.transport.operand import Operand, refuse_operands, settle_operands
 from appbackplane.transport.session import ClientSession
 from appbackplane.transport.topics import check_pattern
 from appbackplane.transport.waitables import ArrivedItems, CallOutcome, Stream, Waitable
@@ -89,6 +91,8 @@ class VirtualClient:
         pending = VirtualCall(self, spec.route)
         now_ns = self._now_ns()
         spec.ends_ns = now_ns + spec.timeout_ns
+        if spec.operands is not None:
+            settle_operands(spec, self)
         stream = take_stream(spec)
         items = None if stream is None else stream.iterator(spec)
         pending._id = self._session.call(pending, spec, now_ns)
@@ -102,12 +106,15 @@ class VirtualClient:
         arrived = ArrivedItems(self, spec.route, window)
         now_ns = self._now_ns()
         spec.window, spec.ends_ns = window, now_ns + spec.timeout_ns
+        if spec.operands is not None:
+            settle_operands(spec, self)
         arrived._id = self._session.call(arrived, spec, now_ns)
         self._turn(now_ns)
         return ItemStream(self, arrived)
 
     def cast(self, spec: CallSpec) -> None:
         """Send a request without a reply. Raises the errors that are known at once."""
+        refuse_operands(spec, "cast()")
         self._session.cast(spec, self._now_ns())
         self._turn(self._now_ns())
 
@@ -158,6 +165,26 @@ class VirtualClient:
         self._session.cancel(pending._id)
         self._turn(self._now_ns())
         return isinstance(pending._error, Cancelled)
+
+    @property
+    def is_closed(self) -> bool:
+        """Never: it lives as long as its backplane."""
+        return False
+
+    def fill(self, promise: OperandSource, value: Any) -> None:
+        """Assign a promise."""
+        self._session.fill(promise, value, self._now_ns())
+        self._turn(self._now_ns())
+
+    def follow(self, promise: OperandSource, operand: Operand) -> None:
+        """Let an operand assign a promise."""
+        self._session.follow(promise, operand, self, self._now_ns())
+        self._turn(self._now_ns())
+
+    def drop_promise(self, promise: OperandSource) -> None:
+        """End the calls that await a promise which nobody can assign any more."""
+        self._session.drop_promise(promise)
+        self._turn(self._now_ns())
 
     def next_items(self, arrived: ArrivedItems) -> list[Any] | None:
         """Run the backplane until there are items, and take them. None: the stream has ended."""

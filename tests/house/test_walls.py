@@ -38,7 +38,7 @@ DOERS = (
     "transport.waiting",
     "transport.waitables",
     "transport.calling", "transport.client", "transport.client_spans", "transport.handles", "transport.async_client",
-    "transport.async_subscription", "transport.async_stream", "transport.async_sending",
+    "transport.async_subscription", "transport.async_stream", "transport.async_sending", "transport.async_pending_call",
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
     "transport.security.headroom", "transport.ways", "transport.remote.remote_link",

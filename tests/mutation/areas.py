@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tests.mutation import (
-    architectures,
     addresses,
+    architectures,
     batching,
     caller,
+    dataflow,
     lanes,
     laws,
     ledger,
@@ -36,5 +37,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "batching": batching.MUTATIONS,
     "architectures": architectures.MUTATIONS,
     "addresses": addresses.MUTATIONS,
+    "dataflow": dataflow.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

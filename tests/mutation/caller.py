@@ -38,7 +38,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a call that waits for its retry is cancelled at nobody",
-            "            self.retries.waited(id)\n        elif peer != UNSENT:\n            self._say_cancel(peer, id)",
+            "            self.retries.waited(id)\n        elif peer != UNSENT and peer != HELD:\n"
+            "            self._say_cancel(peer, id)",
             "            self._say_cancel(peer, id)",
         ),
     ),
@@ -137,7 +138,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a call with a key waits",
-            "        if spec.key is not None or spec.idempotency_key is not None:\n            return None\n",
+            "        if spec.key is not None or spec.idempotency_key is not None or spec.awaits is not None:\n"
+            "            return None\n",
             "",
         ),
         (
@@ -173,7 +175,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "a call that waits is cancelled at nobody",
-            "        elif peer != UNSENT:\n            self._say_cancel(peer, id)\n        return call[0]",
+            "        elif peer != UNSENT and peer != HELD:\n            self._say_cancel(peer, id)\n        return call[0]",
             "        else:\n            self._say_cancel(peer, id)\n        return call[0]",
         ),
         (
@@ -328,7 +330,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_caller_core.py",),
         (
             "the end of a client forgets who waits for another attempt",
-            "        for peer in (*self._connections.peers(), WAITING, UNSENT):",
+            "        for peer in (*self._connections.peers(), WAITING, UNSENT, HELD):",
             "        for peer in self._connections.peers():",
         ),
     ),
@@ -354,7 +356,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("no answers are read ahead", "if len(self.calls) > self.connections.answers_ahead:", "if False:"),
         (
             "who is taken back works on",
-            "        elif peer != UNSENT:\n            self._say_cancel(peer, id)",
+            "        elif peer != UNSENT and peer != HELD:\n            self._say_cancel(peer, id)",
             "",
         ),
         (

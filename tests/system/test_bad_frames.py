@@ -14,7 +14,18 @@ import zmq
 
 from appbackplane.transport import Client, FailedPrecondition, InvalidArgument, NotFound
 from appbackplane.transport.codec import Encoder, batch
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope
+from appbackplane.transport.envelope import (
+    CALL,
+    CANCEL,
+    CAST,
+    FORWARD,
+    OPERAND,
+    PUBLISH,
+    REPLY,
+    STATUS,
+    Envelope,
+    forward,
+)
 
 from .conftest import System, ask_until
 
@@ -54,6 +65,14 @@ FRAMES: dict[str, list[bytes]] = {
     "huge": [bytes(15_000_000), b"\xdd\x00\x20\x00\x00" + b"\x80" * 0x20_0000],
     "answers to nobody": [one(REPLY, 77), one(CANCEL, 77), one(CANCEL, -5), one(REPLY, 2**63), one(
         STATUS, 77, None, None, None, None, None, [5, "no", None, None])],
+    "operands": [
+        one(OPERAND, 77, None, "numbers", None, None, None, [1]), one(OPERAND, 2**63, None, "", None, None, None, None),
+        batch([Encoder().encode(forward(77, "numbers", "nowhere", 1, 5))]),
+        msgpack.packb([[CALL, 3, 0, "shelf.add_up", *[None] * 3, {}, *[None] * 6, [5, {"numbers": "x.y"}]]] * 2),
+        msgpack.packb([[CALL, 4, 0, "shelf.add_up", *[None] * 3, {}, *[None] * 6, [5, {"nothing": "x.y"}]]]),
+        msgpack.packb([[CALL, 5, 0, "shelf.add_up", *[None] * 3, {}, *[None] * 6, [0, {"numbers": 5}]]]),
+        msgpack.packb([[OPERAND, 1, None, None, None, None, None, 1, None], [FORWARD, 1, *[None] * 7]]),
+    ],
     "other kinds": [
         one(PUBLISH, 1, None, "a..b", None, None, None, {}), one(PUBLISH, 2**63, None, "", None, None, None, {}),
         one(PUBLISH, 1, None, "numbers.x", None, None, None, {"number": "x"}),

@@ -41,6 +41,7 @@ class Ward:
     def __init__(self, system: System, client: Client) -> None:
         self.system, self.client = system, client
         self.file = str(system.folder / "done")
+        self.held: object = None
 
     def submit(self, operation: str, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """A call that waits."""
@@ -176,6 +177,13 @@ def is_put_off(ward: Ward) -> str:
     return "clinic.walk"
 
 
+def awaits_an_operand(ward: Ward) -> str:
+    ward.held = ward.client.promise("whoever comes")  # a promise that is dropped ends the call
+    ward.submit("walk", "door", who=ward.held)
+    ward.arrived(1)
+    return "clinic.walk"
+
+
 def is_looked_up(ward: Ward) -> str:
     ward.submit("visit", who="anna")
     ward.arrived(1)
@@ -229,6 +237,7 @@ REASONS: dict[str, Callable[[Ward], str]] = {
     "awaits": awaits,
     "object_awaits": waits_for_a_reply,
     "deferred": is_put_off,
+    "operands": awaits_an_operand,
     "digested": is_looked_up,
     "quota": has_spent_its_quota,
     "throttled": finds_it_full,

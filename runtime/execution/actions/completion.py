@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from appbackplane.transport.envelope import status
+from appbackplane.transport.envelope import reply, status
 from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, DeadlineExceeded, InternalError
 
 from ...objects.action import AcceptedCalls, Action, Outcome, ParkableAction, QueueLimit
@@ -22,6 +22,7 @@ from ...scheduling.timers import Timer
 from ..intake.grants import Grants
 from ..intake.idempotency_cache import IdempotencyCache
 from ..intake.shutdown_gate import ShutdownGate
+from ..outgoing.forwarding import Forwarding
 from ..outgoing.sender import Sender
 from .failures import as_error, is_own_bug
 from .inheritance import Inheritance
@@ -40,7 +41,7 @@ class Completion:
     def __init__(
         self, *, lead: threading.RLock, scheduler: Scheduler, statistics: Statistics, reports: Reports, sender: Sender,
         accepted: AcceptedCalls, shutdown_gate: ShutdownGate, inheritance: Inheritance, replays: IdempotencyCache,
-        recorders: Recorders, grants: Grants | None, is_debug: bool,
+        recorders: Recorders, grants: Grants | None, forwarding: Forwarding, is_debug: bool,
     ) -> None:  # fmt: skip
         self._lead = lead
         self._scheduler = scheduler
@@ -53,6 +54,9 @@ class Completion:
         self._replays = replays
         self._recorders = recorders
         self._grants = grants
+        self._forwarding = forwarding
+        #: Its dictionary of wishes: looked at once an action, so without the way through its owner.
+        self._wanted = forwarding.wanted
         self._is_debug = is_debug
         #: Repeating timers whose last run raised: no caller learns of it. Cancelled ones are removed at the next query.
         self._failing: set[Timer] = set()
@@ -77,7 +81,9 @@ class Completion:
                 self._grants.rests(action, now_ns)
             if error is None:
                 try:
-                    if not sender.reply(peer, action.call_id, action.result, now_ns):
+                    if self._wanted:
+                        self._reply_and_forward(action, peer, now_ns)
+                    elif not sender.reply(peer, action.call_id, action.result, now_ns):
                         sender.undelivered_count += 1
                 except BackplaneError as problem:
                     action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
@@ -90,11 +96,19 @@ class Completion:
             if is_bug or not (is_told and isinstance(error, BackplaneError)):
                 self._reports.failed(action, error, now_ns, is_bug=is_bug or isinstance(told, InternalError))
             if peer is not None:
+                if self._wanted:
+                    self._forwarding.forget(peer, action.call_id)
                 is_refused = action.account is None  # a worker has never chosen it
                 if not sender.say(peer, status(action.call_id, told, is_refused=is_refused), now_ns):
                     sender.undelivered_count += 1
         if self._replays.running:
             self._replays.ended(action, now_ns)
+
+    def _reply_and_forward(self, action: Action, peer: bytes, now_ns: int) -> None:
+        """Reply to an action, and first send its result to the calls that await it, as far as its caller wants that."""
+        forwarded_count = self._forwarding.send_on(action, now_ns)
+        if not self._sender.say(peer, reply(action.call_id, action.result, forwarded_count), now_ns):
+            self._sender.undelivered_count += 1
 
     def book(self, action: Action, now_ns: int, has_run: bool = True) -> None:  # hot: scripts/bench call_rtt
         """Count an ended action, release its place in the throttle, and call its `on_end` and followers.

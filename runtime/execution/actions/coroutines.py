@@ -8,10 +8,10 @@ work runs first). Any other awaitable raises an explaining TypeError inside the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from appbackplane.transport.call_spec import CallSpec
-from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.errors import BackplaneError, InvalidArgument, OperandFailed
 from appbackplane.transport.item_buffer import ItemBuffer
 from appbackplane.transport.item_sender import ItemSender
 
@@ -28,7 +28,12 @@ class CallRequest:
     table; 0: it has not begun, or has ended.
     """
 
-    __slots__ = ("action", "attempts_count", "gather", "id", "may_have_begun", "number", "sent_priority", "spec")
+    __slots__ = (
+        "action", "attempts_count", "feeds", "gather", "id", "may_have_begun", "missing_count", "number", "operands",
+        "sent_priority", "spec",
+    )  # fmt: skip
+    #: What the packer refuses where it is no whole argument of a call (transport/codec.py).
+    is_unsent_call: ClassVar[bool] = True
 
     def __init__(self, spec: CallSpec) -> None:
         self.spec = spec
@@ -41,9 +46,18 @@ class CallRequest:
         #: The calls that are awaited together with it, and its number among them.
         self.gather: Gather | None = None
         self.number = 0
+        #: Its arguments that are calls themselves; None: there are none. The calls begin with it, and it when they have ended.
+        self.operands: dict[str, CallRequest] | None = None
+        #: How many of these have not ended; below 0: one has failed. And the calls whose operand it is, each with the argument.
+        self.missing_count = 0
+        self.feeds: list[tuple[CallRequest, str]] = []
 
-    def __await__(self) -> Generator[CallRequest, Any, Any]:
-        return (yield self)
+    def __await__(self) -> Generator[CallRequest | Gather, Any, Any]:
+        if self.operands is None:
+            return (yield self)
+        gather = Gather([self], returns_errors=False, timeout_ns=None)
+        yield gather
+        return gather.results[0]
 
 
 class LongRequest(CallRequest):
@@ -163,34 +177,99 @@ class SendingRequest(LongRequest):
 class Gather:
     """`await self.gather(...)`: several calls, of which the action awaits all; its object is in the wait queue once.
 
-    As with `asyncio.TaskGroup` the first error ends the others, unless errors are returned like results.
+    As with `asyncio.TaskGroup` the first error ends the others, unless errors are returned like results. The calls that are
+    operands of these calls are made with them, each before the calls that need its result.
     """
 
-    __slots__ = ("calls", "has_ended", "results", "returns_errors", "timeout_ns", "unanswered_count")
+    __slots__ = ("_ready", "calls", "has_ended", "results", "returns_errors", "timeout_ns", "unanswered_count")
 
     def __init__(self, calls: Sequence[CallRequest], *, returns_errors: bool, timeout_ns: int | None) -> None:
         """`timeout_ns`: how long all may take together; None: each has its own timeout."""
-        self.calls = calls
+        #: The calls that were given, and behind them the calls that are their operands, over any number of steps.
+        self.calls = _with_operands(calls)
         self.returns_errors = returns_errors
         self.timeout_ns = timeout_ns
-        #: Results in the order of the calls, and how many are missing.
+        #: Results in the order of the calls that were given, and how many of all calls have not ended.
         self.results: list[Any] = [None] * len(calls)
-        self.unanswered_count = len(calls)
+        self.unanswered_count = len(self.calls)
         self.has_ended = False
-        for number, call in enumerate(calls):
+        for number, call in enumerate(self.calls):
             call.gather, call.number = self, number
+        self._ready = [call for call in self.calls if not call.missing_count]
 
     def __await__(self) -> Generator[Gather, Any, list[Any]]:
         if self.calls:
             yield self
         return self.results
 
+    def take_ready(self) -> list[CallRequest]:
+        """The calls that are to begin now, since their operands are there."""
+        ready, self._ready = self._ready, []
+        return ready
+
     def put(self, call: CallRequest, result: Any) -> bool:
-        """Keep the result of a call. Returns whether it was the last."""
-        self.results[call.number] = result
-        self.unanswered_count -= 1
+        """Keep the result of a call, or its error. Returns whether it was the last; else `take_ready` may have more calls.
+
+        The error of an operand ends the calls that need it as well.
+        """
+        ended: list[tuple[CallRequest, Any]] = [(call, result)]
+        for each, outcome in ended:  # it grows
+            self.unanswered_count -= 1
+            if each.number < len(self.results):
+                self.results[each.number] = outcome
+            for fed, argument in each.feeds:
+                if fed.missing_count < 0:
+                    continue  # another operand has failed
+                if isinstance(outcome, BackplaneError):
+                    fed.missing_count = -1
+                    ended.append((fed, _failed_operand(fed, argument, each, outcome)))
+                    continue
+                fed.spec.body[argument] = outcome
+                fed.missing_count -= 1
+                if not fed.missing_count:
+                    self._ready.append(fed)
         self.has_ended = self.unanswered_count == 0
         return self.has_ended
+
+    def error_of(self, call: CallRequest, error: BackplaneError) -> BackplaneError:
+        """The error for the action that awaits these calls: it names the operand on the way to the call that was given."""
+        while call.number >= len(self.results):
+            fed, argument = call.feeds[0]
+            call, error = fed, _failed_operand(fed, argument, call, error)
+        return error
+
+
+def with_operands(request: CallRequest) -> CallRequest:
+    """The request, with the calls among its arguments as its operands (`self.call("y.g", left=self.call("x.f"))`)."""
+    body = request.spec.body
+    operands = {name: value for name, value in body.items() if type(value) is CallRequest}
+    if operands:
+        request.operands = operands
+        request.spec.body = {name: value for name, value in body.items() if name not in operands}
+    return request
+
+
+def _with_operands(calls: Sequence[CallRequest]) -> list[CallRequest]:
+    """The calls, and behind them those that are their operands. Raises `InvalidArgument` for one that has begun elsewhere."""
+    found = [*calls]
+    seen = {id(call) for call in calls}
+    for call in found:  # it grows
+        for argument, operand in (call.operands or {}).items():
+            if operand.gather is not None or operand.attempts_count:
+                raise InvalidArgument(
+                    f"{call.spec.route}: argument {argument!r} is a call of {operand.spec.route} that was awaited already: "
+                    "pass its result"
+                )
+            operand.feeds.append((call, argument))
+            call.missing_count += 1
+            if id(operand) not in seen:
+                seen.add(id(operand))
+                found.append(operand)
+    return found
+
+
+def _failed_operand(call: CallRequest, argument: str, operand: CallRequest, error: BackplaneError) -> OperandFailed:
+    return OperandFailed(call.spec.route, argument, operand.spec.route, error)
 
 
 class Pause:

@@ -21,6 +21,7 @@ from ...observation.statistics import Statistics
 from ...scheduling.throttle import Share, Throttle
 from ..actions.parked_actions import ParkedActions
 from ..workers.clock import Clock
+from .awaiting_calls import AwaitingCalls
 from .component_limits import ComponentLimits
 from .digest import Digesters, route_of
 from .withdrawal import Withdrawal
@@ -33,7 +34,7 @@ class Admission:
 
     def __init__(
         self, *, clock: Clock, limits: ComponentLimits, statistics: Statistics, digesters: Digesters, parking: ParkedActions,
-        withdrawal: Withdrawal,
+        withdrawal: Withdrawal, awaiting: AwaitingCalls,
     ) -> None:  # fmt: skip
         self._clock = clock
         self._limits = limits
@@ -41,6 +42,7 @@ class Admission:
         self._digesters = digesters
         self._parking = parking
         self._withdrawal = withdrawal
+        self._awaiting = awaiting
 
     # hot: scripts/bench call_pipelined
     def count_in(self, action: Action, component: Component, caller: bytes) -> None:
@@ -98,7 +100,9 @@ class Admission:
         return 1
 
     def _not_begun(self, component: Component) -> Iterator[Action]:
-        """Actions not begun: queued at the objects of a component, deferred by its state machines, or parked anywhere."""
+        """Actions not begun: queued at the objects of a component, deferred by its state machines, parked anywhere; and calls
+        that await operands.
+        """
         digester = self._digesters.get(component.component_name)
         spawned = (each for each in component._spawned.values() if each._head is not None)
         added = (component, *component._objects, *([] if digester is None else [digester]))
@@ -111,6 +115,7 @@ class Admission:
             if isinstance(object, StateMachine):
                 yield from object._deferred
         yield from (each for each in self._parking.parked.values() if not each.has_begun)
+        yield from self._awaiting
 
     def _refuse(self, action: Action) -> bool:
         share = action.throttle

@@ -16,6 +16,7 @@ from ..actions.method_action import MethodAction
 from ..actions.parked_actions import ParkedActions
 from ..outgoing.outgoing_calls import OutgoingCalls
 from ..outgoing.ring_detector import RingDetector
+from .awaiting_calls import AwaitingCall, AwaitingCalls
 from .deferring import Deferring, is_deferred
 from .digest import route_of
 from .idempotency_cache import IdempotencyCache
@@ -28,7 +29,7 @@ class CallChanges:
     def __init__(
         self, *, scheduler: Scheduler, statistics: Statistics, accepted: AcceptedCalls, replays: IdempotencyCache,
         rings: RingDetector, completion: Completion, inheritance: Inheritance, parking: ParkedActions, deferring: Deferring,
-        outgoing: OutgoingCalls, remote: RemoteRoutes,
+        outgoing: OutgoingCalls, remote: RemoteRoutes, awaiting: AwaitingCalls,
     ) -> None:  # fmt: skip
         self._scheduler = scheduler
         self._statistics = statistics
@@ -41,6 +42,7 @@ class CallChanges:
         self._deferring = deferring
         self._outgoing = outgoing
         self._remote = remote
+        self._awaiting = awaiting
 
     def cancel(self, peer: bytes, id: int, now_ns: int) -> None:
         """Cancel a call: take it out of its queue, end its wait, or notify it at its next step.
@@ -64,9 +66,13 @@ class CallChanges:
         """The caller changes the priority of a call: a more urgent one waits for it, or no longer does (law 10)."""
         id, priority = envelope.id, envelope.priority
         assert priority is not None
+        found = self._accepted.get((peer, id))
         if envelope.chain is not None:
             self._rings.heard(peer, envelope)
-        elif self._accepted.get((peer, id)) is None:
+        elif isinstance(found, AwaitingCall):
+            if priority >= 0:
+                found.reprioritise(min(priority, self._scheduler.priorities - 1))
+        elif found is None:
             if self._remote.take is not None:
                 self._remote.take(peer, envelope, now_ns)
         elif priority >= 0:
@@ -78,6 +84,9 @@ class CallChanges:
         """Cancel one action. Returns the ids of the calls to this backplane that it awaited."""
         name = route_of(action)
         self._statistics.of(name).cancelled_count += 1
+        if isinstance(action, AwaitingCall):
+            self._awaiting.drop(action, Cancelled(f"{name}: cancelled before its operands came"), now_ns)
+            return ()
         if isinstance(action, MethodAction) and action.coroutine is not None:
             action.cancel()
             self._inheritance.unwanted(action, now_ns)

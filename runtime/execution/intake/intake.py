@@ -15,7 +15,7 @@ from typing import Any, Final
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX, window_of
 from appbackplane.transport.call_spec import OWN
-from appbackplane.transport.envelope import CALL, Envelope, status
+from appbackplane.transport.envelope import CALL, FORWARD, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -50,11 +50,13 @@ from ..actions.reports import Reports
 from ..actions.stream_action import StreamAction
 from ..actions.streamed_argument import StreamedArgument
 from ..outgoing.call_cycles import check_return
+from ..outgoing.forwarding import Forwarding
 from ..outgoing.ring_detector import RingDetector
 from ..outgoing.routing import Routing
 from ..outgoing.sender import Sender
 from ..workers.clock import Clock
 from .admission import Admission
+from .awaiting_calls import AwaitingCalls
 from .digest import Digesters
 from .digesting import Digesting
 from .fairness import FairKeys
@@ -81,7 +83,7 @@ class Intake:
         sender: Sender, accepted: AcceptedCalls, shutdown_gate: ShutdownGate, admission: Admission,
         overload: OverloadControl, digesters: Digesters, replays: IdempotencyCache, rings: RingDetector,
         completion: Completion, inheritance: Inheritance, routing: Routing, remote: RemoteRoutes, sources: Sources,
-        grants: Grants | None, fair_keys: FairKeys | None,
+        grants: Grants | None, fair_keys: FairKeys | None, awaiting: AwaitingCalls, forwarding: Forwarding,
     ) -> None:  # fmt: skip
         self._registry = registry
         self._scheduler = scheduler
@@ -101,6 +103,8 @@ class Intake:
         self._sources = sources
         self._grants = grants
         self._fair_keys = fair_keys
+        self._awaiting = awaiting
+        self._forwarding = forwarding
         self._digesting = Digesting(
             clock=clock, scheduler=scheduler, statistics=statistics, reports=reports, accepted=accepted, admission=admission,
             digesters=digesters, accept=self.accept, turn_away=self.turn_away,
@@ -140,6 +144,10 @@ class Intake:
             envelope.route = name = name.removeprefix(f"{self._routing.directory.home}{OF_NODE}")
             route = self._registry.routes.get(name)
         if route is None:
+            if envelope.awaits and self._remote.take is not None:
+                raise InvalidArgument(
+                    f"{name}: it is served by another node, to which operands do not travel: send values"
+                )
             if self._remote.take is not None and peer is not LOCAL:
                 return self._remote.take(peer, envelope, now_ns)
             if OF_NODE in name and peer is not LOCAL:  # only the node's backplane is asked for these
@@ -161,6 +169,10 @@ class Intake:
             if deadline_ns <= now_ns:
                 self._statistics.of(name).expired_count += 1
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
+        if envelope.awaits:
+            if self._awaits(route, peer, envelope, priority, source, principal, deadline_ns, now_ns):
+                return
+            body = envelope.body
         is_keyed = envelope.idempotency_key is not None and kind == CALL
         digest = b""
         if is_keyed and (key is not None or not route.has_digest):
@@ -241,6 +253,19 @@ class Intake:
         if chain and kind == CALL:
             self._rings.queued(action)
 
+    def hear_of_operands(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        """Handle an OPERAND, and admit the call that is complete with it; or a FORWARD."""
+        if envelope.kind == FORWARD:
+            return self._forwarding.want(peer, envelope)
+        waiting = self._awaiting.receive(envelope, now_ns, may_be_early=self._sources.may_say(peer))
+        if waiting is None:
+            return
+        caller, id = waiting.sender, waiting.asked.id
+        self.accept(caller, waiting.asked, now_ns)
+        action = self._accepted.get((caller, id))
+        if self._forwarding.wanted and (action is None or action.peer != caller or action.call_id != id):
+            self._forwarding.forget(caller, id)  # it was refused, or shares the work of another call
+
     def accept_topic(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """Post a topic's message to each object of this backplane that subscribes to it."""
         topic, body, node = envelope.route, envelope.body, envelope.node
@@ -286,6 +311,10 @@ class Intake:
     def turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
         """Tell the caller why its call was refused. For a cast, which nobody awaits, count and report the refusal."""
         if envelope.kind == CALL:
+            if envelope.awaits:
+                self._awaiting.refused(envelope.token)
+            if self._forwarding.wanted:
+                self._forwarding.forget(peer, envelope.id)
             self._sender.say(peer, status(envelope.id, error, is_refused=True), now_ns)
             return
         self.refused_casts_count += 1
@@ -299,6 +328,7 @@ class Intake:
             envelope.kind == CALL
             and envelope.key is None
             and envelope.idempotency_key is None
+            and envelope.awaits is None
             and peer is not LOCAL
             and not (envelope.route or "").startswith(OWN)
             and OF_NODE not in (envelope.route or "")
@@ -335,6 +365,20 @@ class Intake:
             raise InvalidArgument(f"{where}: an endpoint takes whole requests")
         if route.has_digest and envelope.key is None:
             raise InvalidArgument(f"{where}: its digest cannot read it; name the key of the object")
+
+    def _awaits(
+        self, route: Route, peer: bytes, envelope: Envelope, priority: int, source: str, principal: str | None,
+        deadline_ns: int | None, now_ns: int,
+    ) -> bool:  # fmt: skip
+        """Keep a call that awaits operands. False: all have come before it. Raises as `admit`."""
+        waiting = self._awaiting.make(route, peer, envelope, priority, deadline_ns or now_ns)
+        if waiting is None:
+            return False
+        waiting.source, waiting.principal, waiting.trace = source, principal, traceparent_of(envelope.trace)
+        if route.is_counted:
+            self._admission.count_in(waiting, route.component, share_of(peer, source))
+        self._awaiting.add(waiting, now_ns)
+        return True
 
     def _ruled(self, name: str, source: str) -> int | None:
         """The priority that the configuration gives the source of a request; None: none. Raises `PermissionDenied`."""

@@ -9,6 +9,7 @@ from ...scheduling.scheduler import Scheduler
 from ..actions.completion import Completion
 from ..actions.method_action import MethodAction
 from ..actions.parked_actions import ParkedActions
+from .awaiting_calls import AwaitingCall, AwaitingCalls
 from .deferring import Deferring, is_deferred
 
 
@@ -16,15 +17,23 @@ class Withdrawal:
     """Takes actions out of queues, lock waits and state machines. Used under the lead."""
 
     def __init__(
-        self, *, scheduler: Scheduler, completion: Completion, parking: ParkedActions, deferring: Deferring
-    ) -> None:
+        self, *, scheduler: Scheduler, completion: Completion, parking: ParkedActions, deferring: Deferring,
+        awaiting: AwaitingCalls,
+    ) -> None:  # fmt: skip
         self._scheduler = scheduler
         self._completion = completion
         self._parking = parking
         self._deferring = deferring
+        self._awaiting = awaiting
 
     def take_out(self, action: Action, error: BackplaneError, now_ns: int) -> bool:
-        """Refuse an action that has not begun: queued, parked, or deferred by a state machine. False: it is none of these."""
+        """Refuse an action that has not begun: queued, parked, deferred by a state machine, or a call that awaits operands.
+
+        False: it is none of these.
+        """
+        if isinstance(action, AwaitingCall):
+            self._awaiting.drop(action, error, now_ns)
+            return True
         if self._scheduler.withdraw(action):
             self._completion.refuse(action, error, now_ns)
             return True

@@ -18,7 +18,7 @@ from appbackplane.transport.batching import SendResult
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.connections import LinkPort
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, PUBLISH, REPLY, STATUS, Envelope
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, CREDIT, FORWARD, PUBLISH, REPLY, STATUS, Envelope
 from appbackplane.transport.errors import MalformedFrame
 from appbackplane.transport.salvage import Salvaged, salvage
 
@@ -39,6 +39,7 @@ from ..actions.recorders import Recorders
 from ..actions.reports import Reports
 from ..actions.stream_action import StreamAction
 from ..intake.admission import Admission
+from ..intake.awaiting_calls import AwaitingCalls
 from ..intake.call_changes import CallChanges
 from ..intake.caller_liveness import CallerLiveness
 from ..intake.component_limits import ComponentLimits
@@ -53,6 +54,7 @@ from ..intake.remote_routes import RemoteRoutes
 from ..intake.shutdown_gate import ShutdownGate
 from ..intake.sources import Sources
 from ..intake.withdrawal import Withdrawal
+from ..outgoing.forwarding import Forwarding
 from ..outgoing.outgoing_calls import OutgoingCalls
 from ..outgoing.publishing import Publishing
 from ..outgoing.ring_detector import RingDetector
@@ -155,27 +157,25 @@ class Engine:
             scheduler=scheduler, poll_leader=poll_leader, sender=sender, accepted=accepted, calls=calls, routing=routing,
             replays=replays, priority_publisher=priority_publisher,
         )  # fmt: skip
+        self.forwarding = forwarding = Forwarding(backplane, accepted=accepted, routing=routing, sender=sender)
         self.completion = completion = Completion(
             lead=lead, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender, accepted=accepted,
             shutdown_gate=shutdown_gate, inheritance=inheritance, replays=replays, recorders=recorders, grants=grants,
-            is_debug=config.debug,
+            forwarding=forwarding, is_debug=config.debug,
         )  # fmt: skip
+        self.awaiting = awaiting = AwaitingCalls(statistics=statistics, completion=completion, accepted=accepted)
         self.deferring = deferring = Deferring(scheduler=scheduler, statistics=statistics, completion=completion)
         self.parking = parking = ParkedActions(
             lead=lead, scheduler=scheduler, poll_leader=poll_leader, priority_publisher=priority_publisher,
             inheritance=inheritance, completion=completion, hand_over=self.hand_over,
         )  # fmt: skip
         self.withdrawal = withdrawal = Withdrawal(
-            scheduler=scheduler, completion=completion, parking=parking, deferring=deferring
+            scheduler=scheduler, completion=completion, parking=parking, deferring=deferring, awaiting=awaiting
         )
         self.admission = admission = Admission(
-            clock=clock,
-            limits=limits,
-            statistics=statistics,
-            digesters=digesters,
-            parking=parking,
-            withdrawal=withdrawal,
-        )
+            clock=clock, limits=limits, statistics=statistics, digesters=digesters, parking=parking, withdrawal=withdrawal,
+            awaiting=awaiting,
+        )  # fmt: skip
         self.overload = overload = OverloadControl(
             config.aim_ns, clock=clock, registry=registry, statistics=statistics, reports=reports, withdrawal=withdrawal,
             priorities=config.priorities,
@@ -188,7 +188,7 @@ class Engine:
             clock=clock, registry=registry, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender,
             accepted=accepted, shutdown_gate=shutdown_gate, admission=admission, overload=overload, digesters=digesters,
             replays=replays, rings=rings, completion=completion, inheritance=inheritance, routing=routing, remote=remote,
-            sources=sources, grants=grants, fair_keys=fair_keys,
+            sources=sources, grants=grants, fair_keys=fair_keys, awaiting=awaiting, forwarding=forwarding,
         )  # fmt: skip
         self.outgoing = outgoing = OutgoingCalls(
             calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,
@@ -199,6 +199,7 @@ class Engine:
         self.changes = changes = CallChanges(
             scheduler=scheduler, statistics=statistics, accepted=accepted, replays=replays, rings=rings, completion=completion,
             inheritance=inheritance, parking=parking, deferring=deferring, outgoing=outgoing, remote=remote,
+            awaiting=awaiting,
         )  # fmt: skip
         self.callers = callers = CallerLiveness(
             clock=clock, accepted=accepted, changes=changes, routing=routing, remote=remote, sender=sender, sources=sources,
@@ -399,6 +400,7 @@ class Engine:
         """When the next timer, tick, deadline, probe or retry of a stalled peer is due; None: none is."""
         times = (
             self.scheduler.next_wake_ns(), self.calls.next_deadline_ns(), self.deferring.next_deadline_ns(),
+            self.awaiting.next_deadline_ns(),
             self._retry_ns, self.callers.next_wake_ns(), self.routing.connections.retired_due_ns,
             None if self.grants is None else self.grants.due_ns,
         )  # fmt: skip
@@ -454,6 +456,7 @@ class Engine:
         if self.batching.waiting:
             self.batching.look(now_ns)
         self.deferring.expire(now_ns)
+        self.awaiting.expire(now_ns)
         if self.grants is not None:
             self.grants.take_back(now_ns)
         if now_ns >= self.callers.due_ns:
@@ -520,6 +523,8 @@ class Engine:
             self.outgoing.grant(peer, envelope.body, now_ns)
         elif kind == REPLY or kind == STATUS:
             self.outgoing.answered(peer, envelope, now_ns)
+        elif kind >= FORWARD:
+            self.intake.hear_of_operands(peer, envelope, now_ns)
         else:
             self.streaming.hear(peer, envelope, now_ns)
 

@@ -111,10 +111,8 @@ class OutgoingCalls:
             self.retries.extra_ids_count += 1
         elif isinstance(request, Gather):
             for each in request.calls:
-                if request.has_ended:
-                    break  # an earlier one was refused at once
                 each.action = action
-                self._begin(each, now_ns)
+            self._begin_ready(request, now_ns)
         elif isinstance(request, LongRequest):
             request.action, request.is_awaited = action, True
             if not request.id:
@@ -127,6 +125,14 @@ class OutgoingCalls:
             assert request is not None
             request.action = action
             self._begin(request, now_ns)
+
+    def _begin_ready(self, gather: Gather, now_ns: int) -> None:
+        """Begin the calls whose operands are there."""
+        while ready := gather.take_ready():
+            for each in ready:
+                if gather.has_ended:
+                    return  # an earlier one was refused at once
+                self._begin(each, now_ns)
 
     def _begin(self, request: CallRequest, now_ns: int) -> None:
         try:
@@ -442,8 +448,18 @@ class OutgoingCalls:
             request.end(result)
             if request.is_awaited:
                 self._go_on(action, now_ns)
-        elif _is_awaited(request) and (gather is None or gather.put(request, result)):
-            self._go_on(action, now_ns, result=result if gather is None else None)
+        elif _is_awaited(request):
+            if gather is None:
+                self._go_on(action, now_ns, result=result)
+            else:
+                self._gathered(action, gather, request, result, now_ns)
+
+    def _gathered(self, action: MethodAction, gather: Gather, request: CallRequest, outcome: Any, now_ns: int) -> None:
+        """One of several calls has ended, in a result or an error that is returned: begin those that have waited for it."""
+        if gather.put(request, outcome):
+            self._go_on(action, now_ns)
+        else:
+            self._begin_ready(gather, now_ns)
 
     def _failed(self, request: CallRequest, error: BackplaneError, now_ns: int, *, is_sent: bool = True) -> None:
         """A call has failed: retry it, or resume its action with the error."""
@@ -471,10 +487,13 @@ class OutgoingCalls:
         elif gather is None:
             self._go_on(action, now_ns, error=error)
         elif gather.returns_errors:
-            if gather.put(request, error):
-                self._go_on(action, now_ns)
+            self._gathered(action, gather, request, error, now_ns)
         else:
             gather.has_ended = True
+            if (
+                action.deadline_ns is None or now_ns < action.deadline_ns
+            ):  # else it is the operation itself that is late
+                error = gather.error_of(request, error)
             for each in gather.calls:
                 peer, call_id = self._forget(each)
                 if peer is not None and peer not in _HERE:

@@ -54,6 +54,7 @@ class Draining:
         self._accepted, self._calls, self._digesters = engine.accepted, engine.calls, engine.digesters
         self._outbox, self._parking = engine.outbox, engine.parking
         self._shutdown_gate, self._withdrawal = engine.shutdown_gate, engine.withdrawal
+        self._awaiting = engine.awaiting
         self._closes_ns, self._stop_limit_ns = now_ns + limit_ns, stop_limit_ns
         self._because, self._answer = because, answer
         self._own = f"{BACKPLANE}.{engine.backplane}"
@@ -133,7 +134,9 @@ class Draining:
         return found
 
     def _not_begun(self) -> Iterator[Action]:
-        """Actions queued, parked, or deferred by a state machine that have not begun, except calls made by begun actions."""
+        """Actions queued, parked, or deferred by a state machine that have not begun, except calls made by begun actions; and
+        calls that await operands.
+        """
         for object in self._objects():
             action = object._head
             while action is not None:
@@ -145,6 +148,7 @@ class Draining:
         for parked in self._parking.parked.values():
             if not (parked.has_begun or _is_inside(parked) or self._is_own(parked)):
                 yield parked
+        yield from self._awaiting
 
     def _objects(self) -> Iterator[AppObject]:
         for name, component in self._registry.components.items():

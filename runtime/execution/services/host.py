@@ -28,7 +28,7 @@ from ...objects.spawned import number_of
 from ...scheduling.timers import Timer
 from ..actions.blocking import call_and_block
 from ..actions.coroutine_action import CoroutineAction, is_coroutine, is_coroutine_by_kind
-from ..actions.coroutines import CallRequest, Gather, SendingRequest, StreamRequest
+from ..actions.coroutines import CallRequest, Gather, SendingRequest, StreamRequest, with_operands
 from ..actions.method_action import MethodAction
 from ..actions.stream_action import StreamAction
 from ..intake.user_actions import check
@@ -67,7 +67,7 @@ class EngineHost:
         if stream is not None:
             sender = ItemSender(spec, stream.window, has_signals=False)
             return CallWithStream(SendingRequest(spec, sender), stream, self._outgoing.leave)
-        return CallRequest(spec)
+        return with_operands(CallRequest(spec))
 
     def call_blocking(self, caller: AppObject, spec: CallSpec) -> Any:
         """Call on behalf of the running plain operation, and block its thread. Raises RuntimeError where none runs."""

@@ -38,6 +38,7 @@ from ...scheduling.quotas import UNLIMITED
 from ...scheduling.time_shares import PERCENT_NS, TimeShares
 from ..actions.coroutines import CallRequest, OneShotEvent, Pause
 from ..actions.method_action import MethodAction
+from ..intake.awaiting_calls import AwaitingCall
 from ..intake.digest import Digest, route_of
 from ..loop.engine import Engine
 from ..loop.progress import is_long
@@ -213,6 +214,7 @@ class Inspection:
             standing=self._standing(object) if object._state == READY else None,
             machine_state=machine_state,
             accepted_in=accepted_in,
+            operands=dict(action.missing) if isinstance(action, AwaitingCall) else {},
             digests=action.asked.route if isinstance(action, Digest) else None,
             until_tick_ns=self._until_tick_ns(object, now_ns),
             cpu_limit=self._scheduler.budget.limit_percent,
@@ -259,6 +261,8 @@ class Inspection:
         if isinstance(action, MethodAction) and action.coroutine is not None and action.is_awaiting:
             return Where.SUSPENDED, []
         object = action.object
+        if isinstance(action, AwaitingCall):
+            return Where.AWAITING, []
         if isinstance(action, ParkableAction) and self._inheritance.waiting(object) is action:
             return Where.PARKED, []
         if isinstance(object, StateMachine) and any(one is action for one in islice(object._deferred, LOOK_MAX)):

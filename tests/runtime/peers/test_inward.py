@@ -24,8 +24,18 @@ from appbackplane.transport.envelope import (
     Envelope,
     argument_credit,
     argument_items,
+    forward,
+    operand,
 )
-from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, InternalError, Status, Unavailable
+from appbackplane.transport.errors import (
+    BackplaneError,
+    Busy,
+    Cancelled,
+    InternalError,
+    MalformedFrame,
+    Status,
+    Unavailable,
+)
 from appbackplane.transport.events import Credited, Ended
 from appbackplane.transport.item_sender import BYTES_AHEAD_MAX
 from appbackplane.transport.security.grants import Grant
@@ -456,6 +466,15 @@ def test_items_of_an_argument_are_passed_on_and_their_credit_returned(here: Here
     here.inward.credited(Credited(AskedHere("a", 1, 7), 8))
     here.inward.take("a", 1, PEER, sent, 5 * S)
     assert (here.said, len(here.session.items), here.session.cancelled) == ([], 1, [])
+
+
+def test_operands_do_not_travel_between_hosts(here: Here) -> None:
+    """No caller of ours sends any there: what does come is refused, and not passed over in silence."""
+    here.hear(7, body={"x": 1}, awaits={"y": "calc.add"}, token=5)
+    assert here.told() == [("a", 7, Status.INVALID_ARGUMENT, True)]
+    for stray in (operand(5, "y", 1), forward(7, "y", "main", 1, 5)):
+        with pytest.raises(MalformedFrame, match="operands do not travel between hosts"):
+            here.inward.take("a", 1, PEER, stray, 5 * S)
 
 
 def test_items_that_find_no_room_end_the_call(here: Here) -> None:

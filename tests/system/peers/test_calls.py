@@ -13,6 +13,7 @@ from appbackplane.transport import (
     Client,
     InvalidArgument,
     NotFound,
+    OperandFailed,
     PendingCall,
     Unavailable,
     stream,
@@ -132,6 +133,20 @@ def test_an_iterator_is_an_argument_of_a_call_to_another_node(client: Client, th
         rows = stream(([number, text] for number in range(300)), window=window)
         assert client.call(route, rows=rows, timeout=LIMIT_S) == [300, 44_850]
     assert client.call("home.load_far", route=route, count=2_000) == [2_000, 1_999_000]
+
+
+def test_a_result_of_one_node_is_an_argument_at_another(client: Client) -> None:
+    """The caller carries what crosses to another node; within this one it goes straight on."""
+    far = client.submit("calc.add", x=1, y=2)
+    near = client.submit("home.far", route="calc.add", x=far, y=10)
+    far_again = client.submit("b/calc.add", x=near, y=far)
+    promise = client.promise()
+    waiting = client.submit("calc.add", x=promise, y=far_again)
+    assert (near.result(LIMIT_S), far_again.result(LIMIT_S)) == (13, 16)
+    promise.follows(client.submit("home.far", route="calc.add", x=1, y=far_again))
+    assert waiting.result(LIMIT_S) == 33
+    failed = client.submit("home.far", route="calc.add", x=client.submit("calc.fail", kind="Busy"), y=1)
+    assert isinstance(failed.exception(LIMIT_S), OperandFailed)
 
 
 def test_an_iterator_for_another_node_ends_with_either_side(client: Client, there: Client) -> None:

@@ -27,6 +27,7 @@ from appbackplane.transport import (
     FailedPrecondition,
     InvalidArgument,
     NotFound,
+    OperandFailed,
     PeerDown,
     Unavailable,
     connect,
@@ -201,6 +202,20 @@ def test_an_iterator_is_an_argument_as_on_one_host(client: Client, there: Client
     with pytest.raises(ZeroDivisionError):
         client.call("loads.rows", rows=stream([1 // (2 - number), ""] for number in range(9)), timeout=LIMIT_S)
     ask_until(there, "loads.ended", lambda ended: ended[before:] == ["Cancelled"])
+
+
+def test_calls_take_each_others_results_as_on_one_host(client: Client) -> None:
+    """The caller carries them: what it is connected to is another host."""
+    promise = client.promise()
+    calls = [client.submit("calc.add", x=promise, y=0)]
+    for number in range(1, 100):
+        calls.append(client.submit("calc.add", x=calls[-1], y=number))
+    failed = client.submit("calc.add", x=client.submit("calc.add", x="no number", y=1), y=1)
+    promise.set(0)
+    assert [call.result(LIMIT_S) for call in calls] == [sum(range(number + 1)) for number in range(100)]
+    assert isinstance(failed.exception(LIMIT_S), OperandFailed)
+    lost = client.submit("calc.add", x=client.promise("lost"), y=0)
+    assert "nobody can fill it any more" in str(lost.exception(LIMIT_S))
 
 
 def test_topics_are_heard_and_published_on_as_on_one_host(client: Client) -> None:
