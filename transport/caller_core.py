@@ -231,16 +231,6 @@ class CallerCore:
             retry_after, idle = status.body[2], status.number
             self.throttle.refused(peer, spec.route, spec.priority, status.priority, retry_after, now_ns, idle)
 
-    def cast(self, spec: CallSpec, now_ns: int) -> bytes:
-        """Send a call without a reply; returns its peer. Raises as `peer_for` and `put` do, or `Busy` (refused here)."""
-        peer = self.peer_for(spec.route, spec.key)
-        if self.throttle.is_used:
-            refusal = self.throttle.cast_refusal(peer, spec.route, spec.priority, now_ns)
-            if refusal is not None:
-                raise refusal
-        self.put(peer, cast(spec))
-        return peer
-
     def cancel(self, id: int) -> object | None:
         """Cancel a call, by the id that its caller knows. Returns its token, or None if it has ended."""
         id = self._current(id)

@@ -19,7 +19,7 @@ from .caller_core import CallerCore, OpenCall, Own, RetriedCall, half
 from .connections import LinkPort
 from .dataflow import HELD, EndedCall, OperandSource
 from .directory import Directory, Place
-from .envelope import ARGUMENT_CREDIT, CREDIT, ITEMS, PUBLISH, REPLY, STATUS, Envelope
+from .envelope import ARGUMENT_CREDIT, CREDIT, ITEMS, PUBLISH, REPLY, STATUS, Envelope, cast
 from .errors import (
     BackplaneError,
     Busy,
@@ -136,8 +136,13 @@ class ClientSession:
         return self.core.open_later(error, token, now_ns, spec)
 
     def cast(self, spec: CallSpec, now_ns: int) -> None:
-        """Send a call without a reply."""
-        self._unproven.add(self.core.cast(spec, now_ns))
+        """Send a call without a reply. Raises as `CallerCore.put` does, and `Busy` if it is refused here."""
+        core, peer = self.core, self.core.peer_for(spec.route, spec.key)
+        refusal = core.throttle.cast_refusal(peer, spec.route, spec.priority, now_ns) if core.throttle.is_used else None
+        if refusal is not None:
+            raise refusal
+        core.put(peer, cast(spec))
+        self._unproven.add(peer)
 
     def publish(
         self, topic: str, priority: int | None, body: dict[str, Any],

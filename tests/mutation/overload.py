@@ -131,9 +131,9 @@ MUTATIONS = (
     ),
     caller(
         "casts pass",
-        CORE,
-        "if refusal is not None:\n                raise refusal",
-        "if refusal is None:\n                pass",
+        SESSION,
+        "if refusal is not None:\n            raise refusal",
+        "if refusal is None:\n            pass",
     ),
     caller(
         "a submitted call raises at once",

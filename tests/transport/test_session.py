@@ -512,7 +512,7 @@ def test_where_peers_send_more_than_answers_the_bound_stays(world: World, of: st
     if of == "topic":
         world.session.subscribe("files.*", "sub", "waiter", world.now_ns)
     else:
-        world.session.call("rows", CallSpec("index.stats", {}, window=8, ends_ns=world.now_ns + 10**9))
+        world.session.call("rows", CallSpec("index.stats", {}, window=8, ends_ns=world.now_ns + 10**9), world.now_ns)
     for number in range(1_000):
         world.call(f"{number}")
     world.turn()

@@ -400,9 +400,8 @@ class Engine:
         """When the next timer, tick, deadline, probe or retry of a stalled peer is due; None: none is."""
         times = (
             self.scheduler.next_wake_ns(), self.calls.next_deadline_ns(), self.deferring.next_deadline_ns(),
-            self.awaiting.next_deadline_ns(),
-            self._retry_ns, self.callers.next_wake_ns(), self.routing.connections.retired_due_ns,
-            None if self.grants is None else self.grants.due_ns,
+            self.awaiting.next_deadline_ns(), self._retry_ns, self.callers.next_wake_ns(),
+            self.routing.connections.retired_due_ns, None if self.grants is None else self.grants.due_ns,
         )  # fmt: skip
         return min((ns for ns in times if ns is not None), default=None)
 

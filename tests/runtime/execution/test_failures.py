@@ -127,7 +127,7 @@ def said_of(caplog: pytest.LogCaptureFixture, route: str) -> tuple[BaseException
             "await asyncio.gather(",
         ),
         ("strange", "create_action must return an Action", ""),
-        ("digested", "expected a key (a string), got int", ""),
+        ("digested", "expected a key (a string), or a key and a priority, 0 to 7, got 5", ""),
     ],
 )
 def test_an_operations_own_bug_is_in_the_log(

@@ -250,9 +250,11 @@ class Far(threading.Thread):
         late: deque[tuple[bytes, Envelope]] = deque()
 
         def come_up() -> None:
-            nonlocal generation
+            nonlocal generation, link
             generation += 1
             path = self._folder / f"there-{generation}.sock"
+            link.close(0)  # a generation is a process, with a link of its own
+            link = Link("there")
             link.bind(path)
             self._tell(generation, path, True)
 
