@@ -278,8 +278,7 @@ class Link:
         once a connection is cut.
 
         Only while no peer can have as many frames here, unread, as were read ahead before: from a peer that has, ZeroMQ would
-        never read again. It has stopped reading, and is woken after a number of frames that depends on the bound
-        (libzmq, pipe.cpp, `_lwm`). The same happens if the bound falls below the number of unread frames.
+        never read again, as from one that has more than a bound which has fallen (docs/decisions/read_ahead.md).
         """
         if not self._bound:
             self._socket.setsockopt(zmq.RCVHWM, frames)
