@@ -505,15 +505,16 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             raise MalformedFrame("an operand has the name of its argument")
         return Envelope(OPERAND, id, None, fields[3], body=fields[7])
     elif kind == FORWARD:
-        argument, backplane, generation, token = fields[3], fields[4], fields[5], fields[7]
+        # A name of its own: compiled, `token` is an integer from above, and an assignment would check that with a TypeError.
+        argument, backplane, generation, word = fields[3], fields[4], fields[5], fields[7]
         if (
             type(argument) is not str
             or type(backplane) is not str
             or type(generation) is not int
-            or not _is_token(token)
+            or not _is_token(word)
         ):
             raise MalformedFrame("a result is forwarded to an argument of a call at a generation of a backplane")
-        return Envelope(FORWARD, id, None, argument, backplane, number=generation, token=token)
+        return Envelope(FORWARD, id, None, argument, backplane, number=generation, token=word)
     elif kind != CANCEL:
         raise MalformedFrame(f"unknown kind {kind}")
     return Envelope(kind, id, None, None, None, None, None, fields[7])

@@ -144,7 +144,7 @@ def untaken(run_dir: str) -> None:
             gc.collect()
 
     asyncio.run(main())
-    assert told == ["Future exception was never retrieved"], told
+    assert told == ["AsyncPendingCall exception was never retrieved"], told
     exporter.clear()
 
 
