@@ -163,7 +163,7 @@ class Registry:
     def __init__(self, backplane: str, priorities: int, incarnation: str = "00000000") -> None:
         """`incarnation`: eight hexadecimal digits that no other process of this backplane has."""
         self._backplane = backplane
-        self.spawned = SpawnedObjects(backplane, incarnation)
+        self.spawned = SpawnedObjects(backplane, incarnation, priorities)
         self._priorities = priorities
         self.components: dict[str, Component] = {}
         self.routes: dict[str, Route] = {}

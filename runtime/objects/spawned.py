@@ -16,6 +16,7 @@ from appbackplane.transport.errors import Busy, NotFound
 
 from .app_object import AppObject
 from .component import Component
+from .interleaved import check_interleaving
 from .operation import DeclarationError
 from .operation_spec import OperationSpec
 
@@ -26,13 +27,15 @@ _declares_of: attrgetter[Any] = attrgetter("declares")
 _spawnable_of: attrgetter[Any] = attrgetter("spawnable")
 _max_spawned_of: attrgetter[Any] = attrgetter("max_spawned")
 _concurrency_of: attrgetter[Any] = attrgetter("concurrency")
+_interleaves_of: attrgetter[Any] = attrgetter("interleaves")
 
 
 class SpawnedObjects:
     """The numbers given so far, and the look-up by address. Used under the lead."""
 
-    def __init__(self, backplane: str, incarnation: str) -> None:
+    def __init__(self, backplane: str, incarnation: str, priorities: int) -> None:
         self._backplane = backplane
+        self._priorities = priorities
         #: Eight hexadecimal digits that no other process of this backplane has.
         self.incarnation = incarnation
         self._key = address_key(backplane, incarnation)
@@ -52,6 +55,8 @@ class SpawnedObjects:
             self._checked.add(cls)
         elif cls not in _declares_of(component):
             raise _undeclared(component, cls)
+        if _interleaves_of(cls) is not False:
+            check_interleaving(object, self._priorities)
         table = component._spawned
         limit = _max_spawned_of(component)
         if len(table) >= limit:

@@ -373,6 +373,34 @@ def test_what_would_be_in_a_list_cannot_be_spawned(name: str, because: str) -> N
     assert VirtualBackplane(Spawner()).call("spawner.try_to", name=name).result().endswith(because)
 
 
+class Asker(AppObject):
+    interleaves = True
+
+    @operation()
+    async def ask(self) -> str:
+        answer: str = await self.call("oracle.answer")
+        return answer
+
+
+class Pair(Component):
+    declares = (Asker,)
+
+    @operation()
+    def open(self) -> Address:
+        return self.spawn(Asker())
+
+
+def test_a_spawned_object_may_interleave() -> None:
+    """As any other: its second call does not wait for the reply to the first."""
+    backplane = VirtualBackplane(Pair(), outside=("oracle.answer",))
+    address = Address(backplane.call("pair.open").result())
+    calls = [backplane.call(address.to("ask")) for _ in range(2)]
+    backplane.run_until_idle()
+    for asked in backplane.outside_calls():
+        asked.reply("yes")
+    assert [call.result() for call in calls] == ["yes", "yes"]
+
+
 def test_others_spawn_what_is_offered(backplane: VirtualBackplane, bank: Bank) -> None:
     """By the route COMPONENT.spawn, as any call: from another backplane, a client, or the command line."""
     address = Address(backplane.call("bank.spawn", kind="Account", settings={"owner": "ada"}, key="@virtual").result())
