@@ -195,7 +195,7 @@ class CallerCore:
 
     def release(self, id: int, now_ns: int) -> BackplaneError | None:
         """Send a held call, by the id its caller knows, with the arguments that it has now. If it ends, returns its error."""
-        held = self.end(self._current(id))
+        held = self.end(self.current_id(id))
         if held is None:
             return None
         retried, spec, _, _ = held
@@ -233,7 +233,7 @@ class CallerCore:
 
     def cancel(self, id: int) -> object | None:
         """Cancel a call, by the id that its caller knows. Returns its token, or None if it has ended."""
-        id = self._current(id)
+        id = self.current_id(id)
         peer = self.calls.peer_of(id)
         call = None if peer is None else self.end(id)
         if peer is None or call is None:
@@ -253,7 +253,7 @@ class CallerCore:
 
     def boost(self, id: int, priority: int) -> None:
         """Change the priority of an outstanding call, by the id that its caller knows."""
-        id = self._current(id)
+        id = self.current_id(id)
         peer = self.calls.peer_of(id)
         if peer == UNSENT and self._pulling is not None:
             self._pulling.boost(id, priority)
@@ -285,7 +285,7 @@ class CallerCore:
 
     def send_items(self, id: int, sender: ItemSender) -> None:
         """Send what was put into `sender`, for the call that its caller knows as `id`. Raises `Busy` if there is no room."""
-        id = self._current(id)
+        id = self.current_id(id)
         peer = self.calls.peer_of(id)
         if peer is not None and peer not in (WAITING, UNSENT):
             for packed in sender.envelopes(id):
@@ -293,7 +293,7 @@ class CallerCore:
 
     def pass_items(self, id: int, envelope: Envelope) -> None:
         """Send items of a streamed argument that have come from elsewhere. Raises `Busy`, `InvalidArgument`."""
-        id = self._current(id)
+        id = self.current_id(id)
         peer = self.calls.peer_of(id)
         if peer is not None and peer not in (WAITING, UNSENT):
             envelope.id = id
@@ -318,7 +318,7 @@ class CallerCore:
 
         False: there is no room even in the reserve, or it has ended.
         """
-        id = self._current(id)
+        id = self.current_id(id)
         peer = self.calls.peer_of(id)
         if (
             peer is None
@@ -496,6 +496,11 @@ class CallerCore:
         named = [(self.connections.name(peer), peer) for peer in unreachable]
         return [name for name, peer in named if self.connections.peer(name) == peer]  # not an instance that has ended
 
+    def current_id(self, id: int) -> int:
+        """The present id of the call that its caller knows as `id`."""
+        retried = self._retried.get(id)
+        return id if retried is None else retried.id
+
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _refusal(self, peer: bytes, spec: CallSpec, now_ns: int) -> Busy | None:
@@ -570,10 +575,6 @@ class CallerCore:
         missing = self.flow.awaits(token.token if isinstance(token, RetriedCall) else token)
         return f" (it awaits {', '.join(missing)})" if missing else ""
 
-    def current_id(self, id: int) -> int:
-        """As `_current`, for dataflow.py."""
-        return self._current(id)
-
     def pack_arguments(self, spec: CallSpec) -> bytes:
         """The arguments of a call, packed. Raises `InvalidArgument`."""
         try:
@@ -584,11 +585,6 @@ class CallerCore:
     def pack_value(self, value: Any) -> bytes:
         """A value alone, packed. Raises `InvalidArgument`."""
         return self._encoder.pack(value)
-
-    def _current(self, id: int) -> int:
-        """The present id of the call that its caller knows as `id`."""
-        retried = self._retried.get(id)
-        return id if retried is None else retried.id
 
     def _busy(self, peer: bytes) -> Busy:
         return Busy(f"{self.connections.name(peer)} does not read its messages: no room for more", retry_after=0.1)
