@@ -507,10 +507,7 @@ class CallerCore:
         return None if self._is_pulled(spec) else self.throttle.refusal(peer, spec.route, spec.priority, now_ns)
 
     def _is_pulled(self, spec: CallSpec) -> bool:
-        """Whether a call waits here for room at a replica, so that none is refused for a queue there."""
-        if self._pulling is None or self.resolver is None or not spec.is_shared():
-            return False
-        return len(self.resolver.shared(spec.route)) > 0
+        return self._pulling is not None and self.resolver is not None and self.resolver.is_pulled(spec)
 
     def _pack_call(self, id: int, spec: CallSpec) -> bytes:  # hot: scripts/bench call_rtt
         try:

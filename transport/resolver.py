@@ -12,6 +12,7 @@ import zlib
 
 from . import addressing
 from .addressing import AT
+from .call_spec import CallSpec
 from .directory import Directory
 from .errors import Unavailable, UnknownRoute
 
@@ -64,6 +65,10 @@ class Resolver:
         if key is not None:
             names = (_place_of(names, key),)
         return next((name for name in names if self._is_up(name) and self.directory.backplanes[name].is_draining), None)
+
+    def is_pulled(self, spec: CallSpec) -> bool:
+        """Whether a call waits at its caller for room at a replica, so that none is refused for a queue there."""
+        return spec.is_shared() and len(self.shared(spec.route)) > 0
 
     def shared(self, route: str) -> tuple[str, ...]:  # hot: scripts/bench uneven
         """The replicas that share the calls of a route (`balance = "pull"`), up or not; empty: they take turns."""

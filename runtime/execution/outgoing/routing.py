@@ -82,8 +82,8 @@ class Routing:
         return self._resolver.is_idempotent(route)
 
     def is_pulled(self, spec: CallSpec) -> bool:
-        """Whether a call waits here for room at a replica (pulling.py), so that none is refused for a queue there."""
-        return self.pulling is not None and spec.is_shared() and len(self._resolver.shared(spec.route)) > 0
+        """As `Resolver.is_pulled`."""
+        return self.pulling is not None and self._resolver.is_pulled(spec)
 
     def nearest(self, name: str) -> str | None:
         """The known route most like `name`, for an error message."""
