@@ -187,7 +187,7 @@ class PeerNode:
         return (name,)
 
     def may_wait(self, name: str, route: str) -> bool:
-        """Whether an operation of this node may wait, as bulk; the first answer holds. False: it is not known to."""
+        """Whether an operation of this node may wait, as bulk; the first answer for one that it offers holds."""
         return self.table.may_wait(name, route)
 
     def loads(self, route: str, caller: str) -> tuple[float, ...]:

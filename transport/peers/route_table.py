@@ -39,7 +39,7 @@ class _Offered:
 
     __slots__ = (
         "announced", "asked", "bulk", "granted", "is_suspect", "load", "load_ranked", "operations", "patience", "topics",
-        "urgent_count", "version", "withdrawn",
+        "version", "withdrawn",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -50,11 +50,9 @@ class _Offered:
         #: The operations that its key may offer.
         self.granted: set[str] = set()
         self.topics: set[str] = set()
-        #: Operations that may wait; and the answers that `may_wait` has given.
+        #: Operations that may wait; and the answers that `may_wait` has given for operations that it offers.
         self.bulk: set[str] = set()
         self.asked: dict[str, bool] = {}
-        #: How many of these answers were no.
-        self.urgent_count = 0
         #: Smoothed load (-1: none yet), and its value when an order was last computed from it.
         self.load, self.load_ranked = -1.0, 0.0
         self.is_suspect = False
@@ -197,8 +195,10 @@ class RouteTable:
         return self._order(route, caller)[1]
 
     def may_wait(self, name: str, route: str) -> bool:
-        """Whether an operation of this node may wait, as bulk. The answer holds until the node is down: calls of one caller to
-        one object must not be on two connections, or the later may overtake the earlier.
+        """Whether an operation of this node may wait, as bulk. False for one that it is not known to offer.
+
+        The answer for an operation that it offers holds until the node is down: calls of one caller to one object must not be
+        on two connections, or the later may overtake the earlier.
         """
         offered = self._peers.get(name)
         if offered is None:
@@ -206,10 +206,9 @@ class RouteTable:
         found = offered.asked.get(route)
         if found is None:
             found = route in offered.bulk
-            # Mistyped routes leave room for operations that may wait.
-            if len(offered.asked) < 2 * ROUTES_MAX and (found or offered.urgent_count < ROUTES_MAX):
+            # A node is called by its name before its exports have arrived: a "no" of that moment must not hold for ever.
+            if route in offered.operations and len(offered.asked) < 2 * ROUTES_MAX:
                 offered.asked[route] = found
-                offered.urgent_count += not found
         return found
 
     def offered(self, name: str) -> tuple[int, Set[str]]:

@@ -138,17 +138,20 @@ class Nodes:
 
 
 def wait_reached(client: Client) -> None:
-    """Until a call to `b` is answered, and what it offers is known: the one is so a heartbeat before the other. It is asked at
-    once again: who waits as he is told (`retry_after`) waits for longer.
+    """Until a call to `b` is answered, and what `b` offers is known: the one is so some heartbeats before the other. It is asked
+    at once again: who waits as he is told (`retry_after`) waits for longer.
     """
     limit = Limit()
     while True:
         try:
-            for route in ("b/calc.add", "calc.add"):
-                assert client.call(route, x=1, y=2, timeout=LIMIT_S, retry=False) == 3
-            return
+            assert client.call("b/calc.add", x=1, y=2, timeout=LIMIT_S, retry=False) == 3
+            rows = client.call("node.peers", routes=True, timeout=LIMIT_S, retry=False)
+            if "calc.add" in next(row["route_names"] for row in rows if row["name"] == "b"):
+                return
+            why = "its operations are not known here"
         except BackplaneError as error:
-            limit.check(f"b cannot be reached: {error!r}", pause_s=EVERY_S)
+            why = repr(error)
+        limit.check(f"b cannot be reached: {why}", pause_s=EVERY_S)
 
 
 def introduce(folder: Path, names: str) -> None:
