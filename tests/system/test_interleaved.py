@@ -61,3 +61,4 @@ def test_why_names_the_reply_that_is_awaited(system: System, client: Client) -> 
     """Of the archive's requests, and of the station's, which wait for these."""
     said = system.command("why", "station.inspect").stdout
     assert "awaits archive.look" in said and "the reply" in said
+    client.call("archive.answer")  # a drain would wait for it

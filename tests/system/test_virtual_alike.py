@@ -97,7 +97,8 @@ def deadline_while_it_runs(world: World) -> list[object]:
 
 
 def deadline_of_a_key_while_it_runs(world: World) -> list[object]:
-    return [world.end(work(world, timeout=0.3, idempotency_key="k"))]
+    """The work is done all the same, so that a drain waits for it."""
+    return [world.end(work(world, seconds=3.0, timeout=0.3, idempotency_key="k"))]
 
 
 def deadline_in_the_queue(world: World) -> list[object]:

@@ -138,8 +138,8 @@ class Nodes:
 
 
 def wait_reached(client: Client) -> None:
-    """Until a call to `b` is answered, and what `b` offers is known: the one is so some heartbeats before the other. It is asked
-    at once again: who waits as he is told (`retry_after`) waits for longer.
+    """Until a call to `b` is answered, and what `b` offers is known: the one is so some heartbeats before the other. Asked
+    again at once: who waits as he is told (`retry_after`) waits for longer.
     """
     limit = Limit()
     while True:
