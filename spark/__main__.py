@@ -1,4 +1,4 @@
-"""python -m appbackplane.spark: the Spark programs, started by `appbackplane report` and `appbackplane pipeline`.
+"""python -m appbackplane.spark: the Spark programs, started by `appbackplane report`, `replay` and `pipeline`.
 
 They take a folder, not a system. Times come in one form: the starting command has already parsed the user's input.
 """
@@ -66,6 +66,27 @@ def report(where: Path, master: str, since_ns: int | None, html: Path | None, *,
     from .report.program import report
 
     report(where, master, since_ns=since_ns, html=html, as_json=as_json)
+
+
+@main.command("replay")
+@click.argument("where", type=click.Path(path_type=Path))
+@click.option("--backplane", required=True)
+@click.option("--changes", required=True)
+@click.option("--since-ns", type=int)
+@click.option("--json", "as_json", is_flag=True)
+@click.option("--debug", is_flag=True)
+def replay(where: Path, backplane: str, changes: str, since_ns: int | None, *, as_json: bool, debug: bool) -> None:
+    """Predict the waits of the actions in WHERE under other settings. Needs numpy, but neither Spark nor Java."""
+
+    def work() -> None:
+        from .session import check_installed
+
+        check_installed()
+        from .report.replay import replay
+
+        replay(where, backplane, changes, since_ns=since_ns, as_json=as_json)
+
+    _end(work, debug=debug)
 
 
 @main.command("compact")

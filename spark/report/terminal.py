@@ -28,7 +28,7 @@ def show(contents: Contents, zone: tzinfo | None = None) -> None:
     for title, head, rows in tables(contents, zone):
         click.echo()
         click.echo(click.style(title, bold=True))
-        _table(head, rows[:ROWS_MAX])
+        print_table(head, rows[:ROWS_MAX])
         if len(rows) > ROWS_MAX:
             click.echo(f"and {count(len(rows) - ROWS_MAX)} more: --html and --json have them")
     for path in contents.paths[:PATHS_MAX]:
@@ -174,7 +174,8 @@ def advice_lines(contents: Contents) -> Iterator[str]:
         yield from contents.patch.rstrip("\n").split("\n")
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; a heading that ends in # stands above numbers."""
     titles = [title.removesuffix("#") for title in head]
     is_number = [title.endswith("#") for title in head]
     cells = [[shown(cell) for cell in row] for row in rows]

@@ -23,7 +23,7 @@ from . import streams
 VERBS = (
     *("up", "down", "list", "status", "top", "logs", "move", "restart", "reload", "scale"),
     *("why", "requests", "call", "publish", "listen", "routes", "peers"),
-    *("report", "pipeline"),
+    *("report", "replay", "pipeline"),
     *("check", "doctor", "new", "keys"),
 )
 FAILED, WRONG_USAGE = 1, 2

@@ -312,6 +312,18 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     )
 
 
+def settings_of(table: Mapping[str, Any], name: str) -> BackplaneConfig:
+    """The settings of one backplane, apart from any file: checked as in [backplane.NAME]. Raises `ConfigError`."""
+    reader, at = Reader(), ("backplane", name)
+    section = {"components": ["module:Class"], **table}
+    values = reader.table(BackplaneConfig, section, at)
+    _check_components(reader, at, values)
+    _check_policy(reader, at, values, section)
+    if reader.problems:
+        raise ConfigError("settings", reader.problems)
+    return BackplaneConfig(**values)
+
+
 def _check_components(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any]) -> None:
     components = backplane.get("components")
     if components is not None:

@@ -53,6 +53,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "routes": ("routes",),
     "peers": ("peers",),
     "report": ("report",),
+    "replay": ("replay", "index", "threads=2"),
     "pipeline": ("pipeline", "compact", "--to", "packed"),
     "check": ("check",),
     "doctor": ("doctor",),
@@ -79,7 +80,7 @@ ASKS = (
     ),
 )
 #: Those that read what a system has recorded, whether it runs or not; of those here none has.
-READS = ("report", "pipeline")
+READS = ("report", "replay", "pipeline")
 #: Those that take a file, and those that know no system.
 FILES, ALONE = ("up", "check"), ("list", "doctor", "new", "keys")
 
@@ -316,6 +317,7 @@ SITUATIONS = {
             "restart": Said(FAILED, NO_SPACE.line, ("restart", "--help")),
             "scale": Said(FAILED, NO_SPACE.line, ("scale", "--help")),
             "report": Said(FAILED, NO_SPACE.line, ("report", "--help")),
+            "replay": Said(FAILED, NO_SPACE.line, ("replay", "--help")),
             "pipeline": Said(FAILED, NO_SPACE.line, ("pipeline", "compact", "--help")),
             "publish": Said(FAILED, NO_SPACE.line, ("publish", "news", "--json", "-s", "demo")),
         },
@@ -422,6 +424,10 @@ WORDS: dict[str, Said] = {
     "report --since yesterday": Said(WRONG, '--since: expected a time such as "10m", "2h"'),
     f"report --since {'9' * 400}d": Said(FAILED, NOT_RECORDED.format("demo")),
     "report --html ''": Said(WRONG, "--html: expected the name of a file, got ''"),
+    "replay index": Said(WRONG, r"Missing argument 'KEY=VALUE\.\.\.'"),
+    "replay index threads=2": Said(FAILED, NOT_RECORDED.format("demo")),
+    "replay index threads=two": Said(WRONG, "threads: expected a whole number"),
+    "replay index --since yesterday threads=2": Said(WRONG, '--since: expected a time such as "10m", "2h"'),
     "pipeline compct": Said(WRONG, r"No such command 'compct'.*\(see appbackplane pipeline --help\)"),
     "pipeline compact": Said(WRONG, "Missing option '--to'"),
     "pipeline compact --to ''": Said(WRONG, "--to: expected the name of a folder, got ''"),
