@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .execution.workers.replies import Replies
     from .execution.workers.user_functions import current, pause
     from .objects.action import Action, Outcome
+    from .objects.actors import Actors
     from .objects.adaptive import Adaptive
     from .objects.app_object import AppObject
     from .objects.batch import Batch
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
+    "Actors",
     "Adaptive",
     "Address",
     "AppObject",
@@ -91,6 +93,7 @@ _LATER = {
     "execution.workers.replies": ("Replies",),
     "execution.workers.user_functions": ("current", "pause"),
     "objects.action": ("Action", "Outcome"),
+    "objects.actors": ("Actors",),
     "objects.adaptive": ("Adaptive",),
     "objects.batch": ("Batch",),
     "objects.app_object": ("AppObject",),

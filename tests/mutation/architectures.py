@@ -1,4 +1,4 @@
-"""Architectures: objects that interleave their requests, priorities that share the time, and the link beneath a flood."""
+"""Architectures: actors, objects that interleave their requests, priorities that share the time, the link beneath a flood."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ SCHEDULER = "runtime/scheduling/scheduler.py"
 QUEUE = "runtime/scheduling/interleaving.py"
 INHERITANCE = "runtime/execution/actions/inheritance.py"
 REPLIES = "runtime/execution/workers/replies.py"
+ACTORS = "runtime/objects/actor_table.py"
 LINK = "transport/link.py"
 TIME = ("tests/runtime/scheduling/test_time_shares.py",)
 INTERLEAVED = ("tests/runtime/objects/test_interleaved.py", "tests/runtime/scheduling/test_scheduler_model.py")
@@ -22,6 +23,11 @@ def shares(breaks: str, text: str, replacement: str) -> Mutation:
 def interleaving(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to lose the order of an object that interleaves, or to serve it like any other."""
     return Mutation("architectures", file, text, replacement, breaks, INTERLEAVED)
+
+
+def actors(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to sort requests into the wrong queue."""
+    return Mutation("architectures", file, text, replacement, breaks, ("tests/runtime/objects/test_actors.py",))
 
 
 def link(breaks: str, file: str, text: str, replacement: str) -> Mutation:

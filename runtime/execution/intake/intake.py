@@ -31,6 +31,7 @@ from appbackplane.transport.errors import (
 from appbackplane.transport.item_buffer import ItemBuffer
 
 from ...objects.action import LOCAL, AcceptedCalls, Action
+from ...objects.actor_table import Actor
 from ...objects.app_object import AppObject
 from ...objects.endpoint import Request
 from ...objects.module_state import ModuleState
@@ -209,6 +210,8 @@ class Intake:
             arguments = spec.binding.bind(body, name)
             if envelope.priority is None:
                 priority = spec.priority
+            if route.actors is not None and key is None:
+                object = self._registry.queue_of(route.actors.choose(name, arguments, priority))
             window = envelope.window
             if spec.is_stream or window is not None:
                 action = self._stream(object, name, priority, spec, arguments, deadline_ns, window, is_keyed=is_keyed)
@@ -398,9 +401,11 @@ class Intake:
             if object is None:
                 raise self._registry.absent(route.component, key)
             spec = route.specs.get(type(object))
-            if spec is None:
+            if spec is None or (route.actors is not None and not route.actors.has(object)):
                 raise NotFound(f"{object.name} does not serve {route.name}")
             return self._registry.queue_of(object), spec
+        if route.actors is not None:
+            return route.component, route.specs[Actor]  # its arguments determine the actor, once they are checked
         if len(objects) == 1:
             (object,) = objects
             spec = route.specs[type(object)]
