@@ -162,6 +162,8 @@ class Backplane:
                 budget.change(settings.cpu_limit)
             if settings.slow_action_ns is not UNSET:
                 self.engine.reports.slow_actions.threshold_ns = settings.slow_action_ns
+            if settings.max_latency_ns is not UNSET:
+                self.engine.late_actions.limit_ns = settings.max_latency_ns or 0
             if settings.threads is not UNSET:
                 self.set_threads(settings.threads)
             if self.recording is not None:
@@ -276,4 +278,5 @@ class Backplane:
                 "recording": {} if self.recording is None else self.recording.figures(),
                 "os_priority": None if self.os_priority is None else self.os_priority.describe(),
                 "slow_actions": reports.slow_actions.count,
+                "late_actions": engine.late_actions.count,
             }

@@ -104,7 +104,7 @@ def counted(told: Mapping[str, Any]) -> Counted:
 def _merged(accounts: list[Mapping[str, Any]]) -> dict[str, Any]:
     merged: dict[str, Any] = {
         key: sum(account[key] for account in accounts)
-        for key in ("count", "errors", "expired", "cancelled", "refused", "slow", "cpu_ms")
+        for key in ("count", "errors", "expired", "cancelled", "refused", "slow", "late", "cpu_ms")
     }
     for which in ("wait", "run"):
         histogram = Histogram()
@@ -336,6 +336,9 @@ METRICS: tuple[Metric, ...] = (
     ),
     _operation("appbackplane_operation_cancelled_total", "Actions that the caller cancelled.", "cancelled"),
     _operation("appbackplane_operation_slow_total", "Actions that ran longer than slow_action.", "slow"),
+    _operation(
+        "appbackplane_operation_late_total", "Actions that waited longer than max_latency before they began.", "late"
+    ),
     _operation("appbackplane_operation_cpu_seconds_total", "CPU time of its actions.", lambda o: o["cpu_ms"] / 1e3),
     _histogram("appbackplane_operation_wait_seconds", "How long actions queued.", "wait"),
     _histogram("appbackplane_operation_run_seconds", "How long actions ran.", "run"),

@@ -118,6 +118,32 @@ MUTATIONS = (
         "if expected is None or expected.event.is_set:",
         "if expected is None:",
     ),
+    actors(
+        "a range begins one priority too late", ACTORS, "if first <= priority)", "if first < priority or not first)"
+    ),
+    actors(
+        "a range swallows those below it", ACTORS, "isinstance(name, int)), reverse=True)", "isinstance(name, int)))"
+    ),
+    actors("an actor has one worker", ACTORS, "self.concurrency = workers", "self.concurrency = 1"),
+    actors("an unknown category has no error of its own", ACTORS, "if found is None:", "if False:"),
+    actors(
+        "another operation's actor serves it",
+        "runtime/execution/intake/intake.py",
+        "if spec is None or (route.actors is not None and not route.actors.has(object)):",
+        "if spec is None:",
+    ),
+    actors(
+        "each operation has actors of its own",
+        "runtime/objects/registry.py",
+        "            table = tables.get(declared)\n            if table is None:",
+        "            table = None\n            if table is None:",
+    ),
+    actors(
+        "the priority of the operation sorts, whatever the caller asks for",
+        "runtime/execution/intake/intake.py",
+        "route.actors.choose(name, arguments, priority)",
+        "route.actors.choose(name, arguments, spec.priority)",
+    ),
     link(
         "the bound of who connects changes",
         LINK,
