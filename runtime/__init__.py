@@ -30,6 +30,7 @@ from appbackplane.transport.errors import (
 
 if TYPE_CHECKING:
     from .execution.actions.coroutines import checkpoint, should_stop, should_yield
+    from .execution.workers.component_lock import ComponentLock
     from .execution.workers.replies import Replies
     from .execution.workers.user_functions import current, pause
     from .objects.action import Action, Outcome
@@ -56,6 +57,7 @@ __all__ = [
     "CallerError",
     "Cancelled",
     "Component",
+    "ComponentLock",
     "DeadlineExceeded",
     "DeclarationError",
     "EndNotice",
@@ -90,6 +92,7 @@ __all__ = [
 #: person waits for them.
 _LATER = {
     "execution.actions.coroutines": ("checkpoint", "should_stop", "should_yield"),
+    "execution.workers.component_lock": ("ComponentLock",),
     "execution.workers.replies": ("Replies",),
     "execution.workers.user_functions": ("current", "pause"),
     "objects.action": ("Action", "Outcome"),

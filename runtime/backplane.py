@@ -245,7 +245,14 @@ class Backplane:
                     "timers": len(scheduler.timers),
                 },
                 "components": {
-                    name: {"state": component.state.value, "objects": len(component.objects), **limits.figures(name)}
+                    name: {
+                        "state": component.state.value,
+                        "objects": len(component.objects),
+                        **limits.figures(name),
+                        "locks": {
+                            lock: held.figures(with_buckets=with_buckets) for lock, held in component._locks.items()
+                        },
+                    }
                     for name, component in self._registry.components.items()
                     if component is not self._own
                 },

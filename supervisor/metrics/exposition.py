@@ -172,6 +172,16 @@ def _component(name: str, help: str, key: str) -> Metric:
     return _each(name, help, ("component",), lambda told: [((c,), a[key]) for c, a in told["components"].items()])
 
 
+def _lock(name: str, help: str, value: Callable[[Any], Value]) -> Metric:
+    """Of each lock that a component has given a name."""
+
+    def of_all(told: Any) -> Iterator[tuple[Labels, Value | None]]:
+        for component, account in told["components"].items():
+            yield from (((component, lock), value(figures)) for lock, figures in account.get("locks", {}).items())
+
+    return _each(name, help, ("component", "lock"), of_all)
+
+
 def _request_each(name: str, help: str, labels: Labels, items: Items) -> Metric:
     """Of the request kernels among the components; `items`: further labels, with values."""
 
@@ -321,6 +331,15 @@ METRICS: tuple[Metric, ...] = (
     _component("appbackplane_component_requests_limit", "Its max_requests.", "max_requests"),
     _component(
         "appbackplane_component_throttled_total", "Requests refused because the component was at its limit.", "refused"
+    ),
+    replace(
+        _lock("appbackplane_lock_held_seconds", "How long locks were held.", lambda lock: counted(lock["held"])),
+        is_histogram=True,
+    ),
+    _lock(
+        "appbackplane_lock_over_limit_total",
+        "Times a lock was held for longer than its limit.",
+        lambda lock: int(lock["over_limit"]),
     ),
     _operation("appbackplane_operation_actions_total", "Actions that have ended.", "count"),
     _operation("appbackplane_operation_errors_total", "Actions that ended in an error.", "errors"),

@@ -1,4 +1,4 @@
-"""Policies: the latency contract of a backplane."""
+"""Policies: the latency contract of a backplane, and the locks of a component."""
 
 from __future__ import annotations
 
@@ -32,4 +32,13 @@ MUTATIONS: tuple[Mutation, ...] = (
             "            if True:\n                self.renewed_ns",
         ),
     ),
-)  # fmt: skip
+    *mutations(
+        "policies",
+        "runtime/execution/workers/component_lock.py",
+        ("tests/runtime/execution/test_component_lock.py",),
+        ("exactly the limit is too long", "held_ns > self._limit_ns", "held_ns >= self._limit_ns"),
+        ("an action waits for itself", "if holder is not None and holder is action:", "if False:"),
+        ("all long holds are reported", "left_out = self._reported.admit(self.name, now_ns)", "left_out = 0"),
+        ("two locks have one name", "if name in component._locks:", "if False:"),
+    ),
+)

@@ -153,6 +153,26 @@ def test_a_spent_budget_is_a_cause(log: Log) -> None:
     assert log.causes == ["cpu_budget"]
 
 
+def test_a_tick_that_renews_nothing_is_no_cause(log: Log) -> None:
+    """It passes while the late action waits, and no budget was spent."""
+    backplane = mill()
+    cut(backplane, "a", 1500)
+    cut(backplane, "b", 1)
+    backplane.run_until_idle()
+    assert log.causes == ["workers"]
+
+
+def test_a_budget_that_was_renewed_before_is_no_cause(log: Log) -> None:
+    """It was spent at another time."""
+    backplane = mill(cpu_limit=1)
+    cut(backplane, "a", 15)
+    backplane.advance(4.0)
+    cut(backplane, "a", 8)
+    cut(backplane, "b", 1)
+    backplane.run_until_idle()
+    assert log.causes == ["workers"]
+
+
 def test_a_thread_that_gets_no_cpu_is_no_fault_of_the_backplane(log: Log) -> None:
     """Nothing of it was in the way."""
     backplane = mill()
