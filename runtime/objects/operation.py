@@ -119,11 +119,18 @@ def operation(
 
 
 def subscribe(
-    topic: str, *, priority: int = PRIORITY_DEFAULT, export: bool = False, **unknown: Never
+    topic: str,
+    *,
+    priority: int = PRIORITY_DEFAULT,
+    export: bool = False,
+    states: Sequence[str] = SERVING_STATES,
+    accepted_in: Sequence[Any] | None = None,
+    **unknown: Never,
 ) -> Callable[[Method], Method]:
     """Run the method for each message of `topic` (`a.b` exactly, or `a.*` for all below it).
 
-    `export`: also receive the messages that other nodes publish there.
+    `export`: also receive the messages that other nodes publish there. `states`: the component states in which messages are
+    received. `accepted_in`: the states of a `StateMachine` in which they are. In other states a message is dropped and counted.
     """
 
     def mark() -> Mark:
@@ -132,7 +139,10 @@ def subscribe(
             check_pattern(topic)
         except InvalidArgument as error:
             raise DeclarationError(str(error)) from None
-        return Mark(kind="topic", topic=topic, priority=priority, export=export)
+        return Mark(
+            kind="topic", topic=topic, priority=priority, export=export, states=states_of(states),
+            accepted_in=None if accepted_in is None else _several("accepted_in", accepted_in, "(State.OPEN,)"),
+        )  # fmt: skip
 
     return _marker('subscribe("files.changed")', topic, mark)
 

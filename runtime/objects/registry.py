@@ -24,7 +24,7 @@ from .component import Component
 from .endpoint import Endpoint
 from .interleaved import check_interleaving
 from .module_state import ModuleState
-from .operation import PRIORITY_DEFAULT, DeclarationError, Mark
+from .operation import PRIORITY_DEFAULT, SERVING_STATES, DeclarationError, Mark
 from .operation_spec import OperationSpec
 from .spawn_endpoint import SpawnEndpoint
 from .spawned import SpawnedObjects, check_spawnable
@@ -132,7 +132,7 @@ class Hearer:
     Compared by identity: users' objects may be equal, or unhashable (a dataclass).
     """
 
-    __slots__ = ("component", "is_exported", "name", "object", "priority", "route", "spec")
+    __slots__ = ("component", "is_exported", "name", "names_states", "object", "priority", "route", "spec", "states")
 
     def __init__(
         self, component: Component, object: AppObject, spec: OperationSpec | None, route: Route | None = None
@@ -143,6 +143,10 @@ class Hearer:
         self.priority: int = 0
         #: Whether it also receives the messages of other nodes.
         self.is_exported = spec.mark.export if spec is not None else route is not None and route.is_exported
+        #: The states of the component in which it receives messages, and whether the subscription names them.
+        names = SERVING_STATES if spec is None else spec.mark.states
+        self.states = tuple(state for state in ModuleState if state.value in names)
+        self.names_states = names != SERVING_STATES
         if route is not None:
             self.name, self.priority = route.name, route.priority
         elif spec is not None:

@@ -1,4 +1,4 @@
-"""Policies: the latency contract of a backplane, and the locks of a component."""
+"""Policies: the latency contract of a backplane, the locks of a component, and subscriptions in some states."""
 
 from __future__ import annotations
 
@@ -40,5 +40,38 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("an action waits for itself", "if holder is not None and holder is action:", "if False:"),
         ("all long holds are reported", "left_out = self._reported.admit(self.name, now_ns)", "left_out = 0"),
         ("two locks have one name", "if name in component._locks:", "if False:"),
+    ),
+    *mutations(
+        "policies",
+        "runtime/execution/intake/intake.py",
+        ("tests/runtime/execution/test_lifecycle.py", "tests/runtime/objects/test_state_machine.py"),
+        ("a state machine hears in every state", "if spec.mark.accepted_in is not None:", "if False:"),
+        (
+            "a dropped message is not counted",
+            "                        self._statistics.of(name).refused_count += 1\n                        continue",
+            "                        continue",
+        ),
+        ("a state that is named is a loss to be logged", "if hearer.names_states:", "if False:"),
+    ),
+    *mutations(
+        "policies",
+        "runtime/objects/registry.py",
+        ("tests/runtime/execution/test_lifecycle.py",),
+        (
+            "all subscriptions have the same states",
+            "SERVING_STATES if spec is None else",
+            "SERVING_STATES if True else",
+        ),
+    ),
+    *mutations(
+        "policies",
+        "runtime/execution/actions/completion.py",
+        ("tests/runtime/objects/test_state_machine.py",),
+        (
+            "a message that is not accepted is a failure",
+            " or (isinstance(error, NotAccepted) and _is_message(action))",
+            "",
+        ),
+        ("a cast that is not accepted is not reported", 'action.spec.mark.kind == "topic"', "True"),
     ),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX, window_of
@@ -34,7 +34,6 @@ from ...objects.action import LOCAL, AcceptedCalls, Action
 from ...objects.actor_table import Actor
 from ...objects.app_object import AppObject
 from ...objects.endpoint import Request
-from ...objects.module_state import ModuleState
 from ...objects.operation_spec import OperationSpec
 from ...objects.registry import Registry, Route
 from ...observation.span_ids import traceparent_of
@@ -68,10 +67,6 @@ from .remote_routes import RemoteRoutes
 from .shutdown_gate import ShutdownGate
 from .sources import Sources, share_of
 from .user_actions import action_of
-
-#: Looked up once, as in objects/action.py.
-_PRIMARY: Final = ModuleState.PRIMARY
-_SECONDARY: Final = ModuleState.SECONDARY
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -280,7 +275,10 @@ class Intake:
             component, name, spec = hearer.component, hearer.name, hearer.spec
             try:
                 state = component._module_state
-                if state is not _PRIMARY and state is not _SECONDARY:
+                if not any(each is state for each in hearer.states):
+                    if hearer.names_states:
+                        self._statistics.of(name).refused_count += 1
+                        continue
                     raise Unavailable(f"{component.name} is {state.value}")
                 own = copy.deepcopy(body) if number else body
                 priority = self._priority(name, envelope.priority, hearer.priority)
@@ -295,6 +293,8 @@ class Intake:
                     arguments = spec.binding.bind(own, name)
                     object = self._registry.queue_of(hearer.object)
                     action = MethodAction(object, name, priority, spec.function, arguments)
+                    if spec.mark.accepted_in is not None:
+                        action.spec = spec
                 action.trace, action.source = traceparent_of(envelope.trace), source
                 if self._fair_keys is not None:
                     action.fair_key = self._fair_keys.key_of(source, None, own)
