@@ -1,4 +1,4 @@
-"""Policies: the latency contract of a backplane, the locks of a component, and subscriptions in some states."""
+"""Policies: the latency contract, locks of components, subscriptions in some states, priorities by phase."""
 
 from __future__ import annotations
 
@@ -73,5 +73,32 @@ MUTATIONS: tuple[Mutation, ...] = (
             "",
         ),
         ("a cast that is not accepted is not reported", 'action.spec.mark.kind == "topic"', "True"),
+    ),
+    *mutations(
+        "policies",
+        "runtime/objects/action.py",
+        ("tests/runtime/execution/test_change_priority.py",),
+        (
+            "a caller that waits is put off",
+            "if chosen >= 0 and (chosen < called or action.peer is None):",
+            "if chosen >= 0:",
+        ),
+        ("a cast cannot put itself off", "(chosen < called or action.peer is None)", "chosen < called"),
+        (
+            "a boost is forgotten",
+            "action.priority_asked if action.priority_boosted < 0 else action.priority_boosted",
+            "action.priority_asked",
+        ),
+    ),
+    *mutations(
+        "policies",
+        "runtime/execution/actions/inheritance.py",
+        ("tests/runtime/execution/test_change_priority.py",),
+        ("the choice is forgotten at the next boost", "        action.priority_chosen = priority\n", ""),
+        (
+            "who waits behind it is put off",
+            "        action.priority_own = own_priority(action)\n        self.changed(action, now_ns)",
+            "        action.priority_own = action.priority = own_priority(action)",
+        ),
     ),
 )
