@@ -49,7 +49,7 @@ COMPILED = """
     runtime/execution/actions: batch_action completion coroutine_action coroutines inheritance method_action parked_actions
         reading_action recorders stream_action
     runtime/execution/outgoing: outgoing_calls publishing ring_detector routing sender streaming
-    runtime/execution/loop: batching engine worker_loop
+    runtime/execution/loop: batching engine late_actions worker_loop
     runtime/execution/services: engine_platform host node_services spawning
     runtime/dispatcher: delivery locking registration served
     runtime/peers: answers breaks inward node_endpoint outward

@@ -30,9 +30,11 @@ from appbackplane.transport.errors import (
 
 if TYPE_CHECKING:
     from .execution.actions.coroutines import checkpoint, should_stop, should_yield
+    from .execution.workers.component_lock import ComponentLock
     from .execution.workers.replies import Replies
-    from .execution.workers.user_functions import current, pause
+    from .execution.workers.user_functions import change_priority, current, pause
     from .objects.action import Action, Outcome
+    from .objects.actors import Actors
     from .objects.adaptive import Adaptive
     from .objects.app_object import AppObject
     from .objects.batch import Batch
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
+    "Actors",
     "Adaptive",
     "Address",
     "AppObject",
@@ -54,6 +57,7 @@ __all__ = [
     "CallerError",
     "Cancelled",
     "Component",
+    "ComponentLock",
     "DeadlineExceeded",
     "DeclarationError",
     "EndNotice",
@@ -74,6 +78,7 @@ __all__ = [
     "StateMachine",
     "Unavailable",
     "UnknownRoute",
+    "change_priority",
     "checkpoint",
     "current",
     "every",
@@ -88,9 +93,11 @@ __all__ = [
 #: person waits for them.
 _LATER = {
     "execution.actions.coroutines": ("checkpoint", "should_stop", "should_yield"),
+    "execution.workers.component_lock": ("ComponentLock",),
     "execution.workers.replies": ("Replies",),
-    "execution.workers.user_functions": ("current", "pause"),
+    "execution.workers.user_functions": ("change_priority", "current", "pause"),
     "objects.action": ("Action", "Outcome"),
+    "objects.actors": ("Actors",),
     "objects.adaptive": ("Adaptive",),
     "objects.batch": ("Batch",),
     "objects.app_object": ("AppObject",),

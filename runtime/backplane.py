@@ -162,6 +162,8 @@ class Backplane:
                 budget.change(settings.cpu_limit)
             if settings.slow_action_ns is not UNSET:
                 self.engine.reports.slow_actions.threshold_ns = settings.slow_action_ns
+            if settings.max_latency_ns is not UNSET:
+                self.engine.late_actions.limit_ns = settings.max_latency_ns or 0
             if settings.threads is not UNSET:
                 self.set_threads(settings.threads)
             if self.recording is not None:
@@ -243,7 +245,14 @@ class Backplane:
                     "timers": len(scheduler.timers),
                 },
                 "components": {
-                    name: {"state": component.state.value, "objects": len(component.objects), **limits.figures(name)}
+                    name: {
+                        "state": component.state.value,
+                        "objects": len(component.objects),
+                        **limits.figures(name),
+                        "locks": {
+                            lock: held.figures(with_buckets=with_buckets) for lock, held in component._locks.items()
+                        },
+                    }
                     for name, component in self._registry.components.items()
                     if component is not self._own
                 },
@@ -276,4 +285,5 @@ class Backplane:
                 "recording": {} if self.recording is None else self.recording.figures(),
                 "os_priority": None if self.os_priority is None else self.os_priority.describe(),
                 "slow_actions": reports.slow_actions.count,
+                "late_actions": engine.late_actions.count,
             }

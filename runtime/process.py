@@ -45,7 +45,7 @@ from .execution.urgency.os_priority import OsPriority, allowed
 from .execution.workers.clock import RealClock
 from .loading import DeclarationFault, first_line, load_component, told
 from .objects.component import Component
-from .process_config import LiveSettings, ProcessConfig
+from .process_config import LATENCY_DEFAULT_NS, LiveSettings, ProcessConfig
 
 #: How long running actions may take to end once the process is told to stop. The supervisor has moved the components
 #: down before, so no caller waits for an action that still runs.
@@ -131,7 +131,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> NoReturn:
     """Serve until the sentinel has a reason to stop, then end the process; never returns."""
     ring_handler = next((each for each in logging.getLogger().handlers if isinstance(each, LogHandler)), None)
     AsyncLog.install(count_lost=None if ring_handler is None else ring_handler.count_lost)
-    take_turns(config.max_latency_ns)
+    take_turns(config.max_latency_ns or LATENCY_DEFAULT_NS)
     if config.affinity:
         os.sched_setaffinity(0, config.affinity)
     slot = None
@@ -157,7 +157,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> NoReturn:
         why=backplane.why,
         configure=lambda given: configure(backplane, sentinel, given),
         os_priority=os_priority,
-        max_latency_ns=config.max_latency_ns,
+        max_latency_ns=config.max_latency_ns or LATENCY_DEFAULT_NS,
     )
     end_children_of(backplane.engine)
     backplane.on_cpu_limit = sentinel.change_limit
@@ -237,8 +237,8 @@ def configure(backplane: Backplane, sentinel: Sentinel, given: Any) -> None:
         raise InvalidArgument(f"control.configure: {error}") from error
     backplane.configure(settings)
     if settings.max_latency_ns is not UNSET:
-        take_turns(settings.max_latency_ns)
-        sentinel.max_latency_ns = settings.max_latency_ns
+        sentinel.max_latency_ns = settings.max_latency_ns or LATENCY_DEFAULT_NS
+        take_turns(sentinel.max_latency_ns)
     if settings.log_level is not UNSET:
         logging.getLogger().setLevel(settings.log_level)
 

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+#: The latency by which threads take turns in a backplane that declares none: ten actions of 0.5 ms, the quantum.
+LATENCY_DEFAULT_NS = 5_000_000
 _Natural = Annotated[int, msgspec.Meta(ge=0)]
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -22,7 +24,7 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     tick_ns: _Positive | UnsetType = UNSET
     cpu_limit: _Positive | UnsetType | None = UNSET
     cpu_exempt: _Natural | UnsetType = UNSET
-    max_latency_ns: _Positive | UnsetType = UNSET
+    max_latency_ns: _Positive | UnsetType | None = UNSET
     slow_action_ns: _Positive | UnsetType = UNSET
     log_level: _Natural | UnsetType = UNSET
 
@@ -104,7 +106,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cpu_limit: int | None = None
     #: Number of priorities, from the most urgent, that run even when the CPU budget is spent.
     cpu_exempt: int = 0
-    max_latency_ns: int = 5_000_000
+    #: The latency contract: how long an action may wait before it begins; None: there is none.
+    max_latency_ns: int | None = None
     slow_action_ns: int = 50_000_000
     #: Whether more urgent work may run on a relief thread beside an action that overruns its quantum.
     preempt: bool = True

@@ -72,10 +72,10 @@ class Action:
     """
 
     __slots__ = (
-        "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "fair_key", "is_queued", "lane", "limit",
-        "name", "next", "object", "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked",
-        "priority_own", "queued_ns", "result", "run_ns", "source", "span", "started_ns", "takes_room", "throttle", "ticket",
-        "trace", "wait_ns",
+        "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "fair_key", "is_queued", "lane",
+        "limit", "name", "next", "object", "on_end", "parts", "peer", "posted_ns", "principal", "priority", "priority_asked",
+        "priority_boosted", "priority_chosen", "priority_own", "queued_ns", "result", "run_ns", "source", "span",
+        "started_ns", "takes_room", "throttle", "ticket", "trace", "wait_ns",
     )  # fmt: skip
 
     # Any, and checked here: compiled code would check the declared types first, with a less helpful message.
@@ -97,6 +97,10 @@ class Action:
         #: Its caller's priority: `priority_asked`, until the caller itself becomes more urgent, or less. The action falls back
         #: to it when nothing more urgent waits for it any more (execution/actions/inheritance.py).
         self.priority_own = priority
+        #: The priority that it has chosen for its present phase (`change_priority`); -1: none.
+        self.priority_chosen = -1
+        #: Its caller's priority since that has changed; -1: it is `priority_asked`.
+        self.priority_boosted = -1
         #: Monotonic ns after which it is not begun; None: never too late.
         self.deadline_ns = deadline_ns
         #: When it was last queued, 0 once it has ended. Written by the scheduler and by `Completion`.
@@ -202,6 +206,17 @@ class ParkableAction(Action):
 def lent(priority: int, object: AppObject) -> int:
     """The priority of an action of `object` called at `priority`, raised to the object's minimum (`lends`) if it has one."""
     return priority if object.lends is None else min(priority, object.lends)
+
+
+def own_priority(action: Action) -> int:
+    """The priority of an action without regard to work that waits behind it: that of its caller, or the one that it has chosen
+    if that is more urgent, or if no caller waits for it.
+    """
+    called = action.priority_asked if action.priority_boosted < 0 else action.priority_boosted
+    chosen = action.priority_chosen
+    if chosen >= 0 and (chosen < called or action.peer is None):
+        called = chosen
+    return lent(called, action.object)
 
 
 def _mistyped(kind: str, name: object, priority: object, deadline_ns: object) -> str:

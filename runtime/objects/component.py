@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from appbackplane.transport.address import Address
 
@@ -32,6 +32,12 @@ POSTED_MAX_DEFAULT = 100_000
 SPAWNED_MAX_DEFAULT = 1_000_000
 #: The methods of `Component` that users override.
 _HOOKS = ("setup", "make_room", "on_initializing", "on_primary", "on_secondary", "on_down")
+
+
+class LockFigures(Protocol):
+    """A lock of a component, as its statistics see it (execution/workers/component_lock.py)."""
+
+    def figures(self, *, with_buckets: bool = False) -> dict[str, Any]: ...
 
 
 class Component(AppObject):
@@ -67,6 +73,8 @@ class Component(AppObject):
     #: By their numbers (spawned.py).
     _spawned: dict[int, AppObject]
     _endpoints: list[Endpoint]
+    #: By name.
+    _locks: dict[str, LockFigures]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -87,6 +95,7 @@ class Component(AppObject):
         self._objects = []
         self._spawned = {}
         self._endpoints = []
+        self._locks = {}
         self._component = self
         return self
 

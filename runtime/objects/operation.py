@@ -18,6 +18,7 @@ from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import check_pattern
 
+from .actors import BY_PRIORITY, Actors
 from .adaptive import AIM_MAX_MS, AIM_MIN_MS, Adaptive
 from .batch import BATCH_MAX, WAIT_MAX_MS, Batch
 
@@ -55,6 +56,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     export: bool = False
     admit: Adaptive | None = None
     batch: Batch | None = None
+    actors: Actors | None = None
 
 
 def operation(
@@ -74,6 +76,7 @@ def operation(
     export: bool = False,
     admit: Adaptive | None = None,
     batch: Batch | None = None,
+    actors: Actors | None = None,
     **unknown: Never,
 ) -> Callable[[Method], Method]:
     """Make a method callable by others, on the route COMPONENT.NAME.
@@ -86,7 +89,8 @@ def operation(
     which it is accepted; in others it is handled by `otherwise`: "refuse" or "defer". `is_long`: its run time has no limit,
     and is no sign of a stuck backplane (`stuck_after`). `export`: other nodes may call it, with any key that may use exports.
     `admit`: `Adaptive(aim_ms=20)` refuses requests that would queue for longer. `batch`: `Batch(max=256, wait_ms=5)` serves
-    several requests by one call of the method, which gets a list for each parameter and returns a list of results.
+    several requests by one call of the method, which gets a list for each parameter and returns a list of results. `actors`:
+    `Actors(by="priority", workers={0: 2, 4: 1})` sorts the requests of a component's operation into several queues.
     """
 
     def mark() -> Mark:
@@ -101,22 +105,32 @@ def operation(
             )
         if batch is not None:
             _check_batch(batch, accepted_in, admit)
+        if actors is not None:
+            _check_actors(actors, digest, batch)
         return Mark(
             kind="operation", name=name, priority=priority, reentrant=reentrant, idempotent=idempotent,
             calls=_several("calls", calls, '("index.stats",)'), states=states_of(states), digest=digest,
             accepted_in=None if accepted_in is None else _several("accepted_in", accepted_in, "(State.OPEN,)"),
             otherwise=otherwise, is_long=is_long, export=export, admit=admit, batch=batch,
+            actors=actors,
         )  # fmt: skip
 
     return _marker("operation()", written, mark)
 
 
 def subscribe(
-    topic: str, *, priority: int = PRIORITY_DEFAULT, export: bool = False, **unknown: Never
+    topic: str,
+    *,
+    priority: int = PRIORITY_DEFAULT,
+    export: bool = False,
+    states: Sequence[str] = SERVING_STATES,
+    accepted_in: Sequence[Any] | None = None,
+    **unknown: Never,
 ) -> Callable[[Method], Method]:
     """Run the method for each message of `topic` (`a.b` exactly, or `a.*` for all below it).
 
-    `export`: also receive the messages that other nodes publish there.
+    `export`: also receive the messages that other nodes publish there. `states`: the component states in which messages are
+    received. `accepted_in`: the states of a `StateMachine` in which they are. In other states a message is dropped and counted.
     """
 
     def mark() -> Mark:
@@ -125,7 +139,10 @@ def subscribe(
             check_pattern(topic)
         except InvalidArgument as error:
             raise DeclarationError(str(error)) from None
-        return Mark(kind="topic", topic=topic, priority=priority, export=export)
+        return Mark(
+            kind="topic", topic=topic, priority=priority, export=export, states=states_of(states),
+            accepted_in=None if accepted_in is None else _several("accepted_in", accepted_in, "(State.OPEN,)"),
+        )  # fmt: skip
 
     return _marker('subscribe("files.changed")', topic, mark)
 
@@ -163,6 +180,39 @@ def _check_batch(batch: Any, accepted_in: Any, admit: Adaptive | None) -> None:
         raise DeclarationError(
             f"batch waits for {batch.wait_ms:g} ms, and admit refuses what has queued for {admit.aim_ms:g} ms: wait for less"
         )
+
+
+def _check_actors(actors: Any, digest: Any, batch: Any) -> None:
+    if not isinstance(actors, Actors):
+        raise DeclarationError(f'actors={actors!r}: expected categories, as in Actors(by="priority", workers={{0: 1}})')
+    if digest is not None:
+        raise DeclarationError("actors excludes digest: each of them determines the object of a request")
+    if batch is not None:
+        raise DeclarationError("actors excludes batch: a batch is gathered in one queue")
+    by, workers = actors.by, actors.workers
+    if not isinstance(workers, Mapping) or not workers:
+        raise DeclarationError(
+            f'actors: workers={workers!r}: expected a number for each actor, as {{"retail": 1, "bulk": 4}}'
+        )
+    counts: list[Any] = [count for count in workers.values() if type(count) is not int or count < 1]
+    if counts:
+        raise DeclarationError(f"actors: {counts[0]!r} workers: expected a whole number from 1")
+    names: list[Any] = list(workers)
+    if by == BY_PRIORITY:
+        if wrong := [name for name in names if type(name) is not int or name < 0]:
+            raise DeclarationError(
+                f"actors: {wrong[0]!r} is no priority: by priority, each actor is named by its most urgent one"
+            )
+        if 0 not in names:
+            raise DeclarationError(
+                f"actors: no actor serves priority 0: the first is named {min(names)}, and must be 0"
+            )
+    elif not callable(by):
+        raise DeclarationError(
+            f'actors: by={by!r}: expected "priority", or a function of the component and the arguments'
+        )
+    elif wrong := [name for name in names if not isinstance(name, str) or not name]:
+        raise DeclarationError(f"actors: {wrong[0]!r} is no name of an actor: expected text, which will be its key")
 
 
 def _several(option: str, given: Any, example: str) -> tuple[Any, ...]:

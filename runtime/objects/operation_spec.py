@@ -20,6 +20,7 @@ from appbackplane.transport.address import Address
 from appbackplane.transport.errors import InvalidArgument
 
 from . import binding
+from .actors import of_component
 from .batch import batched_hints, serves_one, single_signature
 from .binding import Binding
 from .hints import hints_of
@@ -61,6 +62,8 @@ class OperationSpec:
         self.function = _by_position(function, parameters)
         if mark.batch is not None:
             self.batched, self.function = self.function, serves_one(self.function, function.__qualname__)
+        if mark.actors is not None:
+            self.function = of_component(self.function)
         self.signature = _signature(signature)
         #: By name: the annotation, and whether the parameter is required.
         self.parameters: dict[str, tuple[Any, bool]] = {

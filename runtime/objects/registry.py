@@ -17,12 +17,14 @@ from appbackplane.transport.directory import ComponentEntry, OperationEntry
 from appbackplane.transport.errors import InvalidArgument, NotFound
 from appbackplane.transport.topics import TopicTable, check_pattern
 
+from .actor_table import Actor, ActorTable
+from .actors import Actors
 from .app_object import AppObject, queues_of, without_twins
 from .component import Component
 from .endpoint import Endpoint
 from .interleaved import check_interleaving
 from .module_state import ModuleState
-from .operation import PRIORITY_DEFAULT, DeclarationError, Mark
+from .operation import PRIORITY_DEFAULT, SERVING_STATES, DeclarationError, Mark
 from .operation_spec import OperationSpec
 from .spawn_endpoint import SpawnEndpoint
 from .spawned import SpawnedObjects, check_spawnable
@@ -61,17 +63,19 @@ class Route:
         self.has_digest = self.mark.digest is not None
         self.is_counted = endpoint is None or endpoint.is_counted
         self.objects: list[AppObject] = []
+        #: Where its requests are sorted into queues of their own; None: they are not.
+        self.actors: ActorTable | None = None
         #: Where the search for the least busy object begins next.
         self.cursor = 0
 
     def add(self, cls: type[AppObject], spec: OperationSpec) -> None:
-        """Add the declaration of one more class. Raises `DeclarationError` if its `states`, `digest` or `admit` differ.
+        """Add the declaration of one more class. Raises `DeclarationError` if `states`, `digest`, `admit` or `actors` differ.
 
         They are needed before the target of a call is chosen, so a route can have only one value of each.
         """
         if self.specs:
             first = next(iter(self.specs))
-            for what in ("states", "digest", "admit"):
+            for what in ("states", "digest", "admit", "actors"):
                 here, there = getattr(spec.mark, what), getattr(self.mark, what)
                 if here != there:
                     raise DeclarationError(
@@ -128,7 +132,7 @@ class Hearer:
     Compared by identity: users' objects may be equal, or unhashable (a dataclass).
     """
 
-    __slots__ = ("component", "is_exported", "name", "object", "priority", "route", "spec")
+    __slots__ = ("component", "is_exported", "name", "names_states", "object", "priority", "route", "spec", "states")
 
     def __init__(
         self, component: Component, object: AppObject, spec: OperationSpec | None, route: Route | None = None
@@ -139,6 +143,10 @@ class Hearer:
         self.priority: int = 0
         #: Whether it also receives the messages of other nodes.
         self.is_exported = spec.mark.export if spec is not None else route is not None and route.is_exported
+        #: The states of the component in which it receives messages, and whether the subscription names them.
+        names = SERVING_STATES if spec is None else spec.mark.states
+        self.states = tuple(state for state in ModuleState if state.value in names)
+        self.names_states = names != SERVING_STATES
         if route is not None:
             self.name, self.priority = route.name, route.priority
         elif spec is not None:
@@ -188,6 +196,10 @@ class Registry:
         for cls in (*_declares_of(component), type(component)):
             self._declare(component, cls)
         self._enter(component, component)
+        for actors in self._sorted(component):
+            for key, actor in actors.by_key.items():
+                actor._component, actor._key = component, key
+                component._objects.append(actor)
         for object in component._objects:
             self._add(component, object)
         for route in self.routes.values():
@@ -321,6 +333,23 @@ class Registry:
             self._by_key[name, key] = object
         self._enter(component, object)
 
+    def _sorted(self, component: Component) -> list[ActorTable]:
+        """Make the actors that a component declares, and have its routes sort requests into them."""
+        tables: dict[Actors, ActorTable] = {}
+        for spec in type(component).__operations__.values():
+            declared = spec.mark.actors
+            if declared is None:
+                continue
+            table = tables.get(declared)
+            if table is None:
+                table = tables[declared] = ActorTable(declared, component)
+                for first in table.firsts:
+                    self._check_priority(f"{type(component).__qualname__}.{spec.attribute}: actors", first)
+            route = self.routes[f"{component.component_name}.{spec.name}"]
+            route.actors, route.objects = table, [*table.by_key.values()]
+            route.specs[Actor] = spec
+        return [*tables.values()]
+
     def _enter(self, component: Component, object: AppObject) -> None:
         lends = _lends_of(object)
         if lends is not None:
@@ -337,6 +366,10 @@ class Registry:
             self._check_priority(f"{cls.__qualname__}.{spec.attribute}", spec.mark.priority)
             if spec.mark.accepted_in is not None and not issubclass(cls, StateMachine):
                 raise DeclarationError(f"{cls.__qualname__}.{spec.attribute}: accepted_in is for a StateMachine")
+            if spec.mark.actors is not None and cls is not type(component):
+                raise DeclarationError(
+                    f"{cls.__qualname__}.{spec.attribute}: actors are queues of a component: declare the operation there"
+                )
             if spec.mark.kind == "operation":
                 if route not in self.routes:
                     self.routes[route] = Route(route, component, spec, None)

@@ -17,7 +17,8 @@ SUBJECT_LENGTH_MAX = 200
 class RateLimit:
     """Decides whether a report is made; at most `SUBJECTS_MAX` reports per interval."""
 
-    def __init__(self) -> None:
+    def __init__(self, interval_ns: int = REPORT_INTERVAL_NS) -> None:
+        self._interval_ns = interval_ns
         self._reported: dict[str, tuple[int, int]] = {}  # subject: when, left out since; the latest last
         #: Reports left out because `SUBJECTS_MAX` subjects were reported within the interval.
         self.overflow_count = 0
@@ -26,13 +27,13 @@ class RateLimit:
         """How many reports of `subject` were left out before this one, which is due; None: leave this one out, too."""
         subject = subject[:SUBJECT_LENGTH_MAX]
         last = self._reported.get(subject)
-        if last is not None and now_ns - last[0] < REPORT_INTERVAL_NS:
+        if last is not None and now_ns - last[0] < self._interval_ns:
             self._reported[subject] = (last[0], last[1] + 1)
             return None
         self._reported.pop(subject, None)
         if len(self._reported) >= SUBJECTS_MAX:
             oldest, (reported_ns, _) = next(iter(self._reported.items()))
-            if now_ns - reported_ns < REPORT_INTERVAL_NS:
+            if now_ns - reported_ns < self._interval_ns:
                 self.overflow_count += 1
                 return None
             del self._reported[oldest]

@@ -38,6 +38,8 @@ class OperationStatistics:
         #: Calls refused by the throttle or in the wrong state.
         self.refused_count = 0
         self.slow_count = 0
+        #: Actions that waited longer than `max_latency` before they began.
+        self.late_count = 0
         #: Run time of a typical run, smoothed over about eight runs: the workers' estimate of the next one.
         self.typical_ns = 0
         #: Longest time that a typical run goes on without a check for more urgent work: the whole run, or the time between two
@@ -67,6 +69,7 @@ class OperationStatistics:
             "cancelled": self.cancelled_count,
             "refused": self.refused_count,
             "slow": self.slow_count,
+            "late": self.late_count,
             "failing": failing,
             "cpu_ms": round(self.cpu_ns / 1e6, 3),
             "wait": self.wait.summary(with_buckets=with_buckets),
@@ -89,6 +92,11 @@ class Statistics:
                 return self.of(OTHERS)
             found = self.operations[name] = OperationStatistics(name)
         return found
+
+    def typical_ns(self, name: str) -> int:
+        """Run time of a typical run of an operation, as far as it is known; else 0."""
+        found = self.operations.get(name)
+        return 0 if found is None else found.typical_ns
 
     def snapshot(self, failing: Mapping[str, int], *, with_buckets: bool = False) -> dict[str, Any]:
         """All entries by name, as data. `failing`: by name of a timer, how many of its last runs in a row failed."""

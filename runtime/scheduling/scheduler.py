@@ -57,6 +57,8 @@ class Scheduler:
         self.timers = Timers()
         self.tick_count = 0
         self.virtual_tick_count = 0
+        #: When a tick last renewed a budget that was spent.
+        self.renewed_ns = 0
         #: Objects in the wait queue.
         self.waiting_count = 0
         #: Actions queued in all objects.
@@ -161,6 +163,8 @@ class Scheduler:
         (law 4).
         """
         if now_ns >= self.ticks.next_ns:
+            if self.budget.is_spent:
+                self.renewed_ns = now_ns
             self.budget.reset(self.ticks.advance(now_ns))
             self.quotas.reset()
             self.tick_count += 1

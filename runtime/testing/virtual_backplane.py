@@ -140,6 +140,7 @@ class VirtualBackplane:
         tick: float = 1.0,
         cpu_limit: int | None = None,
         slow_action: float = 0.05,
+        max_latency: float | None = None,
         outside: tuple[str, ...] = (),
         topics: tuple[str, ...] = (),
         idempotent: tuple[str, ...] = (),
@@ -160,6 +161,7 @@ class VirtualBackplane:
             slow_action_ns=round(slow_action * 1e9), preempt=False, sources=dict(sources),
             fair_by=fair_by, weights=dict(weights), aim_ns=None if aim is None else round(aim * 1e9),
             shares=shares, max_starvation_ns=round(max_starvation * 1e9),
+            max_latency_ns=None if max_latency is None else round(max_latency * 1e9),
         )  # fmt: skip
         self._components = list(components)
         self._role = role

@@ -161,7 +161,8 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cpu_limit: Annotated[int, msgspec.Meta(ge=1, le=_CPU_LIMIT_MAX)] | None = None
     #: Priorities, from the top, that run although the CPU budget is spent (law 5).
     cpu_exempt: Annotated[int, msgspec.Meta(ge=0)] = 0
-    max_latency_ns: Duration = msgspec.field(default=Duration(5_000_000), name="max_latency")
+    #: How long an action may wait before it begins, or it is counted and reported; None: as long as it takes.
+    max_latency_ns: Duration | None = msgspec.field(default=None, name="max_latency")
     slow_action_ns: Duration = msgspec.field(default=Duration(50_000_000), name="slow_action")
     affinity: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
     #: Pattern of a source to the priority of its requests, or "refuse" (runtime/execution/intake/sources.py).

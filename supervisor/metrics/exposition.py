@@ -104,7 +104,7 @@ def counted(told: Mapping[str, Any]) -> Counted:
 def _merged(accounts: list[Mapping[str, Any]]) -> dict[str, Any]:
     merged: dict[str, Any] = {
         key: sum(account[key] for account in accounts)
-        for key in ("count", "errors", "expired", "cancelled", "refused", "slow", "cpu_ms")
+        for key in ("count", "errors", "expired", "cancelled", "refused", "slow", "late", "cpu_ms")
     }
     for which in ("wait", "run"):
         histogram = Histogram()
@@ -170,6 +170,16 @@ def _histogram(name: str, help: str, which: Literal["wait", "run"]) -> Metric:
 
 def _component(name: str, help: str, key: str) -> Metric:
     return _each(name, help, ("component",), lambda told: [((c,), a[key]) for c, a in told["components"].items()])
+
+
+def _lock(name: str, help: str, value: Callable[[Any], Value]) -> Metric:
+    """Of each lock that a component has given a name."""
+
+    def of_all(told: Any) -> Iterator[tuple[Labels, Value | None]]:
+        for component, account in told["components"].items():
+            yield from (((component, lock), value(figures)) for lock, figures in account.get("locks", {}).items())
+
+    return _each(name, help, ("component", "lock"), of_all)
 
 
 def _request_each(name: str, help: str, labels: Labels, items: Items) -> Metric:
@@ -322,6 +332,15 @@ METRICS: tuple[Metric, ...] = (
     _component(
         "appbackplane_component_throttled_total", "Requests refused because the component was at its limit.", "refused"
     ),
+    replace(
+        _lock("appbackplane_lock_held_seconds", "How long locks were held.", lambda lock: counted(lock["held"])),
+        is_histogram=True,
+    ),
+    _lock(
+        "appbackplane_lock_over_limit_total",
+        "Times a lock was held for longer than its limit.",
+        lambda lock: int(lock["over_limit"]),
+    ),
     _operation("appbackplane_operation_actions_total", "Actions that have ended.", "count"),
     _operation("appbackplane_operation_errors_total", "Actions that ended in an error.", "errors"),
     _operation(
@@ -336,6 +355,9 @@ METRICS: tuple[Metric, ...] = (
     ),
     _operation("appbackplane_operation_cancelled_total", "Actions that the caller cancelled.", "cancelled"),
     _operation("appbackplane_operation_slow_total", "Actions that ran longer than slow_action.", "slow"),
+    _operation(
+        "appbackplane_operation_late_total", "Actions that waited longer than max_latency before they began.", "late"
+    ),
     _operation("appbackplane_operation_cpu_seconds_total", "CPU time of its actions.", lambda o: o["cpu_ms"] / 1e3),
     _histogram("appbackplane_operation_wait_seconds", "How long actions queued.", "wait"),
     _histogram("appbackplane_operation_run_seconds", "How long actions ran.", "run"),

@@ -163,7 +163,7 @@ def process_config(config: Config, backplane: str) -> ProcessConfig:
         tick_ns=int(share.tick_ns),
         cpu_limit=share.cpu_limit,
         cpu_exempt=share.cpu_exempt,
-        max_latency_ns=int(share.max_latency_ns),
+        max_latency_ns=None if share.max_latency_ns is None else int(share.max_latency_ns),
         slow_action_ns=int(share.slow_action_ns),
         preempt=share.preempt,
         affinity=share.affinity,

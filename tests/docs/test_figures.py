@@ -16,7 +16,7 @@ from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT
 from appbackplane.runtime.observation.log_line import LINE_BYTES_MAX, TEXT_LENGTH_MAX
 from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS
 from appbackplane.runtime.process import _SWITCH_FRACTION, _SWITCH_MAX_S, COLLECT_AFTER
-from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.runtime.process_config import LATENCY_DEFAULT_NS, ProcessConfig
 from appbackplane.runtime.requests.executing.wire import BATCH_BYTES_MAX, ITEM_BYTES_MAX
 from appbackplane.runtime.requests.executing.worker_connection import BATCH_MAX, BATCH_NS, RECALL_NS
 from appbackplane.runtime.requests.kernel import WATCH_NS
@@ -133,8 +133,8 @@ SENTENCES = [
     ("workers_and_the_sentinel", f"longer than its quantum, {seconds(QUANTUM_NS)}"),
     (
         "workers_and_the_sentinel",
-        f"every {WORDS[_SWITCH_FRACTION]} of it, every {DEFAULT['max_latency_ns'] / _SWITCH_FRACTION / 1e6:g} ms at the "
-        f"default of {seconds(DEFAULT['max_latency_ns'])}",
+        f"every {WORDS[_SWITCH_FRACTION]} of it, every {LATENCY_DEFAULT_NS / _SWITCH_FRACTION / 1e6:g} ms at the "
+        f"default of {seconds(LATENCY_DEFAULT_NS)}",
     ),
     ("workers_and_the_sentinel", f"looks for it after {COLLECT_AFTER[0]:,} new objects"),
     (

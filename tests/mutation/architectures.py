@@ -1,4 +1,4 @@
-"""Architectures: objects that interleave their requests, priorities that share the time, and the link beneath a flood."""
+"""Architectures: actors, objects that interleave their requests, priorities that share the time, the link beneath a flood."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ SCHEDULER = "runtime/scheduling/scheduler.py"
 QUEUE = "runtime/scheduling/interleaving.py"
 INHERITANCE = "runtime/execution/actions/inheritance.py"
 REPLIES = "runtime/execution/workers/replies.py"
+ACTORS = "runtime/objects/actor_table.py"
 LINK = "transport/link.py"
 TIME = ("tests/runtime/scheduling/test_time_shares.py",)
 INTERLEAVED = ("tests/runtime/objects/test_interleaved.py", "tests/runtime/scheduling/test_scheduler_model.py")
@@ -22,6 +23,11 @@ def shares(breaks: str, text: str, replacement: str) -> Mutation:
 def interleaving(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to lose the order of an object that interleaves, or to serve it like any other."""
     return Mutation("architectures", file, text, replacement, breaks, INTERLEAVED)
+
+
+def actors(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to sort requests into the wrong queue."""
+    return Mutation("architectures", file, text, replacement, breaks, ("tests/runtime/objects/test_actors.py",))
 
 
 def link(breaks: str, file: str, text: str, replacement: str) -> Mutation:
@@ -111,6 +117,32 @@ MUTATIONS = (
         REPLIES,
         "if expected is None or expected.event.is_set:",
         "if expected is None:",
+    ),
+    actors(
+        "a range begins one priority too late", ACTORS, "if first <= priority)", "if first < priority or not first)"
+    ),
+    actors(
+        "a range swallows those below it", ACTORS, "isinstance(name, int)), reverse=True)", "isinstance(name, int)))"
+    ),
+    actors("an actor has one worker", ACTORS, "self.concurrency = workers", "self.concurrency = 1"),
+    actors("an unknown category has no error of its own", ACTORS, "if found is None:", "if False:"),
+    actors(
+        "another operation's actor serves it",
+        "runtime/execution/intake/intake.py",
+        "if spec is None or (route.actors is not None and not route.actors.has(object)):",
+        "if spec is None:",
+    ),
+    actors(
+        "each operation has actors of its own",
+        "runtime/objects/registry.py",
+        "            table = tables.get(declared)\n            if table is None:",
+        "            table = None\n            if table is None:",
+    ),
+    actors(
+        "the priority of the operation sorts, whatever the caller asks for",
+        "runtime/execution/intake/intake.py",
+        "route.actors.choose(name, arguments, priority)",
+        "route.actors.choose(name, arguments, spec.priority)",
     ),
     link(
         "the bound of who connects changes",

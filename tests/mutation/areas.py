@@ -14,6 +14,7 @@ from tests.mutation import (
     locks,
     movement,
     overload,
+    policies,
     restarts,
     scheduling,
     spans,
@@ -38,5 +39,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "architectures": architectures.MUTATIONS,
     "addresses": addresses.MUTATIONS,
     "dataflow": dataflow.MUTATIONS,
+    "policies": policies.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

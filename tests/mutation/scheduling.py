@@ -340,7 +340,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "what runs for nobody stays urgent",
-            "        action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))\n",
+            "        action.priority_own = max(action.priority_own, lent(alone, action.object))\n",
             "",
         ),
     ),

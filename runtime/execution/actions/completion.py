@@ -92,6 +92,7 @@ class Completion:
         if error is not None:
             told = as_error(action, error, is_debug=self._is_debug)
             is_told = peer is not None or action.on_end is not None or self._shutdown_gate.is_closed
+            is_told = is_told or (isinstance(error, NotAccepted) and _is_message(action))
             is_bug = is_unsendable or (peer is not None and is_own_bug(action, error, told))
             if is_bug or not (is_told and isinstance(error, BackplaneError)):
                 self._reports.failed(action, error, now_ns, is_bug=is_bug or isinstance(told, InternalError))
@@ -234,6 +235,11 @@ class Completion:
     def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         self._guarded(action.refuse, error, action, now_ns)
         action.error = error
+
+
+def _is_message(action: Action) -> bool:
+    """Whether it is a message of a topic that is accepted in some states only."""
+    return isinstance(action, MethodAction) and action.spec is not None and action.spec.mark.kind == "topic"
 
 
 def too_late(action: Action, limit: QueueLimit, now_ns: int) -> Busy:

@@ -16,7 +16,7 @@ from appbackplane.transport.envelope import boost
 from appbackplane.transport.pulling import UNSENT
 from appbackplane.transport.retrying import WAITING
 
-from ...objects.action import LOCAL, AcceptedCalls, Action, ParkableAction, lent
+from ...objects.action import LOCAL, AcceptedCalls, Action, ParkableAction, lent, own_priority
 from ...objects.app_object import AppObject
 from ...scheduling.scheduler import Scheduler
 from ..intake.digest import Digest
@@ -131,8 +131,17 @@ class Inheritance:
 
     def unwanted(self, action: Action, now_ns: int) -> None:
         """An action that has begun goes on without its caller, and without the priority that its caller has inherited since."""
-        action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))
+        alone = action.priority_asked if action.priority_chosen < 0 else action.priority_chosen
+        action.priority_own = max(action.priority_own, lent(alone, action.object))
         self.settle([action], now_ns)
+
+    def choose(self, action: Action, priority: int, now_ns: int) -> None:
+        """The running action chooses its priority, and has it from now on, unless its caller or other work that waits for it is
+        more urgent.
+        """
+        action.priority_chosen = priority
+        action.priority_own = own_priority(action)
+        self.changed(action, now_ns)
 
     def reprioritise(self, peer: bytes, id: int, priority: int) -> Action | None:
         """Note the new priority of a call. Returns the action that is to follow it; None: the call has ended."""
@@ -140,7 +149,8 @@ class Inheritance:
         if action is None:
             return None
         if not (self._replays.running and self._replays.reprioritised(action, peer, id, priority)):
-            action.priority_own = lent(priority, action.object)
+            action.priority_boosted = priority
+            action.priority_own = own_priority(action)
         if isinstance(action, Digest):
             action.asked.priority = priority
         return action
@@ -152,7 +162,10 @@ class Inheritance:
         """
         if explicit is None:
             return action.priority
-        has_inherited = action.priority < lent(action.priority_asked, action.object)
+        alone = (
+            action.priority_asked if action.priority_chosen < 0 else min(action.priority_asked, action.priority_chosen)
+        )
+        has_inherited = action.priority < lent(alone, action.object)
         return min(explicit, action.priority) if has_inherited else explicit
 
     # -- steps --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from appbackplane.transport.call_checks import check_idempotency_key
 from appbackplane.transport.envelope import Envelope, status
 from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, Status, Unavailable
 
-from ...objects.action import DONE, AcceptedCalls, Action, Outcome, lent
+from ...objects.action import DONE, AcceptedCalls, Action, Outcome, own_priority
 from ...process_config import ReplayPolicy
 from ..actions.failures import as_error
 from ..actions.method_action import MethodAction
@@ -185,14 +185,16 @@ class IdempotencyCache:
             if record.waiters:  # the work now belongs to the next call
                 action.peer, action.call_id = following = next(iter(record.waiters))
                 waiter = record.waiters.pop(following)
-                action.priority_own = lent(waiter.priority, action.object)
+                action.priority_boosted = waiter.priority
+                action.priority_own = own_priority(action)
                 if action.account is None:  # not begun: it may be begun as long as the next call waits
                     action.deadline_ns = waiter.deadline_ns
             elif action.account is None:
                 return False
             else:
                 action.peer = None
-                action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))
+                action.priority_boosted = -1
+                action.priority_own = max(action.priority_own, own_priority(action))
         self._accepted.pop((peer, id), None)
         return True
 

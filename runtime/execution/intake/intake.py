@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS, WINDOW_MAX, window_of
@@ -31,9 +31,9 @@ from appbackplane.transport.errors import (
 from appbackplane.transport.item_buffer import ItemBuffer
 
 from ...objects.action import LOCAL, AcceptedCalls, Action
+from ...objects.actor_table import Actor
 from ...objects.app_object import AppObject
 from ...objects.endpoint import Request
-from ...objects.module_state import ModuleState
 from ...objects.operation_spec import OperationSpec
 from ...objects.registry import Registry, Route
 from ...observation.span_ids import traceparent_of
@@ -67,10 +67,6 @@ from .remote_routes import RemoteRoutes
 from .shutdown_gate import ShutdownGate
 from .sources import Sources, share_of
 from .user_actions import action_of
-
-#: Looked up once, as in objects/action.py.
-_PRIMARY: Final = ModuleState.PRIMARY
-_SECONDARY: Final = ModuleState.SECONDARY
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -209,6 +205,8 @@ class Intake:
             arguments = spec.binding.bind(body, name)
             if envelope.priority is None:
                 priority = spec.priority
+            if route.actors is not None and key is None:
+                object = self._registry.queue_of(route.actors.choose(name, arguments, priority))
             window = envelope.window
             if spec.is_stream or window is not None:
                 action = self._stream(object, name, priority, spec, arguments, deadline_ns, window, is_keyed=is_keyed)
@@ -277,7 +275,10 @@ class Intake:
             component, name, spec = hearer.component, hearer.name, hearer.spec
             try:
                 state = component._module_state
-                if state is not _PRIMARY and state is not _SECONDARY:
+                if not any(each is state for each in hearer.states):
+                    if hearer.names_states:
+                        self._statistics.of(name).refused_count += 1
+                        continue
                     raise Unavailable(f"{component.name} is {state.value}")
                 own = copy.deepcopy(body) if number else body
                 priority = self._priority(name, envelope.priority, hearer.priority)
@@ -292,6 +293,8 @@ class Intake:
                     arguments = spec.binding.bind(own, name)
                     object = self._registry.queue_of(hearer.object)
                     action = MethodAction(object, name, priority, spec.function, arguments)
+                    if spec.mark.accepted_in is not None:
+                        action.spec = spec
                 action.trace, action.source = traceparent_of(envelope.trace), source
                 if self._fair_keys is not None:
                     action.fair_key = self._fair_keys.key_of(source, None, own)
@@ -398,9 +401,11 @@ class Intake:
             if object is None:
                 raise self._registry.absent(route.component, key)
             spec = route.specs.get(type(object))
-            if spec is None:
+            if spec is None or (route.actors is not None and not route.actors.has(object)):
                 raise NotFound(f"{object.name} does not serve {route.name}")
             return self._registry.queue_of(object), spec
+        if route.actors is not None:
+            return route.component, route.specs[Actor]  # its arguments determine the actor, once they are checked
         if len(objects) == 1:
             (object,) = objects
             spec = route.specs[type(object)]

@@ -68,6 +68,7 @@ from ..workers.clock import Clock
 from ..workers.poll_leader import QUANTUM_NS, PollLeader
 from ..workers.worker import Worker
 from .batching import Batching
+from .late_actions import LateActions
 from .lifecycle import Lifecycle
 from .progress import is_long
 
@@ -128,6 +129,7 @@ class Engine:
         self.statistics = statistics = Statistics()
         self.reports = reports = Reports(config.slow_action_ns)
         self.poll_leader = poll_leader = PollLeader(link.fileno())
+        self.late_actions = LateActions(config.max_latency_ns, scheduler, poll_leader)
         self.sender = sender = Sender(self.hear)
         self.outbox = sender.outbox
         self.accepted: AcceptedCalls = {}
@@ -249,12 +251,14 @@ class Engine:
             worker.action = None
             self.priority_publisher.show(worker)
             return None
-        worker.action = action
+        last, worker.action = worker.action, action
         if not self._is_lone or self.priority_publisher.moves_threads:
             self.priority_publisher.show(worker)
         if action.account is None:
             action.account = self.statistics.of(action.name)
         chosen: OperationStatistics = action.account
+        if self.late_actions.limit_ns:
+            self.late_actions.begins(action, last, chosen, now_ns)
         typical_ns = chosen.typical_ns
         if typical_ns >= SHORT_NS or not typical_ns:  # an operation that has never run may take any time
             self._mark_cpu(worker, now_ns)
@@ -442,7 +446,7 @@ class Engine:
                 for envelope in envelopes:
                     self.hear(received[0], envelope, now_ns)
                 is_lone = is_awake and number == 0 and len(envelopes) == 1 and not self.batching.waiting
-                if is_lone and self._is_short(envelopes[0]):
+                if is_lone and 0 < self.statistics.typical_ns(envelopes[0].route or "") < SHORT_NS:
                     self._is_lone = True  # run it before timers, deadlines and the board: 2 us sooner
                     return
                 if self.now_ns() - now_ns >= DRAIN_MAX_NS:
@@ -499,10 +503,6 @@ class Engine:
             self.sender.say(peer, refusal, now_ns)
         for envelope in salvaged.heard:
             self.hear(peer, envelope, now_ns)
-
-    def _is_short(self, envelope: Envelope) -> bool:
-        account = self.statistics.operations.get(envelope.route or "")
-        return account is not None and 0 < account.typical_ns < SHORT_NS
 
     def hear(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
         """Dispatch one envelope from a peer, or from this backplane itself (LOCAL). All input passes here."""

@@ -133,6 +133,16 @@ class EnginePlatform:
         """Call `function` under the lead when the running `action` has ended (`Completion.at_end`)."""
         self._completion.at_end(action, function)
 
+    def change_priority(self, worker: Worker, action: Action, priority: int) -> None:
+        """The action that `worker` runs chooses its priority. Raises ValueError for one that the backplane does not have."""
+        priorities = self._scheduler.priorities
+        if not 0 <= priority < priorities:
+            raise ValueError(f"change_priority({priority}): expected 0..{priorities - 1}")
+        with self._lead:
+            self._inheritance.choose(action, priority, self.now_ns())
+            self._engine.priority_publisher.show(worker)
+            self._engine.nudge()  # a relief may run work that is more urgent than the action is now
+
     def begins_to_block(self, action: Action, what: str = "") -> None:
         """The running action is about to block its thread. `what`: the reason, for `why`."""
         with self._lead:

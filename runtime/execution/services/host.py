@@ -21,6 +21,7 @@ from appbackplane.transport.item_sender import ItemSender
 from appbackplane.transport.topics import check_topic
 
 from ...objects.action import Action
+from ...objects.actor_table import Actor
 from ...objects.app_object import AppObject, queues_of
 from ...objects.component import Component
 from ...objects.operation import PRIORITY_DEFAULT
@@ -191,6 +192,10 @@ class EngineHost:
         if number_of(object) is not None:
             raise FailedPrecondition(
                 f"{object.name} was spawned, not added: end it, by end_spawned or its own end_self"
+            )
+        if isinstance(object, Actor):
+            raise FailedPrecondition(
+                f"{object.name} is an actor, to which its component's requests are sorted: it stays"
             )
         with self._lead:
             for each in queues_of(object):

@@ -1,4 +1,4 @@
-"""User functions: `pause` and `current`, for operations.
+"""User functions: `pause`, `current` and `change_priority`, for operations.
 
 Not compiled: mypyc would word the errors for bad arguments itself.
 """
@@ -32,3 +32,21 @@ def current() -> Action:
     if action is None:
         raise RuntimeError("current(): no action runs in this thread; call it in an operation, a timer or a hook")
     return action
+
+
+def change_priority(priority: int) -> None:
+    """Give the running action another priority for the next phase of its work ("assign priorities to different phases of a
+    process", seed 002). It goes on at this priority after its next `await`, and its calls carry it.
+
+    Work that waits for the action, such as its caller, keeps it as urgent as that work is (docs/concepts/inheritance.md).
+    Raises RuntimeError in a thread that runs no action, TypeError if `priority` is no integer, ValueError if the backplane does
+    not have it.
+    """
+    worker, action = _thread.worker, _thread.action
+    if worker is None or action is None:
+        raise RuntimeError(
+            "change_priority(): no action runs in this thread; call it in an operation, a timer or a hook"
+        )
+    if type(priority) is not int:
+        raise TypeError(f"change_priority({priority!r}): expected a whole number")
+    worker.host.change_priority(worker, action, priority)

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime import Component, FailedPrecondition, NotFound, every, operation, pause, subscribe
+from appbackplane.runtime import (
+    Component,
+    DeclarationError,
+    FailedPrecondition,
+    NotFound,
+    every,
+    operation,
+    pause,
+    subscribe,
+)
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.testing import VirtualBackplane
 
@@ -171,3 +180,58 @@ def test_a_timer_that_overruns_skips() -> None:
     backplane.advance(1.0)
     assert 3 <= slow.runs <= 5
     assert _figures(backplane)["queues"]["actions"] == 0
+
+
+# Topics that are heard in some states
+
+
+class Siren(Component):
+    """Hears of fires in three ways."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    @subscribe("fires", states=("primary",))
+    def on_duty(self, where: str) -> None:
+        self.heard.append(f"on duty {where}")
+
+    @subscribe("fires", states=("initializing", "secondary"))
+    def off_duty(self, where: str) -> None:
+        self.heard.append(f"off duty {where}")
+
+    @subscribe("fires")
+    def always(self, where: str) -> None:
+        self.heard.append(f"always {where}")
+
+
+def refused(backplane: VirtualBackplane) -> dict[str, int]:
+    operations = backplane.backplane.statistics()["operations"]
+    return {name.partition(".")[2]: each["refused"] for name, each in operations.items() if each["refused"]}
+
+
+def test_a_message_in_a_state_that_is_not_named_is_dropped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """Each subscription has its own states. Who names them has asked for it: only other losses are logged."""
+    siren = Siren()
+    backplane = VirtualBackplane(siren, role=None)
+    backplane.publish("fires", where="A")
+    backplane.run_until_idle()
+    assert siren.heard == []
+    assert refused(backplane) == {"on_duty": 1, "off_duty": 1, "always": 1}
+    assert [record.message for record in caplog.records] == [
+        "a message of topic 'fires' did not reach virtual/siren: virtual/siren is start"
+    ]
+    for state, where in (("initializing", "B"), ("primary", "C"), ("secondary", "D")):
+        backplane.move(state)
+        backplane.publish("fires", where=where)
+        backplane.run_until_idle()
+    assert siren.heard == ["off duty B", "always C", "on duty C", "always D", "off duty D"]
+    assert refused(backplane) == {"on_duty": 3, "off_duty": 2, "always": 2}
+
+
+def test_a_state_that_does_not_exist_is_refused_at_once() -> None:
+    """A message would never come."""
+    with pytest.raises(DeclarationError, match=r"open: states: \['open'\] are not among"):
+
+        class Wrong(Component):
+            @subscribe("fires", states=("open",))
+            def open(self) -> None: ...

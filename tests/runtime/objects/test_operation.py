@@ -262,7 +262,7 @@ def test_a_mark_of_the_wrong_type_is_refused(wrong: dict[str, Any], says: str) -
         (subscribe, r'plain: write @subscribe\("files\.changed"\), with parentheses'),
         (every("5s"), r"plain: every\('5s'\): expected a number of seconds above 0"),  # type: ignore[arg-type]
         (every(5, prio=1), r"plain: every has no option 'prio' \(did you mean 'priority'\?\)"),  # type: ignore[arg-type]
-        (subscribe("rain", states="x"), "plain: subscribe has no option 'states'"),  # type: ignore[arg-type]
+        (subscribe("rain", calls="x"), "plain: subscribe has no option 'calls'"),  # type: ignore[arg-type]
     ],
 )
 def test_a_decorator_that_is_written_wrongly_says_how_it_is_written(decorator: Any, says: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.objects.operation import DeclarationError, operation
+from appbackplane.runtime.objects.app_object import AppObject
+from appbackplane.runtime.objects.operation import DeclarationError, operation, subscribe
 from appbackplane.runtime.objects.state_machine import StateMachine
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Cancelled, DeadlineExceeded, FailedPrecondition
@@ -165,3 +166,64 @@ def test_wrong_machines_are_refused_when_declared() -> None:
         type("Mixed", (StateMachine,), {"initial": Door.SHUT, "odd": operation(accepted_in=[Other.OPEN])(odd)})
     with pytest.raises(TypeError, match="has no state"):
         DoorMachine().become(Other.OPEN)
+
+
+class Reader(StateMachine):
+    """Hears of letters, if the door is open."""
+
+    initial = Door.SHUT
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    @operation()
+    def open(self) -> None:
+        self.become(Door.OPEN)
+
+    @subscribe("letters", accepted_in=(Door.OPEN,))
+    def on_letter(self, text: str) -> None:
+        self.read.append(text)
+
+
+def test_a_message_in_another_state_is_dropped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """The state counts when its turn comes: a letter behind the call that opens the door is read."""
+    backplane = VirtualBackplane()
+    reader = backplane.add(Reader())
+    backplane.publish("letters", text="early")
+    backplane.run_until_idle()
+    backplane.call("bench.open")
+    backplane.publish("letters", text="late")
+    backplane.run_until_idle()
+    account = backplane.backplane.statistics()["operations"]["bench.on_letter"]
+    assert reader.read == ["late"]
+    assert (account["count"], account["refused"], account["errors"]) == (2, 1, 0)
+    assert not caplog.records
+
+
+def test_a_cast_in_another_state_is_still_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """Its sender expected it to be done."""
+    backplane, _ = machine()
+    backplane.call("bench.open").result()
+    backplane.cast("bench.open")
+    backplane.run_until_idle()
+    assert "bench.open is not accepted by virtual/bench.0 in state OPEN" in caplog.text
+
+
+def test_states_of_a_subscription_are_those_of_its_machine() -> None:
+    """An object without states would hear nothing, or everything."""
+    with pytest.raises(DeclarationError, match=r"on_letter: .* is no Door"):
+
+        class Wrong(StateMachine):
+            initial = Door.SHUT
+
+            @subscribe("letters", accepted_in=(Other.OPEN,))
+            def on_letter(self, text: str) -> None: ...
+
+    class Stateless(AppObject):
+        @subscribe("letters", accepted_in=(Door.OPEN,))
+        def on_letter(self, text: str) -> None: ...
+
+    backplane = VirtualBackplane()
+    backplane.add(Stateless())
+    with pytest.raises(DeclarationError, match=r"Stateless.on_letter: accepted_in is for a StateMachine"):
+        _ = backplane.backplane

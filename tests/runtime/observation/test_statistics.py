@@ -22,10 +22,11 @@ def test_the_snapshot_tells_how_each_run_ended_and_how_long_it_took() -> None:
         account.wait.record(500)
     account.cpu_ns = 2_500_000
     account.error_count, account.expired_count, account.cancelled_count = 1, 2, 3
-    account.refused_count, account.slow_count = 4, 5
+    account.refused_count, account.slow_count, account.late_count = 4, 5, 7
     snapshot = account.snapshot(failing=6)
     assert {key: value for key, value in snapshot.items() if not isinstance(value, dict)} == {
-        "count": 2, "errors": 1, "expired": 2, "cancelled": 3, "refused": 4, "slow": 5, "failing": 6, "cpu_ms": 2.5,
+        "count": 2, "errors": 1, "expired": 2, "cancelled": 3, "refused": 4, "slow": 5, "late": 7, "failing": 6,
+        "cpu_ms": 2.5,
     }  # fmt: skip
     assert snapshot["run"]["mean_us"] == 2.0
     assert snapshot["wait"]["max_us"] == 0.5

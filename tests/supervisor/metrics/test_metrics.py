@@ -104,7 +104,7 @@ def test_values_agree_with_the_status(start: Start) -> None:
             labels = {"backplane": name, "operation": operation}
             for figure, key in (
                 ("actions", "count"), ("errors", "errors"), ("refused", "refused"), ("expired", "expired"),
-                ("cancelled", "cancelled"), ("slow", "slow"),
+                ("cancelled", "cancelled"), ("slow", "slow"), ("late", "late"),
             ):  # fmt: skip
                 assert one(found, f"appbackplane_operation_{figure}_total", **labels) == account[key]
             assert one(found, "appbackplane_operation_cpu_seconds_total", **labels) == pytest.approx(
