@@ -12,13 +12,13 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from registry import ARCHITECTURES, HERE
 
 from appbackplane.transport import connect
 
-HERE = Path(__file__).parent
-FILES = ("event.toml", "one_to_one.toml", "one_to_many.toml", "many_to_many.toml", "state_machines.toml")
+FILES = tuple(each.applications.name for each in ARCHITECTURES if each.has_applications)
 APPLICATIONS = ("orders", "billing", "alerts")
 WORK_COUNT, WORK_S = 12, 0.05
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from show import FILES, HERE, observe, work
+from registry import HERE
+from show import FILES, observe, work
 
 from appbackplane.runtime import FailedPrecondition
 from appbackplane.transport import connect

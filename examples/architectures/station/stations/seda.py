@@ -1,0 +1,70 @@
+"""SEDA, staged events: intake, inspection, archive. Each stage has a bounded queue and threads of its own, here a process, too.
+
+A stage that is full refuses, so an overload is turned away at the door, and what is served is served as fast as ever. Stages
+share nothing: no lock. A command is served by the intake, which never inspects anything itself.
+"""
+
+from __future__ import annotations
+
+from appbackplane.runtime import AppObject, Component, operation
+
+from . import work
+
+
+class Intake(AppObject):
+    """The first stage: it passes frames on, and books what comes back."""
+
+    interleaves = True
+
+    def __init__(self) -> None:
+        self.counts = work.Counts()
+
+    @operation(priority=work.READING)  # to pass a frame on is as little work as a reading
+    async def frame(self, camera: str, number: int) -> str:
+        verdict: str = await self.call("inspection.inspect", camera=camera, number=number)
+        self.counts.book_frame()
+        return verdict
+
+    @operation(priority=work.READING)
+    def reading(self, sensor: str, number: int) -> None:
+        work.decode(sensor, number)
+        self.counts.book_reading(sensor, number)
+
+    @operation(priority=work.COMMAND)
+    def command(self, order: str) -> work.State:
+        return self.counts.state()
+
+
+class Station(Component):
+    max_requests = 1_000
+
+    def setup(self) -> None:
+        self.add(Intake())
+
+
+class Inspection(Component):
+    """The second stage: 20 frames are queued, and those that come then are refused."""
+
+    max_requests = 20
+
+    @operation(priority=work.FRAME)
+    def inspect(self, camera: str, number: int) -> str:
+        verdict = work.inspect(camera, number)
+        self.cast("archive.keep", camera=camera, number=number)
+        return verdict
+
+
+class Archive(Component):
+    """The third: its threads block."""
+
+    max_requests = 100
+
+    def setup(self) -> None:
+        for _ in range(4):
+            self.add(Shelf())
+
+
+class Shelf(AppObject):
+    @operation(priority=work.FRAME)
+    def keep(self, camera: str, number: int) -> None:
+        work.archive()
