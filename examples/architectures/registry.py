@@ -171,11 +171,11 @@ ARCHITECTURES = (
         "dataflow",
         Promise(
             keeps_order=True,
-            frames_first=1,
+            frames_first=0,
             at_once=2,
             passes_running=False,
             needs_lock=False,
-            late_in_flood=ALL,
+            late_in_flood=(FRAMES, READINGS),
         ),
     ),
     Architecture(

@@ -1,7 +1,8 @@
 """Dataflow: a frame is a small graph of calls. Each begins as soon as the values that it needs are there, whoever makes them.
 
 Inspection and archive do not need each other, so they run at the same time. Values are assigned once and sent, never shared:
-no lock. Independent steps overlap by themselves, but a graph has no urgent path: the order is that in which values come.
+no lock. Independent steps overlap by themselves. But where values meet they are taken one after the other: a frame waits at
+the register for all readings before it.
 """
 
 from __future__ import annotations
@@ -16,46 +17,48 @@ class Graph(AppObject):
 
     interleaves = True
 
-    @operation(priority=work.ALIKE)
+    @operation(priority=work.FRAME)
     async def frame(self, camera: str, number: int) -> str:
         verdict = self.call("station.inspect", camera=camera, number=number)
         archived = self.call("station.archive", camera=camera, number=number)
-        booked: str = await self.call("station.book", verdict=verdict, archived=archived)
+        booked: str = await self.call("station.book", verdict=verdict, archived=archived, priority=work.READING)
         return booked
 
 
 class Inspector(AppObject):
-    @operation(priority=work.ALIKE)
+    @operation(priority=work.FRAME)
     def inspect(self, camera: str, number: int) -> str:
         return work.inspect(camera, number)
 
 
 class Archive(AppObject):
-    concurrency = 1_000
+    interleaves = True
 
-    @operation(priority=work.ALIKE)
+    @operation(priority=work.FRAME)
     async def archive(self, camera: str, number: int) -> bool:
         await pause(work.ARCHIVE_S)
         return True
 
 
 class Register(AppObject):
-    """The end of all graphs: it alone has the counts."""
+    """The end of all graphs: it alone has the counts. It takes a command first, and all else as it comes."""
+
+    interleaves = True
 
     def __init__(self) -> None:
         self.counts = work.Counts()
 
-    @operation(priority=work.ALIKE)
+    @operation(priority=work.READING)
     def book(self, verdict: str, archived: bool) -> str:
         self.counts.book_frame()
         return verdict
 
-    @operation(priority=work.ALIKE)
+    @operation(priority=work.READING)
     def reading(self, sensor: str, number: int) -> None:
         work.decode(sensor, number)
         self.counts.book_reading(sensor, number)
 
-    @operation(priority=work.ALIKE)
+    @operation(priority=work.COMMAND)
     def command(self, order: str) -> work.State:
         return self.counts.state()
 

@@ -66,7 +66,7 @@ class Station(Component):
 
 
 class Shelves(AppObject):
-    concurrency = 1_000
+    interleaves = True
 
     @operation(priority=work.FRAME)
     async def keep(self, camera: str, number: int) -> None:
