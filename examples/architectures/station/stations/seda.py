@@ -19,7 +19,7 @@ class Intake(AppObject):
     def __init__(self) -> None:
         self.counts = work.Counts()
 
-    @operation(priority=work.READING)  # to pass a frame on is as little work as a reading
+    @operation(priority=work.COMMAND + 1)  # to pass a frame on is little work, and a full queue makes room for it
     async def frame(self, camera: str, number: int) -> str:
         verdict: str = await self.call("inspection.inspect", camera=camera, number=number)
         self.counts.book_frame()
