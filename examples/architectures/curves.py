@@ -1,6 +1,6 @@
-"""Curves: each architecture is offered more and more work, and one picture shows how much of it is served, and how promptly.
+"""Curves: each architecture is offered more and more work. One picture shows the part that is served, and the wait of commands.
 
-Each station has one core, and the driver has another, so that what differs is the architecture and not its number of processes.
+Each station has one core, and the driver another, so that the architecture makes the difference, not the number of processes.
 Load 1 is as many frames as one core can inspect. `python show.py --curves` measures for some minutes; `scripts/bench
 architectures` does the same for longer, several times.
 """

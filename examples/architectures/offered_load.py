@@ -105,7 +105,7 @@ async def settled(client: AsyncClient) -> None:
 
 
 class _Step:
-    """One step: the calls that are outstanding, and what has come of the others."""
+    """One step: the calls that are outstanding, and the answers so far."""
 
     def __init__(self, client: AsyncClient, key_of: Callable[[str], str | None], settle_s: float, end_s: float) -> None:
         self.answers = Answers()

@@ -1,4 +1,4 @@
-"""Registry: every architecture of the example, where its TOMLs and its module are, and what it promises.
+"""Registry: every architecture of the example, with its TOMLs, its module and its promise.
 
 One entry adds an architecture: its TOML `station/NAME.toml` and its module `station/stations/NAME.py` bear its name. The tests
 hold each to its `Promise`, `show.py --curves` measures it, and the table of docs/concepts/architectures.md is compared with it.
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What an architecture promises to the requests of a station. Each field is a column of the docs' table, and a test."""
+    """The promise of an architecture to the requests of a station. Each field is a column of the docs' table, and a test."""
 
     #: Whether the readings of one sensor are booked in the order in which they were sent.
     keeps_order: bool

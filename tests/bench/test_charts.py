@@ -1,14 +1,18 @@
 """A chart is an SVG and a PNG that others can read, and says what it shows."""
 
+import importlib
+import json
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from bench_cases import __main__ as command
+from bench_cases import architectures
 from bench_cases.dispatcher_scaling import Curves, chart
 from bench_cases.harness.case import Case, Requirement, Sides, ours
 from bench_cases.harness.chart import DOTS_PER_INCH, SIZE_INCHES, Chart, Curve
@@ -95,6 +99,30 @@ def test_each_shard_has_as_many_parts() -> None:
     keys = parts(2, 16)
     at_home = [home(("spread-1", "spread-2"), key) for key in keys]
     assert (at_home.count("spread-1"), at_home.count("spread-2"), len(set(keys))) == (8, 8, 16)
+
+
+def test_the_case_of_the_architectures_writes_a_picture_and_its_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each sweep, so that an interrupted run has both; the figures are those of the highest load."""
+    monkeypatch.syspath_prepend(str(architectures.EXAMPLE))
+    curves = importlib.import_module("curves")
+
+    def sweep(chosen: Any, loads: Any, settle_s: float, measured_s: float, say: Any, seed: int) -> list[Any]:
+        return [
+            curves.Step(each.name, load, 10 * load + seed, 0.0, 5.0, 0, 0.1)
+            for each in chosen
+            for load in (0.5, max(loads))
+        ]
+
+    plots = Plots()
+    plots.folder = tmp_path
+    monkeypatch.setattr(curves, "sweep", sweep)
+    monkeypatch.setattr(architectures, "PLOTS", plots)
+    figures = architectures.measure(is_quick=False)
+    assert (figures["served_many_to_many_percent"], figures["p99_one_to_one_ms"]) == (31.0, 5.0)
+    assert [path.name for path in plots.written] == ["architectures.svg", "architectures.json"]
+    assert len(json.loads((tmp_path / "architectures.json").read_text())["steps"]) == 3 * 2 * len(curves.ARCHITECTURES)
 
 
 LOOKS_OF_TWO = {"adaptive": Look("#1b7f5c", "", "circle"), "plain": Look("#1f2933", "2 4", "triangle")}

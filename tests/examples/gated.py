@@ -2,7 +2,7 @@
 
 A backplane of a test imports it in the place of `stations.NAME`; it finds the name and a folder in its environment. In the
 folder, each gate is a named pipe: who opens it to read waits until the test has it open to write. `log` there says in which
-order all processes passed. The stations' locks are replaced by what locks nothing, so that a test sees where one is needed.
+order all processes passed. The stations' locks are replaced by ones that lock nothing, so that a test sees where one is needed.
 """
 
 from __future__ import annotations

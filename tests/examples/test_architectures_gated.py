@@ -36,7 +36,8 @@ class Gates:
 
     def open(self, gate: str) -> None:
         """Let all through, from now on."""
-        self._open[gate] = os.open(self._folder / gate, os.O_RDWR)
+        if gate not in self._open:
+            self._open[gate] = os.open(self._folder / gate, os.O_RDWR)
 
     def close(self, gate: str) -> None:
         """Hold who comes next."""
@@ -114,7 +115,7 @@ def test_one_reading_passes_another_where_the_order_is_not_kept(
 def test_how_many_frames_are_inspected_at_once_and_whether_a_command_passes_them(
     architecture: Architecture, station: tuple[Any, Gates]
 ) -> None:
-    """Parallelism, and who may overtake what runs. As many frames as may be are held in their inspection."""
+    """Parallelism, and overtaking of work that runs. As many frames as possible are held in their inspection."""
     client, gates = station
     promise, begun, ended = architecture.promise, gates.count("inspects"), gates.count("inspected")
     gates.close("inspection")

@@ -1,4 +1,4 @@
-"""Dataflow: a frame is a small graph of calls. Each begins as soon as the values that it needs are there, whoever makes them.
+"""Dataflow: a frame is a small graph of calls. Each begins as soon as its values are there, from whichever object.
 
 Inspection and archive do not need each other, so they run at the same time. Values are assigned once and sent, never shared:
 no lock. Independent steps overlap by themselves. But where values meet they are taken one after the other: a frame waits at
@@ -41,7 +41,7 @@ class Archive(AppObject):
 
 
 class Register(AppObject):
-    """The end of all graphs: it alone has the counts. It takes a command first, and all else as it comes."""
+    """The end of all graphs: it alone has the counts. It takes commands first, and all else in the order of arrival."""
 
     interleaves = True
 

@@ -47,7 +47,7 @@ class Register(AppObject):
 
 
 class Gate(AppObject):
-    """The other process with a name: it spawns one for whoever is new, and passes messages on."""
+    """The other process with a name: it spawns one for each new camera and sensor, and passes messages on."""
 
     interleaves = True
 

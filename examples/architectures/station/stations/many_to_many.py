@@ -2,7 +2,7 @@
 
 The scheduler knows how urgent each request is. The most urgent goes first, and passes a long action that runs; quotas let the
 least urgent go on; each object keeps its order. It is also the architecture with the most to set: priorities, quotas, threads,
-and a lock for what objects share.
+and a lock for shared data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from . import work
 
 
 class Shared:
-    """What all objects of the station know."""
+    """The data of all objects of the station."""
 
     def __init__(self) -> None:
         self.counts, self.lock = work.Counts(), threading.Lock()

@@ -1,6 +1,6 @@
 """Multiple actors: one for each kind of work, each with a queue and a thread. So a command never waits behind a frame.
 
-Within one kind all is in order. Between two kinds there is no order, and what the actors share needs a lock.
+Within one kind all is in order. Between two kinds there is no order, and data that the actors share need a lock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from . import work
 
 
 class Shared:
-    """What all three know."""
+    """The data of all three."""
 
     def __init__(self) -> None:
         self.counts, self.lock = work.Counts(), threading.Lock()

@@ -1,7 +1,7 @@
 """Actor with a pool, 1-N: one application, four desks, four threads. Each request goes to the least busy desk.
 
-For work items that do not depend on each other. A command passes what is queued at the other desks, and not what is queued at
-its own. What the desks share needs a lock, which no other application ever takes.
+For work items that do not depend on each other. A command passes the queues of the other desks, and waits in that of its own.
+Data that the desks share need a lock, which no other application ever takes.
 """
 
 from __future__ import annotations

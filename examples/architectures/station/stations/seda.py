@@ -1,7 +1,7 @@
 """SEDA, staged events: intake, inspection, archive. Each stage has a bounded queue and threads of its own, here a process, too.
 
-A stage that is full refuses, so an overload is turned away at the door, and what is served is served as fast as ever. Stages
-share nothing: no lock. A command is served by the intake, which never inspects anything itself.
+A full stage refuses, so no queue grows, and accepted requests are served soon. Stages share nothing: no lock. The intake serves
+the commands, and never inspects anything itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Intake(AppObject):
 
     @operation(priority=work.COMMAND + 1)  # to pass a frame on is little work, and a full queue makes room for it
     async def frame(self, camera: str, number: int) -> str:
-        verdict: str = await self.call("inspection.inspect", camera=camera, number=number)
+        verdict: str = await self.call("inspection.inspect", camera=camera, number=number, retry=False)
         self.counts.book_frame()
         return verdict
 

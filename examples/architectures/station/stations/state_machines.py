@@ -15,7 +15,7 @@ from . import work
 
 
 class Shared:
-    """What all machines know."""
+    """The data of all machines."""
 
     def __init__(self) -> None:
         self.counts, self.lock = work.Counts(), threading.Lock()

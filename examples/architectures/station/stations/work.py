@@ -1,4 +1,4 @@
-"""Work: what the three kinds of requests of an inspection station cost, and what the station knows. The same everywhere.
+"""Work: the costs of the three kinds of requests of an inspection station, and its data. The same everywhere.
 
 A camera's *frame* is inspected, which computes for 4 ms, and its picture is archived, which waits for 8 ms. A sensor's
 *reading* is tiny, comes in floods, and must be booked in the order in which the sensor sent it. An operator's *command* is
@@ -20,7 +20,7 @@ ALIKE = 0
 
 
 class State(TypedDict):
-    """What a command is answered with. `late_count`: readings that were booked after a later one of their sensor."""
+    """The answer to a command. `late_count`: readings that were booked after a later one of their sensor."""
 
     frame_count: int
     reading_count: int
@@ -28,7 +28,7 @@ class State(TypedDict):
 
 
 class Counts:
-    """What a station knows. It has no lock of its own: the architecture says whether it needs one."""
+    """The data of a station. They have no lock of their own: the architecture says whether it needs one."""
 
     def __init__(self) -> None:
         self.frame_count = self.reading_count = self.late_count = 0
@@ -61,7 +61,7 @@ def archive() -> None:
 
 
 def decode(sensor: str, number: int) -> None:
-    """Read what a sensor sent."""
+    """Read the message of a sensor."""
     compute(DECODE_S)
 
 
