@@ -17,7 +17,7 @@ def row(architecture: Architecture) -> tuple[str, ...]:
     promise = architecture.promise
     return (
         architecture.title,
-        architecture.station.name,
+        "TOML",
         "in order" if promise.keeps_order else "any order",
         str(promise.frames_first),
         str(promise.at_once),
