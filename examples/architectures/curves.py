@@ -12,9 +12,10 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from offered_load import CAPACITY_PER_S, arrivals, offer, settled
 from appbackplane.transport import connect_async
 
 LOADS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+#: Other programs on the driver's core make it send requests late and at once. On a quiet machine it is late by 5 ms.
+LAG_MS_MAX, TRIES_MAX = 20.0, 3
 #: Told apart without colors, too: with 4 dashes and 3 marks, twelve curves have twelve pairs.
 COLORS = ("#1f2933", "#b4501e", "#0b66a8", "#1b7f5c", "#7a3f98", "#8a6d00")
 DASHES = ("", "8 4", "2 4", "10 3 2 3")
@@ -64,9 +67,17 @@ def sweep(
     for architecture in architectures:
         with station(architecture) as run_dir:
             for load in loads:
-                steps.append(asyncio.run(measured(architecture, run_dir, load, settle_s, measured_s, seed)))
+                steps.append(undisturbed(partial(measured, architecture, run_dir, load, settle_s, measured_s, seed)))
                 say(steps[-1])
     return steps
+
+
+def undisturbed(measure: Callable[[], Coroutine[Any, Any, Step]]) -> Step:
+    """Measure until the driver was never late by more than `LAG_MS_MAX`, at most `TRIES_MAX` times: the step of least lag."""
+    tries: list[Step] = []
+    while not tries or (tries[-1].driver_lag_ms > LAG_MS_MAX and len(tries) < TRIES_MAX):
+        tries.append(asyncio.run(measure()))
+    return min(tries, key=lambda step: step.driver_lag_ms)
 
 
 @contextmanager
