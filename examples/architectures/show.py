@@ -1,13 +1,16 @@
 """Bring up one architecture after the other, give each the same work, and print who did it.
 
     python show.py [FILE.toml ...]
+    python show.py --curves [FOLDER]
 
-Twelve pieces of work of 50 ms that block their thread, asked for at the same time: how many processes and threads did
-them, and how many were done at once?
+The first: twelve pieces of work of 50 ms that block their thread, asked for at the same time. How many processes and threads
+did them, and how many were done at once? The second offers the inspection station of each architecture more and more work
+(curves.py), and writes architectures.svg and architectures.json into FOLDER.
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,12 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from registry import ARCHITECTURES, HERE
+
 from appbackplane.transport import connect
 
-HERE = Path(__file__).parent
-FILES = ("event.toml", "one_to_one.toml", "one_to_many.toml", "many_to_many.toml", "state_machines.toml")
+FILES = tuple(each.applications.name for each in ARCHITECTURES if each.has_applications)
 APPLICATIONS = ("orders", "billing", "alerts")
 WORK_COUNT, WORK_S = 12, 0.05
+#: Of a step of the curves: before what counts, and what counts.
+SETTLE_S, MEASURED_S = 0.5, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +79,36 @@ def ship(client: Any) -> list[Mapping[str, Any]]:
     return [call.result() for call in shipped]
 
 
-def main(files: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Exit code 0: all were shown."""
+    parser = argparse.ArgumentParser(prog="show.py")
+    parser.add_argument("files", nargs="*", metavar="FILE.toml", help="default: all that run applications.py")
+    parser.add_argument("--curves", nargs="?", const=".", metavar="FOLDER", help="measure and draw; default: here")
+    options = parser.parse_args(words)
+    if options.curves is None:
+        show(options.files)
+    else:
+        draw(Path(options.curves))
+    return 0
+
+
+def draw(folder: Path) -> None:
+    """Measure all stations, for two seconds a step, and write the picture and the figures."""
+    import curves  # it imports the benchmarks of this repository, which the table does not need
+
+    if not folder.is_dir():
+        sys.exit(f"--curves {folder}: there is no such folder")
+    steps = curves.sweep(
+        ARCHITECTURES, curves.LOADS, SETTLE_S, MEASURED_S, lambda step: print(curves.line(step), flush=True)
+    )
+    for name, text in (("svg", curves.picture(steps)), ("json", curves.as_json(steps, SETTLE_S, MEASURED_S))):
+        path = folder / f"architectures.{name}"
+        path.write_text(text, encoding="utf-8")
+        print(f"written to {path}")
+
+
+def show(files: list[str]) -> None:
+    """The table."""
     print(f"{'':16}applications  processes  threads  at once  {WORK_COUNT} x {WORK_S * 1000:.0f} ms took")
     for file in files or FILES:
         path = HERE / file
@@ -86,7 +120,6 @@ def main(files: list[str]) -> int:
             appbackplane("down", "-s", str(path))
         figures = f"{seen.applications:12}  {seen.processes:9}  {seen.threads:7}  {seen.at_once:7}"
         print(f"{path.stem:16}{figures}  {seen.seconds * 1000:.0f} ms", flush=True)
-    return 0
 
 
 def appbackplane(*words: str) -> None:

@@ -1,19 +1,23 @@
 """A chart is an SVG and a PNG that others can read, and says what it shows."""
 
+import importlib
+import json
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from bench_cases import __main__ as command
+from bench_cases import architectures
 from bench_cases.dispatcher_scaling import Curves, chart
 from bench_cases.harness.case import Case, Requirement, Sides, ours
 from bench_cases.harness.chart import DOTS_PER_INCH, SIZE_INCHES, Chart, Curve
 from bench_cases.harness.computing import parts
-from bench_cases.harness.panels import Look, Panel, svg
+from bench_cases.harness.panels import LINE, Look, Panel, spread, svg
 from bench_cases.harness.plots import Plots
 from bench_cases.overload_curve import LOOKS, NAMES
 from bench_cases.overload_curve import Curves as OverloadCurves
@@ -97,6 +101,30 @@ def test_each_shard_has_as_many_parts() -> None:
     assert (at_home.count("spread-1"), at_home.count("spread-2"), len(set(keys))) == (8, 8, 16)
 
 
+def test_the_case_of_the_architectures_writes_a_picture_and_its_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each sweep, so that an interrupted run has both; the figures are those of the highest load."""
+    monkeypatch.syspath_prepend(str(architectures.EXAMPLE))
+    curves = importlib.import_module("curves")
+
+    def sweep(chosen: Any, loads: Any, settle_s: float, measured_s: float, say: Any, seed: int) -> list[Any]:
+        return [
+            curves.Step(each.name, load, 10 * load + seed, 0.0, 5.0, 0, 0.1)
+            for each in chosen
+            for load in (0.5, max(loads))
+        ]
+
+    plots = Plots()
+    plots.folder = tmp_path
+    monkeypatch.setattr(curves, "sweep", sweep)
+    monkeypatch.setattr(architectures, "PLOTS", plots)
+    figures = architectures.measure(is_quick=False)
+    assert (figures["served_many_to_many_percent"], figures["p99_one_to_one_ms"]) == (31.0, 5.0)
+    assert [path.name for path in plots.written] == ["architectures.svg", "architectures.json"]
+    assert len(json.loads((tmp_path / "architectures.json").read_text())["steps"]) == 3 * 2 * len(curves.ARCHITECTURES)
+
+
 LOOKS_OF_TWO = {"adaptive": Look("#1b7f5c", "", "circle"), "plain": Look("#1f2933", "2 4", "triangle")}
 
 
@@ -111,6 +139,32 @@ def test_panels_are_a_picture_that_needs_no_color() -> None:
     names = [each.text for each in root.iter() if each.tag.endswith("title")]
     assert names == ["adaptive", "plain"] * 2
     assert len({(look.dash, look.mark) for look in LOOKS.values()}) == len(NAMES)
+
+
+def test_names_stand_beside_the_curves_where_there_are_many() -> None:
+    """In each panel, and then in no legend: the eye need not travel."""
+    panel = Panel("ms", {"adaptive": {0.5: 2.0, 3.0: 24.0}, "plain": {0.5: 2.0, 3.0: 24.0}}, [1, 10, 100], True)
+    root = ElementTree.fromstring(svg("load", [0.5, 3.0], LOOKS_OF_TWO, [panel, panel], is_labelled=True))
+    names = [each for each in root.iter() if each.tag.endswith("text") and each.text in LOOKS_OF_TWO]
+    assert [each.text for each in names] == ["adaptive", "plain"] * 2
+    assert float(names[1].attrib["y"]) - float(names[0].attrib["y"]) == LINE, (
+        "curves that end at one point have two names"
+    )
+    assert [each.attrib["fill"] for each in names] == [look.color for look in LOOKS_OF_TWO.values()] * 2
+
+
+@pytest.mark.parametrize(
+    ("heights", "placed"),
+    [
+        ([10, 50], [10, 50]),
+        ([50, 10], [50, 10]),
+        ([10, 10, 10], [10, 24, 38]),
+        ([95, 95, 98], [72, 86, 100]),
+        ([120.0], [100.0]),
+    ],
+)
+def test_names_do_not_cover_each_other(heights: list[float], placed: list[float]) -> None:
+    assert spread(heights, 14, 100) == placed
 
 
 def test_a_value_beyond_the_axis_is_drawn_at_its_end() -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from show import FILES, HERE, observe, work
+from registry import ARCHITECTURES, HERE, Architecture
+from show import FILES, observe, work
 
 from appbackplane.runtime import FailedPrecondition
 from appbackplane.transport import connect
@@ -133,3 +134,21 @@ def test_by_the_command_line(run_dirs: Path, file: str) -> None:
     finally:
         appbackplane("down", "-s", path)
     assert not list(run_dirs.rglob("*.sock"))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda each: each.name)
+def test_each_station_is_a_system_that_can_be_brought_up(architecture: Architecture) -> None:
+    """By its own TOML, and from its own folder."""
+    assert "comes up as station" in appbackplane("check", str(architecture.station))
+
+
+def test_a_station_by_the_command_line(run_dirs: Path) -> None:
+    """The README's tour."""
+    path = str(HERE / "station" / "seda.toml")
+    appbackplane("up", path, "--detach")
+    try:
+        call = ("call", "-s", path, "--json")
+        assert json.loads(appbackplane(*call, "station.frame", "camera=camera-1", "number=0")) == "good"
+        assert json.loads(appbackplane(*call, "station.command", "order=report"))["frame_count"] == 1
+    finally:
+        appbackplane("down", "-s", path)

@@ -1,7 +1,8 @@
 """What the program of the architectures counts."""
 
 import pytest
-from show import FILES, HERE, at_once, observe
+from registry import ARCHITECTURES, HERE
+from show import FILES, at_once, observe
 
 
 def piece(
@@ -31,3 +32,6 @@ def test_threads_of_two_processes_are_two() -> None:
 def test_every_architecture_is_shown() -> None:
     """A TOML that the program forgets is one that nobody sees."""
     assert sorted(FILES) == sorted(path.name for path in HERE.glob("*.toml"))
+    assert sorted(path.name for path in (HERE / "station").glob("*.toml")) == sorted(
+        each.station.name for each in ARCHITECTURES
+    )

@@ -28,9 +28,13 @@ class Plots:
 
     def add_svg(self, name: str, picture: str) -> None:
         """Write a picture that is drawn already; once more where a later round has renewed it."""
+        self.add_text(f"{name}.svg", picture)
+
+    def add_text(self, name: str, text: str) -> None:
+        """Write a file, such as the figures of a picture; once more where a later round has renewed them."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{name}.svg"
-        path.write_text(picture, encoding="utf-8")
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
         if path not in self.written:
             self.written.append(path)
 
