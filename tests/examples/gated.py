@@ -73,4 +73,6 @@ work.Counts.book_frame, work.Counts.state = gated_book_frame, logged_state
 module = importlib.import_module(f"stations.{NAME}")
 if hasattr(module, "threading"):
     module.threading = SimpleNamespace(Lock=NoLock)
+if hasattr(module, "ComponentLock"):
+    module.ComponentLock = lambda component, name: NoLock()
 globals().update({name: found for name, found in vars(module).items() if isinstance(found, type)})

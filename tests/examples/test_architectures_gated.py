@@ -152,7 +152,7 @@ def test_where_a_lock_is_needed(architecture: Architecture, station: tuple[Any, 
     frame.result(LIMIT_S)
     found = gates.log()
     assert (last(found, "tells") < last(found, "booked")) is promise.needs_lock
-    assert ("threading.Lock()" in architecture.module.read_text()) is promise.needs_lock
+    assert ("Lock(" in architecture.module.read_text()) is promise.needs_lock
 
 
 def last(log: list[str], word: str) -> int:

@@ -2,13 +2,16 @@
 
 "AppBackplane is a policy domain. All AppComponents sharing an AppBackplane must agree to abide by the same rules regarding
 latency" (seed 002). Each is counted, and reported at most once a second, with the cause in the words of `why`
-(observation/waiting.py). The cause is judged when the action begins, from the budget and from the action before it in the same
-thread: to look for it while actions wait would cost the lead. Without a contract it costs one comparison an action.
+(observation/waiting.py), unless its priority is one of work that may wait (`BULK_FROM`). The cause is judged when the action
+begins, from the budget and from the action before it in the same thread: to look for it while actions wait would cost the
+lead. Without a contract it costs one comparison an action.
 """
 
 from __future__ import annotations
 
 import logging
+
+from appbackplane.transport.directory import BULK_FROM
 
 from ...objects.action import Action
 from ...observation.rate_limit import RateLimit
@@ -48,6 +51,8 @@ class LateActions:
             return
         account.late_count += late_count
         self.count += late_count
+        if action.priority >= BULK_FROM:
+            return  # work that may wait is no alarm
         waited_ns = self._waited_ns(action, now_ns)
         left_out = self._reported.admit("late", now_ns)
         if left_out is None:

@@ -97,6 +97,17 @@ def test_what_waits_no_longer_is_in_order(log: Log) -> None:
     assert late(backplane) == 0 and not log.lines
 
 
+def test_work_that_may_wait_is_counted_and_no_alarm(log: Log) -> None:
+    """Bulk beside urgent work waits all the time: a report each second would hide those that matter."""
+    backplane = mill()
+    for priority in (4, 5):
+        cut(backplane, "a", 20, 5)
+        cut(backplane, "a", 1, priority)
+        backplane.run_until_idle()
+    assert late(backplane) == 2
+    assert len(log.lines) == 1 and "(priority 5), which ran for" in log.lines[0]
+
+
 def test_without_a_contract_nothing_is_late(log: Log) -> None:
     """Bulk work waits for as long as it takes."""
     backplane = mill(max_latency=None)
