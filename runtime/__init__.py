@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .execution.actions.coroutines import checkpoint, should_stop, should_yield
     from .execution.workers.replies import Replies
     from .execution.workers.user_functions import current, pause
+    from .flows.declaring import sink, source, stage
+    from .flows.flow import Flow
     from .objects.action import Action, Outcome
     from .objects.adaptive import Adaptive
     from .objects.app_object import AppObject
@@ -59,6 +61,7 @@ __all__ = [
     "EndNotice",
     "Endpoint",
     "FailedPrecondition",
+    "Flow",
     "InternalError",
     "InvalidArgument",
     "ModuleState",
@@ -81,6 +84,9 @@ __all__ = [
     "pause",
     "should_stop",
     "should_yield",
+    "sink",
+    "source",
+    "stage",
     "subscribe",
 ]
 
@@ -90,6 +96,8 @@ _LATER = {
     "execution.actions.coroutines": ("checkpoint", "should_stop", "should_yield"),
     "execution.workers.replies": ("Replies",),
     "execution.workers.user_functions": ("current", "pause"),
+    "flows.declaring": ("sink", "source", "stage"),
+    "flows.flow": ("Flow",),
     "objects.action": ("Action", "Outcome"),
     "objects.adaptive": ("Adaptive",),
     "objects.batch": ("Batch",),
