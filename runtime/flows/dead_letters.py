@@ -50,13 +50,6 @@ class DeadLetters:
             found = list(self._kept)[::-1][:count]
         return [{"item": _sendable(each.item), "error": each.error, "unix_ns": each.unix_ns} for each in found]
 
-    def clear(self) -> int:
-        """Forget those that are kept. Returns how many."""
-        with self._mutex:
-            count = len(self._kept)
-            self._kept.clear()
-            return count
-
 
 def _told(error: BaseException) -> str:
     words = text_of(str(error))

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Hashable, Iterable
 from types import NoneType, UnionType
-from typing import Any, Never, Union, get_args, get_origin
+from typing import Any, Never, Union, get_args, get_origin, overload
 
 from appbackplane.transport.directory import nearest
 
@@ -19,10 +19,18 @@ from ..objects.hints import hints_of
 from ..objects.operation import PRIORITY_DEFAULT, DeclarationError
 from .stage import Stage
 
+#: Makes a part of a flow of a function.
+Decorator = Callable[[Callable[..., Any]], Stage]
+#: The key of an item: the name of a field, or a function of the item.
+By = str | Callable[[Any], Hashable] | None
 #: Most lanes of a stage in one backplane: each is an object, and threads beyond this do not pay.
 PARALLEL_MAX = 256
 
 
+@overload
+def source(written: Callable[..., Any], /) -> Stage: ...
+@overload
+def source(*, priority: int = ..., poll: float = ..., name: str | None = ...) -> Decorator: ...
 def source(
     written: Callable[..., Any] | None = None,
     /,
@@ -31,7 +39,7 @@ def source(
     poll: float = 0.1,
     name: str | None = None,
     **unknown: Never,
-) -> Any:
+) -> Stage | Decorator:
     """Declare where the items of a flow come from. The function is called only while there is credit.
 
     `def lines(after: int | None, wanted: int) -> list[tuple[int, str]]` returns at most `wanted` items behind the position
@@ -65,19 +73,32 @@ def source(
     return _decorator("source", written, declare, unknown, source)
 
 
+@overload
+def stage(written: Callable[..., Any], /) -> Stage: ...
+@overload
+def stage(
+    *,
+    batch: Batch | None = ...,
+    by: By = ...,
+    parallel: int = ...,
+    priority: int = ...,
+    expand: bool = ...,
+    retry_singly: bool = ...,
+    name: str | None = ...,
+) -> Decorator: ...
 def stage(
     written: Callable[..., Any] | None = None,
     /,
     *,
     batch: Batch | None = None,
-    by: str | Callable[[Any], Hashable] | None = None,
+    by: By = None,
     parallel: int = 1,
     priority: int = PRIORITY_DEFAULT,
     expand: bool = False,
     retry_singly: bool = False,
     name: str | None = None,
     **unknown: Never,
-) -> Any:
+) -> Stage | Decorator:
     """Declare a function that makes an item of the next stage of each item; None: it drops the item.
 
     `batch`: it takes a list of items, and returns the list of those that it made. `by`: the name of a field, or a function of
@@ -92,18 +113,30 @@ def stage(
     return _decorator("stage", written, declare, unknown, stage)
 
 
+@overload
+def sink(written: Callable[..., Any], /) -> Stage: ...
+@overload
+def sink(
+    *,
+    batch: Batch | None = ...,
+    by: By = ...,
+    parallel: int = ...,
+    priority: int = ...,
+    retry_singly: bool = ...,
+    name: str | None = ...,
+) -> Decorator: ...
 def sink(
     written: Callable[..., Any] | None = None,
     /,
     *,
     batch: Batch | None = None,
-    by: str | Callable[[Any], Hashable] | None = None,
+    by: By = None,
     parallel: int = 1,
     priority: int = PRIORITY_DEFAULT,
     retry_singly: bool = False,
     name: str | None = None,
     **unknown: Never,
-) -> Any:
+) -> Stage | Decorator:
     """Declare the function at the end of a flow. Options as of `stage`; what it returns is ignored."""
 
     def declare(function: Callable[..., Any]) -> Stage:
@@ -216,7 +249,7 @@ def _without_none(annotation: Any) -> Any:
 
 def _decorator(
     kind: str, written: Any, declare: Callable[[Callable[..., Any]], Stage], unknown: dict[str, Any], decorator: Any
-) -> Any:
+) -> Stage | Decorator:
     for option in unknown:
         known = [p.name for p in inspect.signature(decorator).parameters.values() if p.kind is p.KEYWORD_ONLY]
         near = nearest(option, known)

@@ -92,7 +92,7 @@ class StageOutlet:
         #: Items that have taken credits, and items that wait for some.
         self.used_count = 0
         self.waiting_count = 0
-        #: Totals of items: ended, lost with the process that had them, and sent again.
+        #: Totals of items: ended, lost with the process that had them, and sent again though they may have been processed.
         self.ended_count = 0
         self.lost_count = 0
         self.resent_count = 0
@@ -161,12 +161,15 @@ class StageOutlet:
                 origin.has_failed = True
             return self._end(chunk)
 
-    def came_back(self, chunk: Chunk, until_ns: int) -> None:
-        """The chunk was not served: it is sent again, ahead of later ones, but not before `until_ns`."""
+    def came_back(self, chunk: Chunk, until_ns: int, *, has_begun: bool) -> None:
+        """The chunk was not served: it is sent again, ahead of later ones, but not before `until_ns`.
+
+        `has_begun`: whether some of its items may have been processed, so that they come twice.
+        """
         with self._mutex:
             target = chunk.target
             self._give_back(chunk)
-            self.resent_count += len(chunk.items)
+            self.resent_count += len(chunk.items) if has_begun else 0
             self._again(chunk)
             target.trials += 1
             target.held_until_ns = until_ns

@@ -95,7 +95,8 @@ class ChunkSender(AppObject):
         delay_s = min(RETRY_MAX_S, RETRY_S * 2 ** min(chunk.target.trials, 6))
         if error.retry_after is not None:
             delay_s = max(delay_s, min(RETRY_MAX_S, error.retry_after))
-        self._outlet.came_back(chunk, self._host.now_ns() + round(delay_s * 1e9))
+        until_ns = self._host.now_ns() + round(delay_s * 1e9)
+        self._outlet.came_back(chunk, until_ns, has_begun=not error.is_refused)
         self.after(delay_s, self.again)
         return ()
 

@@ -363,7 +363,7 @@ METRICS: tuple[Metric, ...] = (
         lambda part: part["edge"] and (part["edge"]["oldest_ms"] or 0) / 1e3,
     ),
     _edge("appbackplane_flow_ended_total", "Items that have ended behind the stage.", "ended"),
-    _edge("appbackplane_flow_resent_total", "Items that were sent again.", "resent"),
+    _edge("appbackplane_flow_resent_total", "Items that were sent again, and may have been processed.", "resent"),
     _edge("appbackplane_flow_lost_total", "Items that were lost with the process that had them.", "lost"),
     _flow("appbackplane_flow_dropped_total", "Items that the function of the stage dropped.", lambda p: p["dropped"]),
     _flow(

@@ -8,6 +8,7 @@ from tests.mutation import (
     batching,
     caller,
     dataflow,
+    flows,
     lanes,
     laws,
     ledger,
@@ -38,5 +39,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "architectures": architectures.MUTATIONS,
     "addresses": addresses.MUTATIONS,
     "dataflow": dataflow.MUTATIONS,
+    "flows": flows.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

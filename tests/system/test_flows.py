@@ -14,7 +14,7 @@ import pytest
 from appbackplane.transport import Client
 from tests.waiting import wait_until
 
-from .conftest import System, Up, ask_until, wait_dead
+from .conftest import System, Up, ask_until, command, wait_dead
 
 KILLS_COUNT = 3
 CREDITS = 1024
@@ -106,3 +106,86 @@ def test_without_it_nothing_comes_twice_and_the_lost_items_are_counted(
     missing = set(range(source["taken"])) - set(found)
     assert len(missing) <= lost <= 2 * KILLS_COUNT * CREDITS
     assert len(found) + len(missing) == source["taken"]
+
+
+def test_keys_stay_in_order_when_a_lane_is_killed(open_flow: Callable[..., System]) -> None:
+    """What came again begins further back, and goes on without a gap: never is a number skipped that comes later."""
+    system = open_flow("ordered", "numbers", "by_rest", "keep_by_rest")
+    kill_under_load(system, "keep_by_rest")
+    found = kept(system)
+    assert set(found) == set(range(max(found) + 1))
+    for rest in range(7):
+        expected = rest
+        for number in (each for each in found if each % 7 == rest):
+            assert number <= expected, "a number came before the one before it"
+            expected = max(expected, number + 7)
+
+
+def test_a_stopped_sink_holds_the_source_at_its_credits(open_flow: Callable[..., System]) -> None:
+    """However long it is stopped: the source gives nothing more, and goes on when the sink does."""
+    system = open_flow("surely", "numbers", "square", "keep")
+    wait_for_more(system)
+    pid = system.pids()["keep"]
+    os.kill(pid, signal.SIGSTOP)
+    with system.connect() as client:
+        try:
+            wait_until(
+                lambda: flowing(client, "square", "surely")["edge"]["used"] > CREDITS / 2, "the edge stays empty"
+            )
+            given = wait_until(lambda: standing_still(client), "the source goes on")
+            edge = flowing(client, "numbers", "surely")["edge"]
+            assert given - edge["ended"] == edge["used"] + edge["waiting"] == CREDITS
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_for_more(system)
+        assert flowing(client, "numbers", "surely")["edge"]["resent"] == 0
+
+
+def standing_still(client: Client) -> int:
+    """How many items the source has given, once it has all its credits under way; else 0."""
+    told = flowing(client, "numbers", "surely")
+    is_full = told["edge"]["used"] + told["edge"]["waiting"] >= CREDITS
+    return int(told["taken"]) if is_full else 0
+
+
+def test_a_flow_whose_types_do_not_fit_is_found_by_check(folder: Path) -> None:
+    """Before anything runs, and in one line that names both stages."""
+    (folder / "wrong.py").write_text(
+        "from appbackplane.runtime import Flow, sink, stage\n"
+        "@stage\ndef parse(row: str) -> int: ...\n"
+        "@sink\ndef store(row: str) -> None: ...\n"
+        'orders = Flow("orders", parse >> store)\n'
+    )
+    (folder / "wrong.toml").write_text(
+        '[system]\nname = "wrong"\n[backplane.main]\n'
+        'components = ["wrong:orders.inlet", "wrong:orders.parse", "wrong:orders.store"]\n'
+    )
+    found = command(folder, "check", "wrong.toml")
+    assert found.returncode == 2
+    assert "flow 'orders': parse makes int, and store, which follows it, takes str" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_a_stage_that_no_backplane_has_is_found_by_check(folder: Path) -> None:
+    """By the name of its component."""
+    shutil.copy(Path(__file__).with_name("piped.py"), folder)
+    (folder / "part.toml").write_text(
+        '[system]\nname = "part"\n[backplane.main]\ncomponents = ["piped:puts.inlet", "piped:puts.square"]\n'
+    )
+    found = command(folder, "check", "part.toml")
+    assert found.returncode == 2 and "puts_keep" in found.stderr
+    (folder / "part.toml").write_text(
+        '[system]\nname = "part"\n[backplane.main]\ncomponents = ["piped:puts.nothing"]\n'
+    )
+    found = command(folder, "check", "part.toml")
+    assert "piped has no Component 'puts.nothing'" in found.stderr and "puts.square" in found.stderr
+
+
+def test_a_system_goes_down_in_order_without_losing_anything(open_flow: Callable[..., System]) -> None:
+    """The source is drained before the stages, and these before the sink: nothing is lost, or comes twice."""
+    system = open_flow("once", "numbers", "square", "keep")
+    wait_for_more(system)
+    system.process.send_signal(signal.SIGTERM)
+    assert system.wait_down() == 0
+    found = kept(system)
+    assert sorted(found) == list(range(len(found)))

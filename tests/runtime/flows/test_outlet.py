@@ -88,8 +88,8 @@ def test_what_came_back_goes_first_and_not_before_its_time() -> None:
     outlet = StageOutlet(16, [None], chunk_max=2)
     put(outlet, 1, 2, 3, 4)
     first, second = taken(outlet)
-    outlet.came_back(second, 50)
-    outlet.came_back(first, 100)
+    outlet.came_back(second, 50, has_begun=True)
+    outlet.came_back(first, 100, has_begun=True)
     assert outlet.used_count == 0 and outlet.resent_count == 4
     put(outlet, 5)
     assert taken(outlet, 99) == []
@@ -103,10 +103,10 @@ def test_in_an_ordered_lane_nothing_overtakes_what_came_back() -> None:
     put(outlet, "other", lane=1)
     first, other, second = taken(outlet)
     assert other.target.key == "1"
-    outlet.came_back(first, 0)
+    outlet.came_back(first, 0, has_begun=True)
     put(outlet, 5)
     assert taken(outlet) == []
-    outlet.came_back(second, 0)
+    outlet.came_back(second, 0, has_begun=True)
     assert items_of(taken(outlet)) == [[1, 2], [3, 4], [5]]
 
 
@@ -115,7 +115,7 @@ def test_an_unordered_lane_does_not_wait() -> None:
     outlet = StageOutlet(32, [None], chunk_max=2)
     put(outlet, 1, 2, 3, 4)
     first, _ = taken(outlet)
-    outlet.came_back(first, 0)
+    outlet.came_back(first, 0, has_begun=True)
     assert items_of(taken(outlet)) == [[1, 2]]
 
 
@@ -166,7 +166,7 @@ def test_the_oldest_item_is_known_wherever_it_is() -> None:
     put(outlet, *range(4), now_ns=20)
     sent = taken(outlet)
     assert outlet.oldest_ns() == 10
-    outlet.came_back(sent.pop(0), 0)
+    outlet.came_back(sent.pop(0), 0, has_begun=True)
     for chunk in sent:
         outlet.ended(chunk)
     assert outlet.oldest_ns() == 10
@@ -209,7 +209,8 @@ def test_whatever_happens_each_item_ends_once_and_in_the_order_of_its_lane(data:
             ended_origins += outlet.ended(chunk)
         elif step == "die":
             while under_way:  # a death ends all calls, in any order
-                outlet.came_back(under_way.pop(data.draw(st.integers(0, len(under_way) - 1))), 0)
+                chunk = under_way.pop(data.draw(st.integers(0, len(under_way) - 1)))
+                outlet.came_back(chunk, 0, has_begun=True)
     assert sorted(item for items in served.values() for item in items) == list(range(number))
     assert all(items == sorted(items) for items in served.values())
     assert len(ended_origins) == len({id(origin) for origin in ended_origins}) == len(origins)
