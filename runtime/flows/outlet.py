@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-#: Most items of a chunk. A call costs as much as some fifty items, so that larger ones gain little, and an urgent action waits
-#: for the end of a chunk: 256 items of 10 us are 2.6 ms (scripts/bench flows).
+#: Most items of a chunk. Three stages that do next to nothing carried 5,000 items a second in chunks of 1, 76,000 of 16,
+#: 280,000 of 64 and 870,000 of 256, in one interpreted process. An urgent action waits for the end of a chunk: with functions
+#: of 10 us for 2.6 ms. Larger chunks would make it longer, for little gain.
 CHUNK_MAX = 256
 #: The share of its credits that one chunk takes at most, so that the producer fills one while others are under way.
 CHUNKS_MIN = 4

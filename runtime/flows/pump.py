@@ -127,11 +127,14 @@ class Pump(AppObject):
     def ended(self) -> None:
         """Some origins have ended."""
         with self._mutex:
-            origins = self._origins
-            while origins and origins[0][0].is_ended and not origins[0][0].has_failed:
-                origin, count = origins.popleft()
+            while self._origins and _has_ended(self._origins[0][0]):
+                origin, count = self._origins.popleft()
                 self._ended_position = origin.position
                 self.ended_count += count
+                self._has_news = True
+            if not self._is_repeating and any(_has_ended(origin) for origin, _ in self._origins):
+                self.ended_count += sum(count for origin, count in self._origins if _has_ended(origin))
+                self._origins = deque(each for each in self._origins if not _has_ended(each[0]))
                 self._has_news = True
         self.kick()
 
@@ -182,3 +185,7 @@ class Pump(AppObject):
         if self._file is not None:
             position = self._ended_position if self._is_repeating else self._given_position
             self._file.write(SourceRecord(position, self.given_count, self.ended_count, self.lost_count))
+
+
+def _has_ended(origin: Origin) -> bool:
+    return origin.is_ended and not origin.has_failed

