@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .execution.workers.component_lock import ComponentLock
     from .execution.workers.replies import Replies
     from .execution.workers.user_functions import change_priority, current, pause
+    from .flows.declaring import sink, source, stage
+    from .flows.flow import Flow
     from .objects.action import Action, Outcome
     from .objects.actors import Actors
     from .objects.adaptive import Adaptive
@@ -63,6 +65,7 @@ __all__ = [
     "EndNotice",
     "Endpoint",
     "FailedPrecondition",
+    "Flow",
     "InternalError",
     "InvalidArgument",
     "ModuleState",
@@ -86,6 +89,9 @@ __all__ = [
     "pause",
     "should_stop",
     "should_yield",
+    "sink",
+    "source",
+    "stage",
     "subscribe",
 ]
 
@@ -96,6 +102,8 @@ _LATER = {
     "execution.workers.component_lock": ("ComponentLock",),
     "execution.workers.replies": ("Replies",),
     "execution.workers.user_functions": ("change_priority", "current", "pause"),
+    "flows.declaring": ("sink", "source", "stage"),
+    "flows.flow": ("Flow",),
     "objects.action": ("Action", "Outcome"),
     "objects.actors": ("Actors",),
     "objects.adaptive": ("Adaptive",),

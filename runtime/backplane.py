@@ -226,6 +226,7 @@ class Backplane:
         statistics, endings, reports = engine.statistics, engine.completion, engine.reports
         operations = statistics.snapshot(endings.failures(), with_buckets=with_buckets)
         requests = {name: each._requests() for name, each in self._registry.components.items()}
+        flows = {name: each._flow_figures() for name, each in self._registry.components.items()}
         with self._lead:
             oldest = self._inspection.figures()
             scheduler, publishing, calls, limits = self._scheduler, engine.publishing, engine.calls, engine.limits
@@ -281,6 +282,7 @@ class Backplane:
                 "replays": engine.replays.figures(),
                 "addresses": self._monitors.figures(),
                 "requests": {name: told for name, told in requests.items() if told is not None},
+                "flows": {name: told for name, told in flows.items() if told is not None},
                 "traces": None if self.span_export is None else self.span_export.figures(),
                 "recording": {} if self.recording is None else self.recording.figures(),
                 "os_priority": None if self.os_priority is None else self.os_priority.describe(),

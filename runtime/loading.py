@@ -7,6 +7,7 @@ of our frames and importlib's, and is shown with `--debug`. One line, because on
 from __future__ import annotations
 
 import importlib
+import sys
 import sysconfig
 import traceback
 from pathlib import Path
@@ -28,7 +29,10 @@ class DeclarationFault(Exception):
 
 
 def load_component(name: str, config: ProcessConfig) -> Component:
-    """Import and construct "module:Class" with its settings. Raises `DeclarationFault`, `InvalidArgument`."""
+    """Import and construct "module:Class", or "module:flow.stage", with its settings.
+
+    Raises `DeclarationFault`, `InvalidArgument`.
+    """
     module_name, _, class_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -37,13 +41,14 @@ def load_component(name: str, config: ProcessConfig) -> Component:
         raise DeclarationFault(f"component {name!r}: {first_line(error)}{where}") from error
     except Exception as error:
         raise DeclarationFault(f"component {name!r}: importing {module_name} failed: {told(error, config)}") from error
-    cls = getattr(module, class_name, None)
+    cls = getattr(module, class_name, None) or _flow_parts(module).get(class_name)
     if not (isinstance(cls, type) and issubclass(cls, Component)):
         found = [
             n
             for n, c in vars(module).items()
             if isinstance(c, type) and issubclass(c, Component) and c is not Component
         ]
+        found += _flow_parts(module)
         raise DeclarationFault(
             f"component {name!r}: {module_name} has no Component {class_name!r} (it has: {', '.join(found) or 'none'})"
             f"{_hidden(module, config)}"
@@ -56,6 +61,15 @@ def load_component(name: str, config: ProcessConfig) -> Component:
         raise DeclarationFault(f"component {name!r}: its constructor failed: {told(error, config)}") from error
     assert isinstance(component, Component)
     return component
+
+
+def _flow_parts(module: ModuleType) -> dict[str, type[Component]]:
+    """The components of the flows of a module, as FLOW.STAGE."""
+    flows = sys.modules.get(f"{__package__}.flows.flow")  # imported by a module that declares one, and by no other
+    if flows is None:
+        return {}
+    made = {name: value for name, value in vars(module).items() if isinstance(value, flows.Flow)}
+    return {f"{name}.{part}": cls for name, flow in made.items() for part, cls in flow.components.items()}
 
 
 def told(error: BaseException, config: ProcessConfig) -> str:

@@ -145,6 +145,10 @@ class Component(AppObject):
         """A running request kernel's figures for the statistics of its backplane. Called in any thread, without the lead."""
         return None
 
+    def _flow_figures(self) -> dict[str, Any] | None:
+        """The figures of a part of a flow, for the same; called alike."""
+        return None
+
     def add(self, object: AppObject, *, key: str | None = None) -> AppObject:
         """Add an object. A call with this `key` goes to it; a call without a key, to the least busy object of the route."""
         where = f"{type(self).__qualname__}.add"

@@ -96,12 +96,12 @@ class OperationSpec:
         name, annotation = found
         if annotation is Any:
             return name, None
-        many = functools.partial(_converted, GenericAlias(list, (annotation,)))
+        many = functools.partial(converted, GenericAlias(list, (annotation,)))
         try:
             many([])
         except TypeError as error:
             raise DeclarationError(f"{function.__qualname__}: an annotation cannot be checked: {error}") from error
-        return name, ItemConversion(many, functools.partial(_converted, annotation))
+        return name, ItemConversion(many, functools.partial(converted, annotation))
 
     def takes_as(self, other: OperationSpec) -> bool:
         """Whether it takes the same arguments as `other`. A parameter without annotation matches any type."""
@@ -212,7 +212,8 @@ def _by_position(function: Callable[..., Any], parameters: list[inspect.Paramete
     return call
 
 
-def _converted(kind: Any, value: Any) -> Any:
+def converted(kind: Any, value: Any) -> Any:
+    """A received value as one of type `kind`, as arguments are checked. Raises `msgspec.ValidationError`."""
     return msgspec.convert(value, kind, builtin_types=_BUILTIN, dec_hook=_convert)
 
 

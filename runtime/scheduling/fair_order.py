@@ -33,7 +33,7 @@ PART: Final = 1 / 32
 FLOWS_MAX: Final = 1_024
 
 
-class Flow:
+class FairFlow:
     """The actions of one key at one priority. `finish`: the tag of its next action, unless it is idle until later."""
 
     __slots__ = ("finish", "level", "outstanding_count", "typical_ns", "unused", "weight")
@@ -61,7 +61,7 @@ class Ticket:
 
     __slots__ = ("charged", "flow", "tag")
 
-    def __init__(self, flow: Flow, tag: int, charged: int) -> None:
+    def __init__(self, flow: FairFlow, tag: int, charged: int) -> None:
         self.flow = flow
         self.tag = tag
         self.charged = charged
@@ -85,7 +85,7 @@ class FairScheduler(Scheduler):
         super().__init__(policy, now_ns)
         self.ready = self._queues = FairQueues(policy.priorities)
         self._weight_of = weight_of
-        self._flows: dict[tuple[int, str], Flow] = {}
+        self._flows: dict[tuple[int, str], FairFlow] = {}
         self._flows_max = FLOWS_MAX
         #: By priority, the tag of the action that began last.
         self._present = [0] * policy.priorities
@@ -147,14 +147,14 @@ class FairScheduler(Scheduler):
             if len(self._flows) >= self._flows_max:
                 self._flows = {key: flow for key, flow in self._flows.items() if flow.outstanding_count}
                 self._flows_max = max(FLOWS_MAX, 2 * len(self._flows))
-            flow = self._flows[level, action.fair_key] = Flow(level, self._weight_of(action.fair_key))
+            flow = self._flows[level, action.fair_key] = FairFlow(level, self._weight_of(action.fair_key))
         tag = max(self._present[level], flow.finish)
         charged = self._cost(flow)
         flow.finish = tag + charged
         flow.outstanding_count += 1
         return Ticket(flow, tag, charged)
 
-    def _cost(self, flow: Flow) -> int:
+    def _cost(self, flow: FairFlow) -> int:
         usual_ns = self._typical_ns[flow.level]
         ratio = flow.typical_ns / usual_ns if usual_ns and flow.typical_ns else 1.0
         return int(COST * min(RATIO_MAX, max(1 / RATIO_MAX, ratio))) // flow.weight

@@ -10,7 +10,7 @@ _NAMES = (
     "call_rtt", "call_pipelined", "urgent_short", "urgent_long", "urgent_same_client", "blocking", "inversion",
     "inversion_limited", "inversion_chain", "cpu_limit", "inproc", "node_to_node", "dispatcher_overhead", "dispatcher_scaling",
     "dispatcher_accessor", "requests", "requests_indexing", "requests_optimiser", "pubsub", "streams", "uneven", "fairness",
-    "overload", "overload_curve", "architectures", "batching", "contexts", "dataflow", "traces", "large", "log_call",
+    "overload", "overload_curve", "architectures", "batching", "flows", "contexts", "dataflow", "traces", "large", "log_call",
     "many_objects", "spawn", "startup", "restart", "idle", "executor", "operator_view", "replay", "spark_read", "spark_stats",
     "spark_latency",
 )  # fmt: skip

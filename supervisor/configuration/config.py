@@ -33,7 +33,8 @@ from .trace_settings import TraceSettings
 
 #: Names become file names, socket names and words of routes: no dots, no slashes, nothing that a shell would expand.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+#: "module:Class", or "module:flow.stage".
+COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 FAIR_BY = re.compile(r"source|principal|arguments\.[A-Za-z_]\w*")
 #: A backplane takes one board slot and one socket path: board.SLOTS_MAX and link.PATH_BYTES_MAX. A pure module may not
 #: import those; a test keeps the values equal.

@@ -14,6 +14,7 @@ import msgspec
 
 from appbackplane.runtime.observation.histogram import Histogram
 
+from .edges import EdgeFigures, edges
 from .sample import BackplaneReport, BackplaneSample, OperationAccount, Requests, RunningAction, Sample
 
 RANKS = (0.5, 0.99)
@@ -116,6 +117,8 @@ class SystemFigures(msgspec.Struct, frozen=True):
     #: None: there was no sample before.
     interval_s: float | None
     backplanes: tuple[BackplaneFigures, ...]
+    #: Edges of flows.
+    edges: tuple[EdgeFigures, ...] = ()
 
 
 def figures(before: Sample | None, now: Sample) -> SystemFigures:
@@ -133,6 +136,7 @@ def figures(before: Sample | None, now: Sample) -> SystemFigures:
         reason=now.reason,
         interval_s=interval_s,
         backplanes=tuple(_backplane(earlier.get(each.name), each, interval_s) for each in now.backplanes),
+        edges=edges(earlier, now.backplanes, interval_s),
     )
 
 

@@ -52,6 +52,29 @@ class RunningAction(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class FlowEdge(msgspec.Struct, frozen=True):
+    """The edge from a part of a flow to the next stage: totals of items since its backplane's start, and its present state."""
+
+    to: str
+    credits: int
+    used: int
+    #: Items that wait for credits.
+    waiting: int
+    oldest_ms: float | None
+    ended: int
+    resent: int
+    lost: int
+
+
+class FlowPartAccount(msgspec.Struct, frozen=True):
+    """A part of a flow in one backplane. The last stage has no edge."""
+
+    flow: str
+    stage: str
+    dead_letters: int
+    edge: FlowEdge | None
+
+
 class BackplaneReport(msgspec.Struct, frozen=True):
     """A backplane's own report, if it answered in time."""
 
@@ -73,6 +96,7 @@ class BackplaneReport(msgspec.Struct, frozen=True):
     requests: Mapping[str, Requests]
     #: Running actions, the longest first.
     running: tuple[RunningAction, ...]
+    flows: tuple[FlowPartAccount, ...]
 
 
 class BoardWords(msgspec.Struct, frozen=True):
@@ -155,6 +179,7 @@ def _statistics(told: Mapping[str, Any]) -> BackplaneReport:
         ),
         requests={component: _requests(kernel) for component, kernel in told["requests"].items()},
         running=tuple(RunningAction(one["route"], one["object"], one["running_ms"] / 1e3) for one in told["running"]),
+        flows=tuple(msgspec.convert(part, FlowPartAccount) for part in told["flows"].values()),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from . import cells, columns
+from .edge_table import edge_table
 from .figures import BackplaneFigures, RequestFigures, SystemFigures
 from .line import Line, clean, ends, fit, text
 from .navigation import Navigation
@@ -37,6 +38,8 @@ BOOSTS    times it raised another backplane to the priority of its call
 THROTTLED requests refused because a component was at its limit
 SLOW      actions above slow_action    ERRORS    actions that failed
 RE-STARTS since the system is up
+EDGE      of a flow: items a second, credits in use, its oldest item, and
+          the stage that has it; items lost, and dead letters of its consumer
 Totals that have grown in the last interval are yellow.
 
 ↑ ↓ j k  select     enter →  operations     esc ←  back
@@ -100,7 +103,8 @@ def report(figures: SystemFigures, navigation: Navigation, width: int) -> list[L
     if opened is not None:
         return [*head, *_details(opened, width), (), *_table(figures, navigation, width)]
     remarks = [line for each in figures.backplanes for line in _remarks(each)]
-    return [*head, *_table(figures, navigation, width), *([(), *remarks] if remarks else [])]
+    below = [((), *block) for block in (edge_table(figures.edges, width), remarks) if block]
+    return [*head, *_table(figures, navigation, width), *(line for block in below for line in block)]
 
 
 def _body(figures: SystemFigures, navigation: Navigation, width: int, room: int) -> list[Line]:
@@ -118,6 +122,10 @@ def _body(figures: SystemFigures, navigation: Navigation, width: int, room: int)
     selected = find(figures, navigation.selected or "")
     below = [] if selected is None else [(), *_details(selected, width)]
     space = room - len(heading)
+    among_edges = [(), *edge_table(figures.edges, width)] if figures.edges else []
+    if space - len(among_edges) < min(len(rows), ROWS_MIN):
+        among_edges = []
+    space -= len(among_edges)
     if space - len(below) < min(len(rows), ROWS_MIN):
         below = []
     rows = _window(rows, at, space - len(below))
@@ -125,7 +133,7 @@ def _body(figures: SystemFigures, navigation: Navigation, width: int, room: int)
     if below and selected is not None and space >= PREVIEW_MIN:
         preview = _table(figures, Navigation(navigation.sort, selected.name), width)
         below = [*below, (), *preview[: space - 1]]
-    return [*heading, *rows, *below]
+    return [*heading, *rows, *among_edges, *below]
 
 
 def _window(rows: Sequence[Line], at: int, room: int) -> list[Line]:

@@ -202,6 +202,21 @@ def _worker(name: str, help: str, value: str | Callable[[Any], Value]) -> Metric
     )
 
 
+def _flow(name: str, help: str, value: Callable[[Any], Value | None]) -> Metric:
+    """Of each part of a flow."""
+
+    def of_all(told: Any) -> Iterator[tuple[Labels, Value | None]]:
+        for part in told["flows"].values():
+            yield (part["flow"], part["stage"]), value(part)
+
+    return _each(name, help, ("flow", "stage"), of_all)
+
+
+def _edge(name: str, help: str, key: str) -> Metric:
+    """Of each part of a flow that has an edge to a next stage."""
+    return _flow(name, help, lambda part: part["edge"] and part["edge"][key])
+
+
 def _limit(name: str, help: str, labels: Labels, items: Items) -> Metric:
     """Of each adaptive limit: that of an operation, or that of the whole backplane (operation "")."""
 
@@ -361,6 +376,23 @@ METRICS: tuple[Metric, ...] = (
     _operation("appbackplane_operation_cpu_seconds_total", "CPU time of its actions.", lambda o: o["cpu_ms"] / 1e3),
     _histogram("appbackplane_operation_wait_seconds", "How long actions queued.", "wait"),
     _histogram("appbackplane_operation_run_seconds", "How long actions ran.", "run"),
+    _edge("appbackplane_flow_credits", "Credits of a stage of a flow: items that it may have under way.", "credits"),
+    _edge("appbackplane_flow_credits_used", "Items under way behind the stage.", "used"),
+    _edge("appbackplane_flow_waiting_items", "Items of the stage that wait for credits.", "waiting"),
+    _flow(
+        "appbackplane_flow_oldest_seconds",
+        "Age of the oldest item that is under way behind the stage, or waits there; 0: there is none.",
+        lambda part: part["edge"] and (part["edge"]["oldest_ms"] or 0) / 1e3,
+    ),
+    _edge("appbackplane_flow_ended_total", "Items that have ended behind the stage.", "ended"),
+    _edge("appbackplane_flow_resent_total", "Items that were sent again, and may have been processed.", "resent"),
+    _edge("appbackplane_flow_lost_total", "Items that were lost with the process that had them.", "lost"),
+    _flow("appbackplane_flow_dropped_total", "Items that the function of the stage dropped.", lambda p: p["dropped"]),
+    _flow(
+        "appbackplane_flow_dead_letters_total",
+        "Items that the stage could not process, or not send.",
+        lambda part: part["dead_letters"],
+    ),
     _request_each(
         "appbackplane_requests", "Requests of a kernel: ready, executing, and rejoinable.", ("lane", "state"), _states
     ),

@@ -8,6 +8,7 @@ from tests.mutation import (
     batching,
     caller,
     dataflow,
+    flows,
     lanes,
     laws,
     ledger,
@@ -40,5 +41,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "addresses": addresses.MUTATIONS,
     "dataflow": dataflow.MUTATIONS,
     "policies": policies.MUTATIONS,
+    "flows": flows.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

@@ -23,7 +23,7 @@ def account(*, wait_ns: list[int], run_ns: list[int], cpu_ms: float = 0.0, error
 def statistics(
     at_s: float, operations: Mapping[str, dict[str, Any]] | None = None, *, process_ms: float = 0.0, **more: Any
 ) -> dict[str, Any]:
-    """Of one backplane. `more`: ready, throttled, slow, boosts, queued, waiting, requests, running."""
+    """Of one backplane. `more`: ready, throttled, slow, boosts, queued, waiting, requests, running, flows."""
     operations = operations or {}
     ready = more.get("ready", [0] * 8)
     return {
@@ -43,6 +43,7 @@ def statistics(
         "operations": operations,
         "requests": more.get("requests", {}),
         "running": more.get("running", []),
+        "flows": more.get("flows", {}),
     }
 
 

@@ -31,6 +31,19 @@ INDEX: dict[str, Any] = {
 }  # fmt: skip
 
 
+#: Of a flow of two stages.
+FLOWS: dict[str, Any] = {
+    "orders_lines": {
+        "flow": "orders", "stage": "lines", "taken": 90, "made": 0, "dropped": 0, "dead_letters": 0,
+        "edge": {"to": "store", "credits": 64, "used": 40, "waiting": 24, "oldest_ms": 1_500.0, "ended": 26, "resent": 8,
+                 "lost": 3},
+    },
+    "orders_store": {
+        "flow": "orders", "stage": "store", "taken": 50, "made": 0, "dropped": 2, "dead_letters": 5, "edge": None,
+    },
+}  # fmt: skip
+
+
 def answer(operations: dict[str, Any] | None) -> dict[str, Any]:
     """Of one backplane; None: it told no figures."""
     statistics = None
@@ -51,6 +64,7 @@ def answer(operations: dict[str, Any] | None) -> dict[str, Any]:
             "components": {"shop": {"outstanding": 4, "max_requests": 10, "refused": 7}},
             "links": {"outstanding": 2, "refused_here": 4, **dict.fromkeys(events, 0)},
             "requests": {"index": INDEX},
+            "flows": FLOWS,
             "admission": {"shop.sell": {"aim_ms": 20.0, "outstanding": 3, "refused_early": 6, "refused_late": 1}},
         }  # fmt: skip
     entry = {
@@ -107,6 +121,17 @@ def test_a_request_kernel_has_its_pools_lanes_and_workers() -> None:
     assert found["appbackplane_requests_begun_total"] == {("demo", "main", "index"): 800}
     assert found["appbackplane_requests_worker_run_seconds_total"] == {("demo", "main", "index", "worker-1"): 0.25}
     assert found["appbackplane_requests_intervals_lost_total"] == {}
+
+
+def test_a_flow_has_its_edges_and_its_dead_letters() -> None:
+    """The last stage has no edge, and no series of one."""
+    found = told(Exposition(), {})
+    lines, store = ("demo", "main", "orders", "lines"), ("demo", "main", "orders", "store")
+    assert found["appbackplane_flow_credits_used"] == {lines: 40}
+    assert found["appbackplane_flow_oldest_seconds"] == {lines: 1.5}
+    assert found["appbackplane_flow_lost_total"] == {lines: 3}
+    assert found["appbackplane_flow_dead_letters_total"] == {lines: 0, store: 5}
+    assert found["appbackplane_flow_dropped_total"] == {lines: 0, store: 2}
 
 
 def test_who_does_not_answer_has_what_the_board_says_and_no_zeros() -> None:

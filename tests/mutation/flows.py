@@ -1,0 +1,50 @@
+"""Flows: more under way than there are credits, credits that come back too early, items that a death loses, broken order."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+OUTLET, SENDER, PUMP = "runtime/flows/outlet.py", "runtime/flows/sender.py", "runtime/flows/pump.py"
+WORKING, PARTS, FILE = "runtime/flows/working.py", "runtime/flows/parts.py", "runtime/flows/source_file.py"
+FLOW, EDGES = "runtime/flows/flow.py", "supervisor/live/edges.py"
+TESTS = (
+    "tests/runtime/flows/test_outlet.py", "tests/runtime/flows/test_flowing.py", "tests/runtime/flows/test_source_file.py",
+    "tests/runtime/flows/test_flow.py", "tests/supervisor/live/test_edges.py",
+)  # fmt: skip
+
+
+def flow(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to lose items, or to keep too many."""
+    return Mutation("flows", file, text, replacement, breaks, TESTS)
+
+
+MUTATIONS = (
+    flow("no credits", OUTLET, "min(target.count, self.chunk_max, room)", "min(target.count, self.chunk_max)"),
+    flow("the first chunk ends the origin", OUTLET, "if not origin.left:", "if origin.left >= 0:"),
+    flow("crumbs", OUTLET, "size < self.chunk_max // 2", "size < 0"),
+    flow("lanes overtake", OUTLET, "target.is_broken = True", "target.is_broken = False"),
+    flow("what came back goes last", OUTLET, "key=lambda each: each.number", "key=lambda each: -each.number"),
+    flow("too soon", OUTLET, "if now_ns < target.held_until_ns:", "if now_ns < 0:"),
+    flow("lost in silence", OUTLET, "self.lost_count += len(chunk.items)", "self.lost_count += 0"),
+    flow("credits of the dead", OUTLET, "self.used_count -= len(chunk.items)", "self.used_count -= 1"),
+    flow("always lost", SENDER, "if not (self._is_repeating or error.is_refused):", "if not error.is_refused:"),
+    flow("never lost", SENDER, "if not (self._is_repeating or error.is_refused):", "if False:"),
+    flow("one bad item takes all", SENDER, "if len(chunk.items) > 1:", "if len(chunk.items) > 9_999:"),
+    flow("a deadline", SENDER, "timeout=TIMEOUT_MAX_S", "timeout=30.0"),
+    flow("the source runs ahead", PUMP, "wanted = min(outlet.room, outlet.chunk_max)", "wanted = outlet.chunk_max"),
+    flow("what died with a source", PUMP, "self.lost_count += record.given - record.ended", "self.lost_count += 0"),
+    flow(
+        "ahead of the end",
+        PUMP,
+        "self._ended_position if self._is_repeating else self._given_position",
+        "self._given_position",
+    ),
+    flow("asked all the time", PUMP, "or self._is_resting", ""),
+    flow("no batches", PARTS, "if len(group.items) >= self._batch_max:", "if group.items:"),
+    flow("the bound of a batch", WORKING, "items[at : at + size] for at", "items for at"),
+    flow("a stand-by works", PARTS, "    def on_primary(self) -> None:", "    def on_secondary_too(self) -> None:"),
+    flow("the older record", FILE, "max(found, key=", "min(found, key="),
+    flow("a torn record", FILE, " or zlib.crc32(packed) != checksum", ""),
+    flow("types", FLOW, "if not fits(before.makes, after.takes):", "if False:"),
+    flow("the first stage is blamed", EDGES, "        edge = further", "        return edge.consumer"),
+)
