@@ -11,6 +11,7 @@ import pytest
 
 from appbackplane.runtime import Batch, Busy, Flow, InvalidArgument, PeerDown, Unavailable, current, sink, source, stage
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.codec import FRAME_BYTES_MAX
 
 CREDITS = 64
 TEN_MINUTES_S = 600.0
@@ -206,6 +207,23 @@ def test_an_item_that_cannot_be_sent_is_a_dead_letter(kept: Kept) -> None:
     (letter,) = backplane.call("f_spoil.dead_letters").result()
     assert "object object" in letter["item"] and "object" in letter["error"]
     assert figures(backplane, "f_thousand")["edge"]["ended"] == 1_000
+
+
+def test_a_chunk_that_is_too_large_for_a_message_is_divided(kept: Kept) -> None:
+    """Credits count items, however large they are; an item that is too large by itself is a dead letter."""
+
+    @source
+    def blobs() -> Iterator[bytes]:
+        for number in range(40):
+            yield bytes([number]) * (FRAME_BYTES_MAX + 1 if number == 7 else 1 << 20)
+
+    @sink
+    def keep(blob: bytes) -> None:
+        kept.items.append(blob[0])
+
+    backplane = run(Flow("f", blobs >> keep))
+    assert sorted(kept.items) == [number for number in range(40) if number != 7]
+    assert figures(backplane, "f_blobs")["dead_letters"] == 1
 
 
 @dataclass
