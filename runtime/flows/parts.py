@@ -15,7 +15,7 @@ from appbackplane.transport.errors import Busy, InvalidArgument, Unavailable
 from ..execution.actions.coroutines import OneShotEvent
 from ..objects.app_object import AppObject
 from ..objects.component import Component
-from ..objects.operation import operation
+from ..objects.operation import DeclarationError, operation
 from .dead_letters import DeadLetters
 from .outlet import Origin, StageOutlet
 from .plan import FlowPlan
@@ -38,6 +38,13 @@ class FlowPart(Component):
     part: ClassVar[str]
     driven_by = "backplane"  # a stage that is down makes those before it wait, and does not take them down
 
+    #: How many priorities its backplane has.
+    priorities: int
+
+    def _set_up(self, priorities: int) -> None:
+        self.priorities = priorities
+        super()._set_up(priorities)
+
     def setup(self) -> None:
         plan = self.plan
         self.letters = DeadLetters(plan.letters_max)
@@ -48,8 +55,8 @@ class FlowPart(Component):
             self.distribution = Distribution(self.after_stage)
             self.outlet = StageOutlet(plan.credits, self.distribution.lanes)
             self.sender = ChunkSender(
-                self.outlet, plan.route(self.after_stage.name), self.after_stage.priority, is_repeating=plan.is_repeating,
-                ended=self.settle, failed=self.failed,
+                self.outlet, plan.route(self.after_stage.name), self.after_stage.priority, self.priorities,
+                is_repeating=plan.is_repeating, ended=self.settle, failed=self.failed,
             )  # fmt: skip
             self.add(self.sender)
 
@@ -232,6 +239,10 @@ class SourcePart(FlowPart):
     def setup(self) -> None:
         super().setup()
         assert self.outlet is not None
+        if self.stage.priority >= self.priorities:
+            raise DeclarationError(
+                f"source {self.stage.name}: priority {self.stage.priority}, but the backplane has 0..{self.priorities - 1}"
+            )
         self.pump = Pump(self.stage, self.outlet, self.put, is_repeating=self.plan.is_repeating)
         self.add(self.pump)
 

@@ -37,13 +37,16 @@ class ChunkSender(AppObject):
     is_refusable = False
 
     def __init__(
-        self, outlet: StageOutlet, route: str, priority: int, *, is_repeating: bool, ended: Callable[[Sequence[Origin]], None],
-        failed: Callable[[Any, BaseException], None],
+        self, outlet: StageOutlet, route: str, priority: int, priorities: int, *, is_repeating: bool,
+        ended: Callable[[Sequence[Origin]], None], failed: Callable[[Any, BaseException], None],
     ) -> None:  # fmt: skip
-        """`ended`: is told of origins that have ended. `failed`: is told of an item that cannot be sent."""
+        """`priority`: of the calls. `priorities`: how many this backplane has. `is_repeating`: whether what died with a
+        consumer is sent again. `ended`: is told of origins that have ended. `failed`: is told of an item that cannot be sent.
+        """
         self._outlet = outlet
         self._route = route
         self._priority = priority
+        self._own_priority = min(priority, priorities - 1)  # the consumer's backplane may have more
         self._is_repeating = is_repeating
         self._ended = ended
         self._failed = failed
@@ -57,7 +60,7 @@ class ChunkSender(AppObject):
     def _post(self) -> None:
         component = self._component
         assert component is not None
-        action = MethodAction(self, f"{component.component_name}.send", self._priority, ChunkSender.send, ())
+        action = MethodAction(self, f"{component.component_name}.send", self._own_priority, ChunkSender.send, ())
         self._platform.post_own(component, action, is_counted=False)
 
     async def send(self) -> None:

@@ -110,7 +110,7 @@ def test_without_it_nothing_comes_twice_and_the_lost_items_are_counted(
 
 def test_keys_stay_in_order_when_a_lane_is_killed(open_flow: Callable[..., System]) -> None:
     """What came again begins further back, and goes on without a gap: never is a number skipped that comes later."""
-    system = open_flow("ordered", "numbers", "by_rest", "keep_by_rest")
+    system = open_flow("ordered", "numbers", "by_rest", "keep_by_rest", more="threads = 3\n")
     kill_under_load(system, "keep_by_rest")
     found = kept(system)
     assert set(found) == set(range(max(found) + 1))
@@ -179,6 +179,21 @@ def test_a_stage_that_no_backplane_has_is_found_by_check(folder: Path) -> None:
     )
     found = command(folder, "check", "part.toml")
     assert "piped has no Component 'puts.nothing'" in found.stderr and "puts.square" in found.stderr
+
+
+@pytest.mark.parametrize("part", ["numbers", "square", "keep"])
+def test_a_restart_loses_nothing_in_any_delivery(open_flow: Callable[..., System], part: str) -> None:
+    """It finishes its items first; what it refuses meanwhile has not begun."""
+    system = open_flow("once", "numbers", "square", "keep")
+    wait_for_more(system)
+    assert system.command("restart", part).returncode == 0
+    wait_for_more(system)
+    (system.folder / "stop").touch()
+    with system.connect() as client:
+        ask_until(client, "backplane.numbers.statistics", is_empty)
+        assert flowing(client, "numbers", "once")["edge"]["lost"] == 0
+    found = kept(system)
+    assert sorted(found) == list(range(len(found)))
 
 
 def test_a_system_goes_down_in_order_without_losing_anything(open_flow: Callable[..., System]) -> None:

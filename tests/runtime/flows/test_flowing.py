@@ -9,8 +9,21 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime import Batch, Busy, Flow, InvalidArgument, PeerDown, Unavailable, current, sink, source, stage
+from appbackplane.runtime import (
+    Batch,
+    Busy,
+    DeclarationError,
+    Flow,
+    InvalidArgument,
+    PeerDown,
+    Unavailable,
+    current,
+    sink,
+    source,
+    stage,
+)
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.codec import FRAME_BYTES_MAX
 
 CREDITS = 64
 TEN_MINUTES_S = 600.0
@@ -206,6 +219,23 @@ def test_an_item_that_cannot_be_sent_is_a_dead_letter(kept: Kept) -> None:
     (letter,) = backplane.call("f_spoil.dead_letters").result()
     assert "object object" in letter["item"] and "object" in letter["error"]
     assert figures(backplane, "f_thousand")["edge"]["ended"] == 1_000
+
+
+def test_a_chunk_that_is_too_large_for_a_message_is_divided(kept: Kept) -> None:
+    """Credits count items, however large they are; an item that is too large by itself is a dead letter."""
+
+    @source
+    def blobs() -> Iterator[bytes]:
+        for number in range(40):
+            yield bytes([number]) * (FRAME_BYTES_MAX + 1 if number == 7 else 1 << 20)
+
+    @sink
+    def keep(blob: bytes) -> None:
+        kept.items.append(blob[0])
+
+    backplane = run(Flow("f", blobs >> keep))
+    assert sorted(kept.items) == [number for number in range(40) if number != 7]
+    assert figures(backplane, "f_blobs")["dead_letters"] == 1
 
 
 @dataclass
@@ -437,8 +467,25 @@ def test_a_source_works_only_while_it_is_primary(kept: Kept) -> None:
     assert kept.items == []
 
 
+def test_the_backplane_of_the_consumer_may_have_more_priorities(kept: Kept) -> None:
+    """A call may have a priority that its caller's backplane does not have; a source may not."""
+
+    @sink(priority=5)
+    def bulk(number: int) -> None: ...
+
+    flow = Flow("f", stage(priority=0)(same.function) >> bulk)
+    backplane = VirtualBackplane(flow.components["same"](), priorities=2, outside=("f_bulk.take",))
+    put = backplane.call("f_same.take", key="0", items=[1])
+    backplane.run_until_idle()
+    backplane.outside_calls()[0].reply()
+    assert put.result() is None
+    late = Flow("f", source(priority=2)(thousand.function) >> stage(priority=0)(same.function) >> bulk)
+    with pytest.raises(DeclarationError, match=r"source thousand: priority 2, but the backplane has 0\.\.1"):
+        VirtualBackplane(late.components["thousand"](), priorities=2).run_until_idle()
+
+
 def test_priorities_are_those_of_the_stages(kept: Kept) -> None:
-    """Each chunk is served at the priority of the stage that takes it."""
+    """Each chunk is served at the priority of the stage that takes it, and sent at that."""
 
     @stage(priority=2)
     def urgent(number: int) -> int:
@@ -447,3 +494,10 @@ def test_priorities_are_those_of_the_stages(kept: Kept) -> None:
     backplane = run(Flow("f", thousand >> urgent >> kept.one(), credits=CREDITS))
     routes = backplane.backplane.engine.registry.routes
     assert (routes["f_urgent.take"].priority, routes["f_keep.take"].priority) == (2, 4)
+
+    @sink(priority=6)
+    def bulk(number: int) -> None: ...
+
+    backplane = VirtualBackplane(Flow("f", thousand >> bulk).components["thousand"](), outside=("f_bulk.take",))
+    backplane.run_until_idle()
+    assert {each.envelope.priority for each in backplane.outside_calls()} == {6}
