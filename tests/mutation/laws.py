@@ -228,7 +228,7 @@ MUTATIONS = (
     ),
     law(
         12, "topics are heard in every state", INTAKE,
-        "if not any(each is state for each in hearer.states):", "if False:",
+        "if state not in hearer.states:", "if False:",
     ),
     law(12, "timers run on", MODULES, "if to is ModuleState.DOWN:", "if False:"),
     law(12, "any move is allowed", "runtime/objects/module_state.py", "if to not in MOVES[now]:", "if False:"),

@@ -275,7 +275,7 @@ class Intake:
             component, name, spec = hearer.component, hearer.name, hearer.spec
             try:
                 state = component._module_state
-                if not any(each is state for each in hearer.states):
+                if state not in hearer.states:
                     if hearer.names_states:
                         self._statistics.of(name).refused_count += 1
                         continue
