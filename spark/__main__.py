@@ -76,7 +76,7 @@ def report(where: Path, master: str, since_ns: int | None, html: Path | None, *,
 @click.option("--json", "as_json", is_flag=True)
 @click.option("--debug", is_flag=True)
 def replay(where: Path, backplane: str, changes: str, since_ns: int | None, *, as_json: bool, debug: bool) -> None:
-    """Predict the waits of the actions in WHERE under other settings. Needs numpy, but neither Spark nor Java."""
+    """Predict the waits of the actions in WHERE under other settings. Needs the extra, but starts neither Spark nor Java."""
 
     def work() -> None:
         from .session import check_installed
