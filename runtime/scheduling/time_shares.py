@@ -7,7 +7,8 @@ When all that have work have used their time, the next round begins at once, so 
 beyond its share is a debt of later rounds (deficit round robin, Shreedhar and Varghese, 1995), so long actions get no more than
 short ones.
 
-A priority without a share has what the others leave. If it has work, one action of it runs after each `max_starvation`.
+A priority without a share has what the others leave. If it has work, one action of it runs in each `max_starvation`. An action
+is not interrupted, so a starving priority is served before its bound by as much as those before it may take (`Starvation`).
 """
 
 from __future__ import annotations
@@ -63,6 +64,53 @@ class TimeShares(Quotas):
         return True
 
 
+class Starvation:
+    """When each priority with work must be served at the latest, so that none starves for longer than the bound.
+
+    The running action ends first, and several priorities may be due at the same time. So the one that is due as the n-th is
+    served before its bound by n times the longest run of late: a schedule by earliest deadline that cannot be preempted. An
+    action that runs for longer than all others have since the bound before last makes the next one late by the difference.
+    """
+
+    def __init__(self, bound_ns: int, priorities: int, now_ns: int) -> None:
+        self._bound_ns = bound_ns
+        #: However long the actions are, a priority is not served before half of its bound for their sake.
+        self._run_ns_max = bound_ns // (2 * priorities)
+        #: When an action of each priority last began, or the priority was last seen without work.
+        self.served_ns = [now_ns] * priorities
+        #: When to ask `due` again.
+        self.look_ns = now_ns
+        #: The longest run since `_window_ns`, and that in the bound before it.
+        self._longest_ns = self._longest_before_ns = 0
+        self._window_ns = now_ns
+
+    def ran(self, run_ns: int, now_ns: int) -> None:
+        """An action has ended, or gives its worker back for now."""
+        if now_ns - self._window_ns >= self._bound_ns:
+            self._longest_before_ns, self._longest_ns, self._window_ns = self._longest_ns, 0, now_ns
+        if run_ns > self._longest_ns:
+            self._longest_ns, self.look_ns = run_ns, now_ns
+
+    def due(self, depths: Sequence[int], end: int, now_ns: int) -> int | None:
+        """The priority above `end` that must be served now, since it or one behind it would starve otherwise; None: none must.
+
+        `depths`: how many objects of each priority have work.
+        """
+        served_ns = self.served_ns
+        for priority, depth in enumerate(depths):
+            if not depth:
+                served_ns[priority] = now_ns
+        waiting = sorted([priority for priority, depth in enumerate(depths) if depth], key=served_ns.__getitem__)
+        run_ns = min(max(self._longest_ns, self._longest_before_ns), self._run_ns_max)
+        # When a priority got work is known to an eighth of the bound, and the earliest time is taken.
+        self.look_ns = now_ns + self._bound_ns // 8
+        for before, priority in enumerate(waiting, start=1):
+            self.look_ns = min(self.look_ns, served_ns[priority] + self._bound_ns - before * run_ns)
+        if now_ns < self.look_ns:
+            return None
+        return next((priority for priority in waiting if priority < end), None)
+
+
 class ShareScheduler(Scheduler):
     """A `Scheduler` that shares time out, by percentages."""
 
@@ -76,12 +124,9 @@ class ShareScheduler(Scheduler):
             [share * PERCENT_NS for share in (*shares, *[0] * (policy.priorities - len(shares)))]
         )
         self._everything = [UNLIMITED] * policy.priorities
-        self._max_starvation_ns = max_starvation_ns
-        #: When an action of each priority last began, or the priority was last seen without work; and when to look again.
-        self._served_ns = [now_ns] * policy.priorities
-        self._look_ns = now_ns + max_starvation_ns
-        #: The priorities at which actions run, by their objects; and the time up to which they are charged.
-        self._running: dict[int, int] = {}
+        self._starvation = Starvation(max_starvation_ns, policy.priorities, now_ns)
+        #: The priorities at which actions run, and since when, by their objects; and the time up to which they are charged.
+        self._running: dict[int, tuple[int, int]] = {}
         self._charged_ns = now_ns
         #: How often a priority was served because it had starved.
         self.starved_count = 0
@@ -96,14 +141,14 @@ class ShareScheduler(Scheduler):
         if self.budget.is_spent:
             end = min(end, self.budget.exempt)
         self._charge(now_ns)
-        object = self._starving(now_ns, end) if now_ns >= self._look_ns else None
+        object = self._starving(now_ns, end) if now_ns >= self._starvation.look_ns else None
         if object is None:
             object = self.ready.take(self._shares.left, end) or self._of_next_round(end)
         if object is None:
             return None
         priority = object._priority
-        self._running[id(object)] = priority
-        self._served_ns[priority] = now_ns
+        self._running[id(object)] = priority, now_ns
+        self._starvation.served_ns[priority] = now_ns
         object._state = RUNNING
         self.queued_count -= 1
         return object_queue.pop(object)
@@ -120,14 +165,15 @@ class ShareScheduler(Scheduler):
 
     def _ends(self, action: Action, now_ns: int) -> None:
         self._charge(now_ns)
-        del self._running[id(action.object)]
+        _, since_ns = self._running.pop(id(action.object))
+        self._starvation.ran(now_ns - since_ns, now_ns)
 
     def _charge(self, now_ns: int) -> None:
         """Charge the time since the last charge to the priorities of the running actions, in equal parts."""
         passed_ns, self._charged_ns = now_ns - self._charged_ns, now_ns
         if self._running and passed_ns > 0:
             left, each_ns = self._shares.left, passed_ns // len(self._running)
-            for priority in self._running.values():
+            for priority, _ in self._running.values():
                 left[priority] -= each_ns
 
     def _of_next_round(self, end: int) -> Schedulable | None:
@@ -142,16 +188,11 @@ class ShareScheduler(Scheduler):
         return self.ready.take(left, end)
 
     def _starving(self, now_ns: int, end: int) -> Schedulable | None:
-        """The first object of the priority above `end` that has starved for longest, if any has for too long."""
-        served_ns = self._served_ns
-        for priority, depth in enumerate(self.ready.depths()):
-            if not depth:
-                served_ns[priority] = now_ns
-        longest = min(range(end), key=served_ns.__getitem__, default=None)
-        self._look_ns = min(served_ns) + self._max_starvation_ns
-        if longest is None or now_ns - served_ns[longest] < self._max_starvation_ns:
+        """The first object of the priority above `end` that must be served now, if one must."""
+        priority = self._starvation.due(self.ready.depths(), end, now_ns)
+        if priority is None:
             return None
         self.starved_count += 1
         only = [0] * self.priorities
-        only[longest] = 1
-        return self.ready.take(only, longest + 1)
+        only[priority] = 1
+        return self.ready.take(only, priority + 1)

@@ -202,7 +202,7 @@ CASE = Case(
         Requirement(
             "share of 80 %", ours("share_percent"), at_least=0.95 * SHARES[0], at_most=1.05 * SHARES[0], unit="%"
         ),
-        Requirement("longest starvation", ours("starved_ms"), at_most=STARVATION_MS + 30, unit="ms"),
+        Requirement("longest starvation", ours("starved_ms"), at_most=STARVATION_MS, unit="ms"),
     ),
     open=both,
     rounds=3,

@@ -51,10 +51,10 @@ MUTATIONS = (
         "passed_ns = now_ns - self._charged_ns",
     ),
     shares("who has no share never runs", "return self.ready.take(self._everything, end)", "return None"),
-    shares("nobody is ever starving", "if now_ns >= self._look_ns else None", "if False else None"),
+    shares("nobody is ever starving", "if now_ns >= self._starvation.look_ns else None", "if False else None"),
     shares(
         "to be served does not end starving",
-        "        self._served_ns[priority] = now_ns\n        object._state",
+        "        self._starvation.served_ns[priority] = now_ns\n        object._state",
         "        object._state",
     ),
     shares(
@@ -62,11 +62,18 @@ MUTATIONS = (
         "            if not depth:\n                served_ns[priority] = now_ns",
         "            pass",
     ),
+    shares("the running action is not counted", "enumerate(waiting, start=1)", "enumerate(waiting, start=0)"),
+    shares("those due before it are not counted", "- before * run_ns", "- run_ns"),
+    shares("a long run is forgotten at once", "max(self._longest_ns, self._longest_before_ns)", "self._longest_ns"),
+    shares(
+        "a long run is remembered for ever", "self._longest_ns, 0, now_ns", "self._longest_ns, self._longest_ns, now_ns"
+    ),
+    shares("long actions make all starve", ", self._run_ns_max)", ", self._bound_ns)"),
     shares("shares above 100 % are taken", "if sum(shares) != 100:", "if sum(shares) < 100:"),
     shares(
         "what is set aside is not charged",
         "        self._ends(action, now_ns)\n        super().set_aside",
-        "        del self._running[id(action.object)]\n        super().set_aside",
+        "        self._running.pop(id(action.object))\n        super().set_aside",
     ),
     interleaving(
         "its requests wait for its replies",
