@@ -44,8 +44,8 @@ COMPILED = """
     runtime/observation: histogram recorder span_buffer span_ids statistics
     runtime/execution/workers: poll_leader worker
     runtime/execution/urgency: board os_priority priority_publisher
-    runtime/execution/intake: admission call_changes deferring digest digesting fairness grants idempotency_cache intake
-        overload_control remote_routes sources user_actions withdrawal
+    runtime/execution/intake: admission awaiting_calls call_changes caller_liveness deferring digest digesting fairness grants
+        idempotency_cache intake overload_control remote_routes sources user_actions withdrawal
     runtime/execution/actions: batch_action completion coroutine_action coroutines inheritance method_action parked_actions
         reading_action recorders stream_action
     runtime/execution/outgoing: outgoing_calls publishing ring_detector routing sender streaming

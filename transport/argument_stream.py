@@ -59,6 +59,8 @@ class ArgumentStream:
 # `window` is an int: typed `Any`, because compiled code would refuse anything else with a message of its own.
 def take_stream(spec: CallSpec) -> ArgumentStream | None:  # hot: scripts/bench call_rtt
     """Take the stream out of the arguments of a call; None: there is none. Raises `InvalidArgument` if it may have none."""
+    if spec.is_plain:
+        return None
     for value in spec.body.values():
         if isinstance(value, ArgumentStream):
             return _taken(spec)

@@ -10,6 +10,7 @@ import heapq
 import itertools
 import os
 import random
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any, Self
@@ -125,7 +126,7 @@ class AsyncClient:
         """
         self._expect_not_forked()
         spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
-        if not client_spans.are_wanted():
+        if client_spans.SDK not in sys.modules:
             return await self._call(spec)
         with client_spans.spanned(spec):
             return await self._call(spec)
@@ -159,7 +160,7 @@ class AsyncClient:
         if self._session.core.is_full:
             raise self._session.no_room(route)
         future = AsyncPendingCall(self, self._loop, route)
-        if client_spans.are_wanted():
+        if client_spans.SDK in sys.modules:
             self._spans[future] = client_spans.ClientSpan(spec)
         try:
             id = self._begin(spec, future)
@@ -181,7 +182,7 @@ class AsyncClient:
         """Send a request without a reply. Raises only errors known at once, such as `UnknownRoute`."""
         spec = call_checks.asked(route, key, priority, CONNECT_TIMEOUT_S, arguments, keywords)
         refuse_operands(spec, "cast()")
-        if not client_spans.are_wanted():
+        if client_spans.SDK not in sys.modules:
             return await self._cast(spec)
         with client_spans.spanned(spec, is_cast=True):
             return await self._cast(spec)
@@ -444,7 +445,7 @@ class AsyncClient:
             self._soon()
 
     async def _begin_stream(self, of: AsyncArrivedItems, spec: CallSpec) -> None:
-        if client_spans.are_wanted():
+        if client_spans.SDK in sys.modules:
             of.span = client_spans.ClientSpan(spec)
         try:
             of.id = await self._begin_patiently(spec, of)

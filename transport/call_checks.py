@@ -10,7 +10,7 @@ from typing import Any, Final
 from .address import split_route
 from .call_spec import CallSpec
 from .errors import InvalidArgument, text_of
-from .operand import Operand, take_operands
+from .operand import take_operands
 
 #: Default timeout of a call (DESIGN 12.5): long enough for bulk work in a full queue, short enough that people are still
 #: there to notice a lost callee.
@@ -24,6 +24,8 @@ TIMEOUT_MAX_S: Final = 7 * 86_400.0
 WINDOW_MAX: Final = 65_536
 #: The same unless the caller chooses (scripts/bench streams). The callee bounds the bytes as well (stream_action.py).
 WINDOW_DEFAULT: Final = 1_024
+#: Types of most arguments: with these alone, a call has no stream and no operand.
+_PLAIN: Final = frozenset((str, int, float, bool, bytes, list, dict, tuple, type(None)))
 #: Longest key, characters: a UUID has 36, and the callee keeps each key for minutes.
 IDEMPOTENCY_KEY_MAX: Final = 255
 
@@ -39,9 +41,10 @@ def asked(
     )
     check_call(spec)
     for value in body.values():
-        if isinstance(value, Operand):
+        if type(value) not in _PLAIN:
             take_operands(spec)
-            break
+            return spec
+    spec.is_plain = True
     return spec
 
 

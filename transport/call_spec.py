@@ -24,12 +24,13 @@ class CallSpec:
     callee sees, and nobody. `window`: how many items the callee of a stream may run ahead; None: the call has one result.
     `streamed`: the argument that is sent item by item (argument_stream.py); None: there is none.
     `operands`: arguments that were given as promises or calls and have no value yet (operand.py); None: there are none.
+    `is_plain`: whether all arguments are known to be values of Python's own types: none is a stream or an operand.
     `awaits`, `token`: what the call tells its callee of these (dataflow.py): names of the arguments, and names of the calls.
     """
 
     __slots__ = (
-        "awaits", "body", "ends_ns", "idempotency_key", "is_retried", "key", "operands", "principal", "priority", "route",
-        "source", "streamed", "timeout", "timeout_ns", "token", "trace", "window",
+        "awaits", "body", "ends_ns", "idempotency_key", "is_plain", "is_retried", "key", "operands", "principal", "priority",
+        "route", "source", "streamed", "timeout", "timeout_ns", "token", "trace", "window",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +65,7 @@ class CallSpec:
         self.window = window
         self.streamed = streamed
         self.operands: dict[str, Any] | None = None
+        self.is_plain = False
         self.awaits: dict[str, str] | None = None
         self.token = 0
 

@@ -7,6 +7,7 @@ work. A call costs about 20 us on top of the two processes' system calls (script
 """
 
 import os
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any, Self
@@ -86,7 +87,7 @@ class Client:
         `Unavailable`, `DeadlineExceeded`, `PeerDown`, or `InternalError` if the operation raised.
         """
         spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
-        if not client_spans.are_wanted():
+        if client_spans.SDK not in sys.modules:
             return self._calling.call(spec)
         try:
             with client_spans.spanned(spec):
@@ -118,7 +119,7 @@ class Client:
         """
         spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         pending = PendingCall(self._calling, route)
-        if client_spans.are_wanted():
+        if client_spans.SDK in sys.modules:
             self._begin_spanned(pending, spec)
         else:
             self._calling.submit(pending, spec)
@@ -149,7 +150,7 @@ class Client:
         spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, None, retry)
         spec.window = call_checks.window_of(route, window)
         arrived = ArrivedItems(self._calling, route, spec.window)
-        if client_spans.are_wanted():
+        if client_spans.SDK in sys.modules:
             self._begin_spanned(arrived, spec)
         else:
             self._calling.stream(arrived, spec)
@@ -161,7 +162,7 @@ class Client:
     ) -> None:  # fmt: skip
         """Send a request without a reply. Raises only errors known at once, such as `UnknownRoute`."""
         spec = call_checks.asked(route, key, priority, None, arguments, keywords)
-        if not client_spans.are_wanted():
+        if client_spans.SDK not in sys.modules:
             return self._calling.cast(spec)
         with client_spans.spanned(spec, is_cast=True):
             self._calling.cast(spec)

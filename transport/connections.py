@@ -118,6 +118,8 @@ class Connections:
 
         `is_unread`: whether the link may have input that came before this time.
         """
+        if not self._retired:
+            return []
         if now_ns is not None and is_unread:
             now_ns -= LAST_ANSWERS_UNREAD_NS - LAST_ANSWERS_NS
         overdue = [(peer, error) for peer, (at_ns, error) in self._retired.items() if now_ns is None or at_ns <= now_ns]

@@ -40,8 +40,10 @@ class Operand:
 
 
 def take_operands(spec: CallSpec) -> None:
-    """Move the operands among the arguments of a call into `spec.operands`."""
+    """Move the operands among the arguments of a call, if there are any, into `spec.operands`."""
     operands = {name: value for name, value in spec.body.items() if isinstance(value, Operand)}
+    if not operands:
+        return
     spec.operands = operands
     spec.body = {name: value for name, value in spec.body.items() if name not in operands}
 

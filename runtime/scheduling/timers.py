@@ -115,3 +115,10 @@ class Timers:
         while heap and heap[0][2].is_over:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
+
+
+def earlier(one_ns: int | None, other_ns: int | None) -> int | None:
+    """The earlier of two times; None: never."""
+    if one_ns is None:
+        return other_ns
+    return one_ns if other_ns is None or one_ns < other_ns else other_ns

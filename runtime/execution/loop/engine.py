@@ -27,7 +27,7 @@ from ...objects.module_state import ModuleState
 from ...objects.registry import Registry
 from ...observation.statistics import OperationStatistics, Statistics
 from ...process_config import ProcessConfig
-from ...scheduling.timers import Timer
+from ...scheduling.timers import Timer, earlier
 from ..actions.batch_action import BatchAction
 from ..actions.completion import Completion
 from ..actions.coroutines import CallRequest, Pause
@@ -402,12 +402,11 @@ class Engine:
 
     def next_wake_ns(self) -> int | None:
         """When the next timer, tick, deadline, probe or retry of a stalled peer is due; None: none is."""
-        times = (
-            self.scheduler.next_wake_ns(), self.calls.next_deadline_ns(), self.deferring.next_deadline_ns(),
-            self.awaiting.next_deadline_ns(), self._retry_ns, self.callers.next_wake_ns(),
-            self.routing.connections.retired_due_ns, None if self.grants is None else self.grants.due_ns,
-        )  # fmt: skip
-        return min((ns for ns in times if ns is not None), default=None)
+        grants_ns = None if self.grants is None else self.grants.due_ns
+        earliest_ns = earlier(self.scheduler.next_wake_ns(), self.calls.next_deadline_ns())
+        earliest_ns = earlier(earliest_ns, earlier(self.deferring.next_deadline_ns(), self.awaiting.next_deadline_ns()))
+        earliest_ns = earlier(earliest_ns, earlier(self.callers.next_wake_ns(), self._retry_ns))
+        return earlier(earliest_ns, earlier(self.routing.connections.retired_due_ns, grants_ns))
 
     # -- the link -----------------------------------------------------------------------------------------------------
 
