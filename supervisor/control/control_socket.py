@@ -53,7 +53,7 @@ from .identities import Identities
 DIRECTORY_TOPIC = "system.directory"
 #: Frames read in one iteration, and calls of clients served in it, so that a flood does not delay the detection of a death: a
 #: frame holds up to 4,096 calls, and `status` of a large system takes 10 ms. After a frame that brings the calls of clients to
-#: `CALLS_READ_MAX` no more are read in this iteration.
+#: `CALLS_READ_MAX`, or the bytes to `FRAME_BYTES_MAX`, no more are read in this iteration: a malformed frame of 1 MiB takes 0.2 s.
 FRAMES_MAX, CALLS_MAX, CALLS_READ_MAX = 64, 16, 4_096
 #: Calls of clients read and not served yet, and bytes of their frames. Clients are served in turn, and each may have an equal
 #: share; beyond it, its calls are refused. They are not left unread, as frames of backplanes and other clients would be behind
@@ -279,9 +279,9 @@ class ControlSocket:
             heard.append(Answered(token, None, Unavailable(f"{route}: its process {because}")))
 
     def _drain(self, heard: list[Heard], now_ns: int) -> int:
-        self._read_count = 0
+        self._read_count = read_bytes = 0
         for read in range(FRAMES_MAX):
-            if self._read_count >= CALLS_READ_MAX:
+            if self._read_count >= CALLS_READ_MAX or read_bytes >= FRAME_BYTES_MAX:
                 return read
             peer = b""
             try:
@@ -290,6 +290,7 @@ class ControlSocket:
                     return read
                 peer, frame = received
                 self._share_bytes = len(frame)
+                read_bytes += len(frame)
                 if len(frame) > FRAME_BYTES_MAX:
                     self._take_large(peer, frame, heard)
                     continue
