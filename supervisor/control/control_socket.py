@@ -53,7 +53,8 @@ from .identities import Identities
 DIRECTORY_TOPIC = "system.directory"
 #: Frames read in one iteration, and calls of clients served in it, so that a flood does not delay the detection of a death: a
 #: frame holds up to 4,096 calls, and `status` of a large system takes 10 ms. After a frame that brings the calls of clients to
-#: `CALLS_READ_MAX`, or the bytes to `FRAME_BYTES_MAX`, no more are read in this iteration: a malformed frame of 1 MiB takes 0.2 s.
+#: `CALLS_READ_MAX`, or the bytes to `FRAME_BYTES_MAX`, no more are read in this iteration: a malformed frame of 1 MiB takes
+#: 0.2 s.
 FRAMES_MAX, CALLS_MAX, CALLS_READ_MAX = 64, 16, 4_096
 #: Calls of clients read and not served yet, and bytes of their frames. Clients are served in turn, and each may have an equal
 #: share; beyond it, its calls are refused. They are not left unread, as frames of backplanes and other clients would be behind
