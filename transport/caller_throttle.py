@@ -19,6 +19,8 @@ from .errors import Busy
 
 #: Calls of this priority and above are never refused (runtime/scheduling/adaptive_limit.py).
 EXEMPT: Final = 0
+#: A backplane has no more. Another host may name any number, and each one costs memory, and time at each call.
+PRIORITIES_MAX: Final = 255
 #: Calls of one priority that are sent beyond the accepted ones, as a part of all accepted ones. In a simulation of a service at
 #: three times its capacity (test_caller_throttle.py) the service refuses 0.25 calls for each that it serves, instead of 2. With
 #: half of it, a service that urgent calls nearly fill is idle for 4 % of the time instead of 2; with twice, it refuses 0.45.
@@ -193,7 +195,7 @@ class CallerThrottle:
         thousandths of the time.
         """
         asked = told if priority is None else priority
-        if asked <= EXEMPT:
+        if not EXEMPT < asked < PRIORITIES_MAX:
             return
         callee = self._callees.get((peer, route))
         if callee is None:

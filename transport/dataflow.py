@@ -19,6 +19,7 @@ from . import codec, envelope
 from .addressing import SUPERVISOR
 from .call_spec import CallSpec
 from .errors import BackplaneError, Busy, FailedPrecondition, InvalidArgument, OperandFailed, text_of
+from .pseudo_peers import pseudo_peer
 from .pulling import UNSENT
 from .retrying import WAITING, is_retryable
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .caller_core import CallerCore, OpenCall
 
 #: Stands for the callee of a call that is kept here until its operands are there. A link names no peer so.
-HELD: Final = b"\x00held"
+HELD: Final = pseudo_peer("held")
 #: Calls that wait for one source: as many as a client may have outstanding.
 AWAITING_MAX: Final = 4_096
 #: The error for the caller of a call that has ended, with the token of the call.

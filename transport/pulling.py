@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from .call_spec import CallSpec
+from .pseudo_peers import pseudo_peer
 from .resolver import Resolver
 
 #: In a call table: the callee of a call that waits for room at a replica.
-UNSENT: Final = b"\x00unsent"
+UNSENT: Final = pseudo_peer("unsent")
 #: Entries of a queue below which sweeping out those of ended calls is not worth its cost.
 _SWEEP_MIN: Final = 1_024
 #: The backplanes that share calls, whether they are up or not.

@@ -15,6 +15,7 @@ from typing import Final, Generic
 from .call_spec import CallSpec
 from .calls import OutstandingCalls, Token
 from .errors import BackplaneError, Status, error_from
+from .pseudo_peers import pseudo_peer
 
 #: Statuses that may end better when retried. With all others the call would end as before, or has used its time up.
 RETRIED: Final = frozenset((Status.UNAVAILABLE, Status.PEER_DOWN, Status.RESOURCE_EXHAUSTED))
@@ -24,8 +25,8 @@ BACKOFF_NS: Final = 25_000_000
 BACKOFF_MAX_NS: Final = 1_000_000_000
 #: Calls are counted for this long: a restart is over by then, an outage is not.
 WINDOW_NS: Final = 10_000_000_000
-#: Stands for the callee of a failed call that waits for its retry. A link names no peer so.
-WAITING: Final = b"\x00retry"
+#: Stands for the callee of a failed call that waits for its retry.
+WAITING: Final = pseudo_peer("retry")
 #: After a new routing table, calls that found no instance retry within this time, and not all in one moment.
 SPREAD_NS: Final = 20_000_000
 _SECOND_NS: Final = 1_000_000_000

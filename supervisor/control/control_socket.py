@@ -52,10 +52,14 @@ from .identities import Identities
 #: Topic on which clients receive new versions of the directory.
 DIRECTORY_TOPIC = "system.directory"
 #: Frames read in one iteration, and calls of clients served in it, so that a flood does not delay the detection of a death: a
-#: frame holds up to 4,096 calls, and `status` of a large system takes 10 ms.
-FRAMES_MAX, CALLS_MAX = 64, 16
-#: Calls of clients read and not served yet, from which no more frames are read. Clients are served in turn.
-CALLS_WAITING_MAX = 4_096
+#: frame holds up to 4,096 calls, and `status` of a large system takes 10 ms. After a frame that brings the calls of clients to
+#: `CALLS_READ_MAX`, or the bytes to `FRAME_BYTES_MAX`, no more are read in this iteration: a malformed frame of 1 MiB takes
+#: 0.2 s.
+FRAMES_MAX, CALLS_MAX, CALLS_READ_MAX = 64, 16, 4_096
+#: Calls of clients read and not served yet, and bytes of their frames. Clients are served in turn, and each may have an equal
+#: share; beyond it, its calls are refused. They are not left unread, as frames of backplanes and other clients would be behind
+#: them: 32 frames of 4,000 calls of `status` kept a backplane that had been started again from registering for a minute.
+CALLS_WAITING_MAX, BYTES_WAITING_MAX = 4_096, 64 << 20
 #: A registration takes a few KiB, with ten thousand routes about 2 MiB. Decoding may take seventy times the frame's size
 #: (TRAPS 14).
 FRAME_BYTES_MAX = 2 << 20
@@ -128,8 +132,11 @@ class ControlSocket:
         self._reported: set[bytes] = set()
         self._ended: list[Heard] = []
         #: Calls of clients that have been read and not served, by client; the client that is next first.
-        self._waiting: dict[bytes, deque[Envelope]] = {}
-        self._waiting_count = 0
+        #: Each with its share of the bytes of its frame.
+        self._waiting: dict[bytes, deque[tuple[Envelope, int]]] = {}
+        self._waiting_count = self._waiting_bytes = 0
+        #: Calls of clients that this iteration has read; and the share of each of them in the bytes of the latest frame.
+        self._read_count = self._share_bytes = 0
         #: Malformed frames; replies that were dropped because the caller does not read.
         self.malformed_count = self.unanswered_count = 0
         #: Whether the last iteration left work to do at once.
@@ -273,8 +280,9 @@ class ControlSocket:
             heard.append(Answered(token, None, Unavailable(f"{route}: its process {because}")))
 
     def _drain(self, heard: list[Heard], now_ns: int) -> int:
+        self._read_count = read_bytes = 0
         for read in range(FRAMES_MAX):
-            if self._waiting_count >= CALLS_WAITING_MAX:
+            if self._read_count >= CALLS_READ_MAX or read_bytes >= FRAME_BYTES_MAX:
                 return read
             peer = b""
             try:
@@ -282,6 +290,8 @@ class ControlSocket:
                 if received is None:
                     return read
                 peer, frame = received
+                self._share_bytes = len(frame)
+                read_bytes += len(frame)
                 if len(frame) > FRAME_BYTES_MAX:
                     self._take_large(peer, frame, heard)
                     continue
@@ -290,6 +300,7 @@ class ControlSocket:
                 except MalformedFrame:
                     self._take_salvaged(peer, salvage(frame), heard, now_ns)
                     raise
+                self._share_bytes = len(frame) // max(1, len(envelopes))
                 for envelope in envelopes:
                     self._take(peer, envelope, heard, now_ns)
             except MalformedFrame as error:
@@ -327,8 +338,7 @@ class ControlSocket:
                 return
             if envelope.deadline is not None and envelope.deadline >= 0:  # from its arrival on
                 envelope.deadline = -due_ns(envelope.deadline, now_ns)
-            self._waiting.setdefault(peer, deque()).append(envelope)
-            self._waiting_count += 1
+            self._keep(peer, envelope)
         elif kind in (REPLY, STATUS):
             call = self._calls.end(envelope.id, peer)
             if call is not None:
@@ -337,13 +347,34 @@ class ControlSocket:
         elif kind != CANCEL:  # our handlers take no longer than cancelling them would
             raise MalformedFrame(f"the supervisor takes calls and answers, not kind {kind}")
 
+    def _keep(self, peer: bytes, envelope: Envelope) -> None:
+        """Keep a client's call until it is served, or refuse it if the client has its share of waiting calls."""
+        self._read_count += 1
+        calls = self._waiting.get(peer)
+        if calls is None:  # one that waits for nothing else is always taken
+            calls = self._waiting[peer] = deque()
+        elif (
+            len(calls) >= CALLS_WAITING_MAX // len(self._waiting)
+            or self._waiting_bytes + self._share_bytes > BYTES_WAITING_MAX
+        ):
+            busy = Busy(
+                f"{envelope.route}: {len(calls):,} calls of this client wait for the supervisor", retry_after=0.5
+            )
+            self._refuse(peer, status(envelope.id, busy, is_refused=True))
+            return
+        calls.append((envelope, self._share_bytes))
+        self._waiting_count += 1
+        self._waiting_bytes += self._share_bytes
+
     def _serve_clients(self, heard: list[Heard], now_ns: int) -> None:
         """Take up to `CALLS_MAX` calls, one of each client in turn."""
         for _ in range(min(CALLS_MAX, self._waiting_count)):
             peer, calls = next(iter(self._waiting.items()))
             del self._waiting[peer]
-            self._take_call(peer, calls.popleft(), None, heard, now_ns)
+            envelope, size = calls.popleft()
             self._waiting_count -= 1
+            self._waiting_bytes -= size
+            self._take_call(peer, envelope, None, heard, now_ns)
             if calls:
                 self._waiting[peer] = calls
 

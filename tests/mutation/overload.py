@@ -75,7 +75,12 @@ MUTATIONS = (
     ),
     caller("callers refuse nothing", THROTTLE, "now_ns - gate.sent_ns < PROBE_NS", "now_ns < gate.sent_ns"),
     caller("no call leaves to ask", THROTTLE, " and now_ns - gate.sent_ns < PROBE_NS", ""),
-    caller("callers refuse urgent calls", THROTTLE, "if asked <= EXEMPT:", "if asked < EXEMPT:"),
+    caller(
+        "callers refuse urgent calls",
+        THROTTLE,
+        "if not EXEMPT < asked < PRIORITIES_MAX:",
+        "if not EXEMPT <= asked < PRIORITIES_MAX:",
+    ),
     caller("less urgent calls pass", THROTTLE, "if urgent < priority and other.share", "if urgent < 0 and other.share"),
     caller(
         "nothing is sent beyond the accepted",

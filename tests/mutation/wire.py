@@ -236,8 +236,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("a frame that a signal took away is not missed", "        raise FrameLost(sender)", "        return False"),
         (
             "a message of many parts is taken for one",
-            "        if count:\n            raise MalformedFrame",
-            "        if False:\n            raise MalformedFrame",
+            "        if part.more:\n",
+            "        if False:\n",
+        ),
+        (
+            "all of a message of many parts is dropped at once",
+            "if self._drop_parts() == PARTS_DROPPED_MAX:",
+            "while self._drop_parts() == PARTS_DROPPED_MAX:\n                pass\n            if False:",
         ),
     ),
     *mutations(

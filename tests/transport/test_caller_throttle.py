@@ -21,6 +21,7 @@ from appbackplane.transport.caller_throttle import (
     INTERVAL_MIN_NS,
     MARGIN,
     MARGIN_MAX,
+    PRIORITIES_MAX,
     PROBE_NS,
     CallerThrottle,
 )
@@ -419,3 +420,11 @@ def test_the_table_is_bounded_and_makes_room_by_time() -> None:
     caller.now_ns += INTERVAL_MAX_NS
     caller.hears_refusal(route="far/another.one")
     assert len(caller.throttle._callees) == 1
+
+
+def test_priorities_that_no_backplane_has_cost_nothing() -> None:
+    """Another host may name a new number in each of its answers."""
+    caller = Caller()
+    for told in (-1, *range(PRIORITIES_MAX, PRIORITIES_MAX + 1_000), 1 << 64):
+        caller.throttle.refused(PEER, ROUTE, None, told, 0.0, caller.now_ns)
+    assert not caller.throttle._callees

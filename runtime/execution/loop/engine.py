@@ -448,10 +448,10 @@ class Engine:
                 if is_lone and 0 < self.statistics.typical_ns(envelopes[0].route or "") < SHORT_NS:
                     self._is_lone = True  # run it before timers, deadlines and the board: 2 us sooner
                     return
-                if self.now_ns() - now_ns >= DRAIN_MAX_NS:
-                    break
             except MalformedFrame as error:
                 self.reports.malformed(received[0] if received else b"", error, now_ns)
+            if self.now_ns() - now_ns >= DRAIN_MAX_NS:
+                break
         for timer in self.scheduler.timers.due(now_ns):
             self._fire(timer, now_ns)
         self.outgoing.expire(now_ns, is_unread=self._is_unsure)

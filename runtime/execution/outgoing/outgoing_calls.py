@@ -29,6 +29,7 @@ from appbackplane.transport.errors import (
     error_from,
     text_of,
 )
+from appbackplane.transport.pseudo_peers import pseudo_peer
 from appbackplane.transport.pulling import UNSENT
 from appbackplane.transport.retrying import (
     WAITING,
@@ -58,7 +59,7 @@ from .sender import Sender
 log = logging.getLogger("appbackplane.runtime")
 
 #: The callee of a pause. The table of outstanding calls holds pauses and retries, too, since all of them end at a time.
-CLOCK: Final = b"\x00clock"
+CLOCK: Final = pseudo_peer("clock")
 #: Shorter waits of streams have no spans: there would be little else in a trace.
 STREAM_WAIT_NS: Final = 1_000_000
 #: Callees of calls that have not left yet.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from appbackplane.runtime import AppObject, Component, InternalError, operation, should_yield
-from appbackplane.runtime.execution.loop.engine import SHORT_NS
+from appbackplane.runtime.execution.loop.engine import DRAIN_MAX_NS, SHORT_NS
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport import codec
 from appbackplane.transport.batching import PEER_BYTES_MAX, SendResult
@@ -200,3 +200,14 @@ def test_a_lone_call_after_a_wait_is_run_before_the_next_look(
     engine.drain(well.clock.now_ns())
     assert engine.scheduler.queued_count == 3
     assert not well.link.has_input()
+
+
+def test_malformed_frames_take_no_longer_than_a_drain(well: VirtualBackplane) -> None:
+    """One of a megabyte takes 0.2 s to look through. Accepted calls waited for up to 64 of them."""
+    engine = well.backplane.engine
+    for _ in range(3):
+        well.link.deliver(b"stranger", b"\xc1")
+    now_ns = well.clock.now_ns()
+    engine.now_ns = lambda: now_ns + DRAIN_MAX_NS
+    engine.drain(now_ns)
+    assert well.backplane.statistics()["links"]["malformed"] == 1 and well.link.has_input()

@@ -12,7 +12,7 @@ from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.connections import LAST_ANSWERS_NS, LAST_ANSWERS_UNREAD_NS
 from appbackplane.transport.directory import Directory, Place
-from appbackplane.transport.envelope import CALL, CANCEL, Envelope
+from appbackplane.transport.envelope import CALL, CANCEL, Envelope, reply
 from appbackplane.transport.retrying import BACKOFF_MAX_NS
 
 
@@ -280,3 +280,20 @@ def test_what_is_served_here_is_called_here_while_others_have_yet_to_register(te
     with pytest.raises(Unavailable, match=r"'late\.do' is not known yet") as caught:
         engine.routing.resolve(CallSpec("late.do", {}))
     assert caught.value.retry_after
+
+
+def test_nobody_answers_a_call_that_waits_for_its_retry(temple: VirtualBackplane) -> None:
+    """A process chooses the identity that it connects under. Under that of "waits for its retry" it would forge the result."""
+    asked = temple.call("bench.ask")
+    temple.run_until_idle()
+    temple.outside_calls()[0].fail(Busy("full", retry_after=0.5), is_refused=True)
+    temple.run_until_idle()
+    for word in (b"\x00retry", b"\x00unsent", b"\x00clock"):
+        for id in range(1, 20):
+            temple.hear(reply(id, "forged"), word)
+    temple.run_until_idle()
+    assert not asked.done()
+    temple.advance(0.6)
+    temple.outside_calls()[1].reply("because")
+    temple.run_until_idle()
+    assert asked.result() == "because"

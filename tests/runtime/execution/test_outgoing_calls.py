@@ -24,7 +24,7 @@ from appbackplane.runtime import (
     should_yield,
 )
 from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.transport.envelope import CALL, Envelope
+from appbackplane.transport.envelope import CALL, Envelope, reply
 
 
 class Teller(AppObject):
@@ -412,3 +412,22 @@ def test_the_one_that_knows_them_asks_nobody_when_it_does_not() -> None:
     """It would ask itself for ever."""
     error = with_node("virtual").call("abroad.ask", route="abroad.hre").error()
     assert "no route 'abroad.hre' (did you mean 'abroad.here'?)" in str(error)
+
+
+def test_nobody_ends_a_pause_by_an_answer() -> None:
+    """A process chooses the identity that it connects under. Answers of "the clock" would leave an object waiting."""
+
+    class Sleeper(AppObject):
+        @operation()
+        async def nap(self) -> str:
+            await pause(1.0)
+            return "awake"
+
+    backplane = VirtualBackplane()
+    backplane.add(Sleeper())
+    asked = backplane.call("bench.nap")
+    backplane.run_until_idle()
+    for id in range(1, 20):
+        backplane.hear(reply(id, "forged"), b"\x00clock")
+    backplane.advance(1.0)
+    assert asked.result() == "awake"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -401,17 +402,76 @@ def test_a_client_that_floods_delays_neither_an_iteration_nor_other_clients(
     for first in range(0, 10_000, 1_000):
         many.send(*(Envelope(CALL, first + number, 0, "supervisor.status", body={}) for number in range(1_000)))
     calls: list[SupervisorCall] = []
+    refused: list[Envelope] = []
     is_asked, limit = False, Limit()
-    while len(calls) <= 10_000:
+    while len(calls) + len(refused) <= 10_000:
         limit.check()
         heard, _ = control.turn(time.monotonic_ns())
         assert len(heard) <= control_socket.CALLS_MAX
         calls += [each for each in heard if isinstance(each, SupervisorCall)]
+        refused += many.received()
         if calls and not is_asked:
             is_asked = True
             one.send(Envelope(CALL, 1, 0, "supervisor.routes", body={}))
     others = [number for number, each in enumerate(calls) if each.route == "supervisor.routes"]
-    assert others[0] < 9_000, "it waited for all calls of the other"
+    assert others[0] < control_socket.CALLS_WAITING_MAX, "it waited for all calls of the other"
     del calls[others[0]]
-    assert [each.caller.id for each in calls] == [*range(10_000)], "each once, in order"
-    assert not control._waiting_count
+    served = [each.caller.id for each in calls]
+    assert served == sorted(served), "in order"
+    assert sorted([*served, *(each.id for each in refused)]) == [*range(10_000)], "each ends once"
+    assert {(each.kind, each.body[0], each.is_refused) for each in refused} == {
+        (STATUS, Status.RESOURCE_EXHAUSTED, True)
+    }
+    assert not control._waiting_count and not control._waiting_bytes
+
+
+def test_clients_that_flood_keep_no_frame_of_a_backplane_unread(
+    control: ControlSocket, connect: Callable[[str], Peer]
+) -> None:
+    """A killed backplane was started again, and could not register for as long as the calls of others were served."""
+    flooding = [connect(f"flooding-{number}") for number in range(8)]
+    backplane = connect("patient")
+    for peer in (*flooding, backplane):
+        introduce(control, peer)
+    for peer in flooding:
+        peer.send(*(Envelope(CALL, number, 0, "supervisor.status", body={}) for number in range(4_000)))
+    heard_until(control, bool)
+    backplane.send(Envelope(CALL, 2, 0, "supervisor.register", body={}))
+    heard = heard_until(
+        control, lambda heard: any(getattr(each, "route", "") == "supervisor.register" for each in heard)
+    )
+    assert len(heard) < 4_000, "the calls of one client"
+
+
+def test_waiting_calls_take_no_more_bytes_than_their_bound(
+    control: ControlSocket, connect: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4,096 calls, each in a frame of 2 MiB, would take 8 GiB."""
+    monkeypatch.setattr(control_socket, "BYTES_WAITING_MAX", 100_000)
+    monkeypatch.setattr(control_socket, "CALLS_MAX", 0)
+    peer = connect("large")
+    for number in range(4):
+        peer.send(Envelope(CALL, number, 0, "supervisor.status", body={"text": "x" * 40_000}))
+    refused: list[Envelope] = []
+    limit = Limit()
+    while len(refused) < 2:
+        limit.check(refused)
+        control.turn(time.monotonic_ns())
+        refused += peer.received()
+    assert [each.id for each in refused] == [2, 3] and control._waiting_bytes < 100_000
+
+
+def test_an_iteration_reads_no_more_bytes_than_the_longest_frame_has(
+    control: ControlSocket, connect: Callable[[str], Peer]
+) -> None:
+    """To look through a malformed frame of a megabyte takes 0.2 s, and no death was seen behind 64 of them."""
+    peer = connect("wordy")
+    introduce(control, peer)
+    for _ in range(6):
+        peer.link.send(peer.supervisor, b"\xc1" * (control_socket.FRAME_BYTES_MAX // 2))
+    limit, counts = Limit(), [0]
+    while control.malformed_count < 6:
+        limit.check()
+        control.turn(time.monotonic_ns())
+        counts.append(control.malformed_count)
+    assert max(after - before for before, after in itertools.pairwise(counts)) <= 2
