@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing.util
 import os
 import sys
@@ -47,12 +48,28 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of other tiers."""
     tier = config.getoption("tier")
-    chosen = [item for item in items if _is_chosen(item, tier)]
-    if len(chosen) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    chosen, others = [], []
+    for item in items:
+        (chosen if _is_chosen(item, tier) else others).append(item)
+    if others:
+        config.hook.pytest_deselected(items=others)
         items[:] = chosen
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not _is_begun_first(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, which would look through all modules and tests again and again; and exempt them
+    from its later looks: those of a test that calls it took 0.15 s each.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)

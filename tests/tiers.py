@@ -11,6 +11,7 @@ file of pieces, the mark `systems` moves a single test there (such files are lis
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,6 +83,7 @@ MIXED = (
 COMPILED = ("tests/laws", "tests/runtime", "tests/spark/replay", "tests/transport")
 
 
+@cache
 def tier_of(path: Path) -> str:
     """The tier of a file or folder of tests."""
     relative = path.relative_to(ROOT)
