@@ -46,8 +46,8 @@ class OperationSpec:
             raise DeclarationError(
                 f"{function.__qualname__} is a generator, but nobody reads its items: only operations may be"
             )
-        parameters, hints = _parameters(function)
-        signature = inspect.signature(function)
+        signature = declared = inspect.signature(function)
+        parameters, hints = _parameters(function, signature)
         #: Takes the object and a list for each parameter; None: it does not serve batches.
         self.batched: Callable[..., Any] | None = None
         if mark.batch is not None:
@@ -57,7 +57,7 @@ class OperationSpec:
                 raise DeclarationError(str(error)) from None
             signature = single_signature(function, hints)
         if mark.kind != "settings":
-            _check_self(function)
+            _check_self(function, declared)
         #: Takes the object and the values that `bind` returns.
         self.function = _by_position(function, parameters)
         if mark.batch is not None:
@@ -119,10 +119,10 @@ def specs_of(cls: type) -> dict[str, OperationSpec]:
     """
     specs: dict[str, OperationSpec] = {}
     by_name: dict[str, str] = {}
-    for attribute in dir(cls):
-        function = inspect.getattr_static(cls, attribute)
-        mark = _mark_of(cls, attribute)
-        if mark is None or function is None:
+    marks = _marked(cls)
+    for attribute in sorted(marks):
+        mark, function = marks[attribute], inspect.getattr_static(cls, attribute)
+        if function is None:
             continue
         if not inspect.isfunction(function):
             raise DeclarationError(f"{cls.__qualname__}.{attribute}: expected a plain method, got {function!r}")
@@ -135,18 +135,30 @@ def specs_of(cls: type) -> dict[str, OperationSpec]:
     return specs
 
 
-def _mark_of(cls: type, attribute: str) -> Mark | None:
+def _marked(cls: type) -> dict[str, Mark]:
+    """The marks by attribute name. To look each attribute of `dir(cls)` up took ten times as long: 5 ms a class."""
+    marks: dict[str, Mark] = {}
     for base in cls.__mro__:
-        declared = vars(base).get(attribute)
-        for marked in (declared, getattr(declared, "__func__", None), getattr(declared, "fget", None)):
-            mark = getattr(marked, MARK, None)
-            if isinstance(mark, Mark):
-                return mark
+        for attribute, declared in vars(base).items():
+            if attribute not in marks:
+                mark = _mark_of(declared)
+                if mark is not None:
+                    marks[attribute] = mark
+    return marks
+
+
+def _mark_of(declared: Any) -> Mark | None:
+    for marked in (declared, getattr(declared, "__func__", None), getattr(declared, "fget", None)):
+        mark = getattr(marked, MARK, None)
+        if isinstance(mark, Mark):
+            return mark
     return None
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str, Any]]:
-    parameters = list(inspect.signature(function).parameters.values())
+def _parameters(
+    function: Callable[..., Any], signature: inspect.Signature
+) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+    parameters = list(signature.parameters.values())
     if not parameters or parameters.pop(0).kind is inspect.Parameter.KEYWORD_ONLY:
         raise DeclarationError(f"{function.__qualname__} has no `self`: an operation is a method of its object")
     for parameter in parameters:
@@ -160,8 +172,8 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], 
         raise DeclarationError(f"{function.__qualname__}: annotation cannot be resolved: {error}") from error
 
 
-def _check_self(function: Callable[..., Any]) -> None:
-    first = next(iter(inspect.signature(function).parameters))
+def _check_self(function: Callable[..., Any], signature: inspect.Signature) -> None:
+    first = next(iter(signature.parameters))
     if first != "self":
         raise DeclarationError(
             f"{function.__qualname__}: the first parameter is {first!r}: it must be self, as of any method"

@@ -6,9 +6,7 @@ import json
 import os
 import select
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 from appbackplane.supervisor.commands.asking import ask
 from appbackplane.supervisor.processes.cgroups import reclaim
 from appbackplane.transport.discovery import Location
+from tests.launching import launch
 from tests.waiting import LIMIT_S, Limit
 
 HERE = Path(__file__).parent
@@ -94,14 +93,13 @@ components = ["stand:Alpha"]
 class RunningSystem:
     """A supervisor in the foreground."""
 
-    def __init__(self, toml: Path, program: list[str]) -> None:
+    def __init__(self, toml: Path, script: Path | None = None, prefix: Sequence[str] = ()) -> None:
+        """`script`: a program that is the command line with something changed. `prefix`: words before the command."""
         self.toml, self.run_dir = toml, toml.parent / "run"
         self.said: list[str] = []
         self.pids: set[int] = set()
         self._rest = b""
-        self.process = subprocess.Popen(
-            [*program, "up", str(toml)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
+        self.process = launch("up", str(toml), script=script, prefix=prefix)
 
     def wait_for(self, text: str) -> str:
         """The line that says it, said from now on."""
@@ -192,11 +190,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningSystem]]:
         toml = tmp_path / "demo.toml"
         (tmp_path / "demo.py").write_text(module)
         toml.write_text((STAND_INS if stand_in else TOML).format(system=system, index=index))
-        if stand_in:
-            program = [sys.executable, str(HERE / "up_stand_in.py")]
-        else:
-            program = [sys.executable, "-m", "appbackplane.supervisor"]
-        systems.append(RunningSystem(toml, program))
+        systems.append(RunningSystem(toml, HERE / "up_stand_in.py" if stand_in else None))
         return systems[-1]
 
     yield begin

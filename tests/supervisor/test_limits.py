@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -226,7 +225,7 @@ def test_without_the_privilege_weights_take_the_place_of_nice(tmp_path: Path) ->
     (tmp_path / "demo.py").write_text(MODULE)
     (tmp_path / "demo.toml").write_text(TOML.format(system="nice = [-5, 0, 5]", index=""))
     without = ["setpriv", "--bounding-set", "-sys_nice", "--inh-caps", "-sys_nice"]
-    system = RunningSystem(tmp_path / "demo.toml", [*without, sys.executable, "-m", "appbackplane.supervisor"])
+    system = RunningSystem(tmp_path / "demo.toml", prefix=without)
     status = system.wait_up()
     assert [b["os_priority"]["by"] for b in status["backplanes"]] == ["weight", "weight"]
     assert len([line for line in system.said if "warning: OS priority: nice may not be raised" in line]) == 1

@@ -26,10 +26,10 @@ import pytest
 from appbackplane.runtime.observation.segments import RECORDS
 from appbackplane.transport import Client, PendingCall, connect
 from appbackplane.transport.errors import BackplaneError, DeadlineExceeded
+from tests import launching
 from tests.waiting import EVERY_S, LIMIT_S, Limit, wait_until
 
 HERE = Path(__file__).parent
-COMMAND = (sys.executable, "-m", "appbackplane.supervisor")
 
 
 class System:
@@ -45,13 +45,8 @@ class System:
         self.programs: list[subprocess.Popen[str]] = []
         self._news = threading.Condition()
         self._has_ended = False
-        self.process = subprocess.Popen(
-            [*prefix, *COMMAND, "up", str(self.toml)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=environment(folder),
-            start_new_session=True,
+        self.process = launching.launch(
+            *("up", str(self.toml)), environment=environment(folder), prefix=prefix, is_in_new_session=True
         )
         self.pid = self.process.pid
         self._reader = threading.Thread(target=self._read, name=f"reads {name}", daemon=True)
@@ -184,16 +179,7 @@ def is_of_session(pid: int, session: int) -> bool:
 
 def command(folder: Path, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
     """A verb of the command line. `given`: its standard input."""
-    return subprocess.run(
-        [*COMMAND, *words],
-        cwd=folder,
-        env=environment(folder),
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    return launching.run(*words, environment=environment(folder), folder=folder, given=given, limit_s=LIMIT_S)
 
 
 def answer_of(program: subprocess.Popen[str]) -> Any:

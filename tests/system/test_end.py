@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import COMMAND, LIMIT_S, Up, assert_nothing_left, command, environment, lay_out, wait_children, wait_dead
+from tests.launching import COMMAND
+
+from .conftest import LIMIT_S, Up, assert_nothing_left, command, environment, lay_out, wait_children, wait_dead
 
 TOWER = """
 [backplane.top]

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from tests.launching import COMMAND
 from tests.waiting import EVERY_S, Limit, wait_until
 
-from .conftest import COMMAND, LIMIT_S, System, Up, ask_until, command, environment, wait_dead
+from .conftest import LIMIT_S, System, Up, ask_until, command, environment, wait_dead
 
 ARCHIVE = """
 {log}

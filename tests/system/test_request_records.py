@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from .conftest import COMMAND, LIMIT_S, System, Up, environment
+from tests.launching import COMMAND
+
+from .conftest import LIMIT_S, System, Up, environment
 from .test_recording import read
 
 THREADS = """metrics = "127.0.0.1:0"

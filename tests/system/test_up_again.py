@@ -15,9 +15,10 @@ import pytest
 
 from appbackplane.supervisor.processes import leftovers
 from tests.figures import IS_LONG
+from tests.launching import COMMAND
 from tests.waiting import wait_until
 
-from .conftest import COMMAND, HERE, LIMIT_S, System, Up, command, environment, lay_out, processes_of, wait_children
+from .conftest import HERE, LIMIT_S, System, Up, command, environment, lay_out, processes_of, wait_children
 
 PAIR = """
 [backplane.dying]

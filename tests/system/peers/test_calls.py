@@ -114,7 +114,7 @@ def test_a_stream_of_another_node_is_read_like_one_of_this(client: Client, route
     for window, text in ((1024, ""), (3, ""), (1024, "x" * 50_000)):
         items = list(client.stream(route, count=300, text=text, window=window, timeout=LIMIT_S))
         assert items == [[number, text] for number in range(300)]
-    assert client.call("home.sum_far", route=route, count=2_000) == 1_999_000
+    assert client.call("home.sum_far", route=route, count=300) == 44_850
 
 
 def test_a_stream_of_another_node_ends_with_its_reader(client: Client, there: Client) -> None:
@@ -132,7 +132,7 @@ def test_an_iterator_is_an_argument_of_a_call_to_another_node(client: Client, th
     for window, text in ((1024, ""), (3, ""), (1024, "x" * 50_000)):
         rows = stream(([number, text] for number in range(300)), window=window)
         assert client.call(route, rows=rows, timeout=LIMIT_S) == [300, 44_850]
-    assert client.call("home.load_far", route=route, count=2_000) == [2_000, 1_999_000]
+    assert client.call("home.load_far", route=route, count=300) == [300, 44_850]
 
 
 def test_a_result_of_one_node_is_an_argument_at_another(client: Client) -> None:
