@@ -65,7 +65,6 @@ MUTATIONS = (
     ),
     flow("noise decides", LANES, "if abs(gain - aim) < MARGINS[len(self._tried_rates) - 1]:", "if False:"),
     flow("a little more demand", LANES, "tried >= kept * (1 + SERVED_ALL)", "False"),
-    flow("a rest without end", LANES, "if self._unusual_count == 2:", "if False:"),
     flow("lanes stay", PARTS, "self._platform.withhold(self.lanes[self._offered_count])", "pass"),
     flow("lanes do not come back", PARTS, "self._platform.offer(self.lanes[self._offered_count])", "pass"),
     flow("withheld twice", REGISTRY, "            _take_out(route.objects, object)\n\n", "            pass\n\n"),

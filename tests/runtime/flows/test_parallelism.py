@@ -42,7 +42,8 @@ def database(served: int) -> Load:
 class Stage:
     """A stage whose lanes always have a chunk, or as often as it has demand."""
 
-    def __init__(self, load: Load, most: int, seed: int) -> None:
+    def __init__(self, load: Load, most: int, seed: int, noise: float = NOISE) -> None:
+        self.noise = noise
         self.load, self.most, self.random = load, most, Random(seed)
         self.decider = Parallelism()
         self.now_s = 0.0
@@ -78,9 +79,9 @@ class Stage:
     def _step(self) -> None:
         random = self.random
         for lane in range(self.decider.limit):
-            self._running.setdefault(lane, [CHUNK_S * (1 + random.uniform(-NOISE, NOISE)), 0.0])
+            self._running.setdefault(lane, [CHUNK_S * (1 + random.uniform(-self.noise, self.noise)), 0.0])
         if self.now_s - self._period > PERIOD_NS / 1e9:
-            self._period, self._wobble = self.now_s, 1 + random.uniform(-NOISE, NOISE)
+            self._period, self._wobble = self.now_s, 1 + random.uniform(-self.noise, self.noise)
         speed = self.load(len(self._running)) / len(self._running) * self._wobble
         first = min(self._running, key=lambda lane: self._running[lane][0])
         took_s = self._running[first][0] / speed
@@ -128,6 +129,17 @@ def test_it_follows_another_load(before: Load, after: Load, least_right: int, mo
     stage.run_periods(SETTLED)
     stage.run_periods(SETTLED // 2)
     assert least_right <= stage.usual() <= most_right
+
+
+def test_twice_the_noise_does_not_make_it_wander() -> None:
+    """A close result is measured again: of the chunks of five runs, 81 % have about the right number; 73 % if it were not."""
+    shares = []
+    for seed in range(5):
+        stage = Stage(lambda lanes: float(min(lanes, 6)), 16, seed, noise=2 * NOISE)
+        stage.run_periods(SETTLED)
+        stage.run_periods(2 * SETTLED)
+        shares.append(sum(5 <= each <= 7 for each in stage.limits) / len(stage.limits))
+    assert sum(shares) / len(shares) > 0.78
 
 
 def test_an_idle_stage_keeps_its_lanes() -> None:
