@@ -85,6 +85,7 @@ class Backplane:
                 raise
         host = EngineHost(engine, self._monitors, config.run_dir)
         self._platform = host.platform
+        self._platform.count_threads = lambda: self.threads_count
         for component in (self._own, *components):
             self._registry.add_component(component)
             component._hosted_by = host

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Hashable, Iterable
 from types import NoneType, UnionType
-from typing import Any, Never, Union, get_args, get_origin, overload
+from typing import Any, Literal, Never, Union, get_args, get_origin, overload
 
 from appbackplane.transport.directory import nearest
 
@@ -23,6 +23,8 @@ from .stage import Stage
 Decorator = Callable[[Callable[..., Any]], Stage]
 #: The key of an item: the name of a field, or a function of the item.
 By = str | Callable[[Any], Hashable] | None
+#: How many chunks are served at the same time.
+Parallel = int | Literal["auto"]
 #: Most lanes of a stage in one backplane: each is an object, and threads beyond this do not pay.
 PARALLEL_MAX = 256
 
@@ -80,7 +82,7 @@ def stage(
     *,
     batch: Batch | None = ...,
     by: By = ...,
-    parallel: int = ...,
+    parallel: Parallel = ...,
     priority: int = ...,
     expand: bool = ...,
     retry_singly: bool = ...,
@@ -92,7 +94,7 @@ def stage(
     *,
     batch: Batch | None = None,
     by: By = None,
-    parallel: int = 1,
+    parallel: Parallel = 1,
     priority: int = PRIORITY_DEFAULT,
     expand: bool = False,
     retry_singly: bool = False,
@@ -103,8 +105,9 @@ def stage(
 
     `batch`: it takes a list of items, and returns the list of those that it made. `by`: the name of a field, or a function of
     the item: items of one key are served one after the other, in their order. `parallel`: how many may run at the same time, in
-    each backplane that has the stage. `priority`: of its actions, 0 the highest. `expand`: it returns several items for one (a
-    generator does so without it). `retry_singly`: the items of a batch that raised are tried one by one.
+    each backplane that has the stage; "auto": as many as pay, up to its threads, found while it runs. `priority`: of its
+    actions, 0 the highest. `expand`: it returns several items for one (a generator does so without it). `retry_singly`: the
+    items of a batch that raised are tried one by one.
     """
 
     def declare(function: Callable[..., Any]) -> Stage:
@@ -120,7 +123,7 @@ def sink(
     *,
     batch: Batch | None = ...,
     by: By = ...,
-    parallel: int = ...,
+    parallel: Parallel = ...,
     priority: int = ...,
     retry_singly: bool = ...,
     name: str | None = ...,
@@ -131,7 +134,7 @@ def sink(
     *,
     batch: Batch | None = None,
     by: By = None,
-    parallel: int = 1,
+    parallel: Parallel = 1,
     priority: int = PRIORITY_DEFAULT,
     retry_singly: bool = False,
     name: str | None = None,
@@ -164,8 +167,17 @@ def _worker(
         takes = _element(takes)
     elif retries_singly:
         raise DeclarationError(f"{what}: retry_singly is for a batch")
-    if type(parallel) is not int or not 1 <= parallel <= PARALLEL_MAX:
-        raise DeclarationError(f"{what}: parallel={parallel!r}: expected a whole number, 1 to {PARALLEL_MAX}")
+    if parallel == "auto":
+        if by is not None:
+            raise DeclarationError(
+                f'{what}: parallel="auto" with by={by!r}: the number of lanes decides which of them gets a key, so it cannot '
+                "change: give a number, or leave out `by`"
+            )
+        parallel = None
+    elif type(parallel) is not int or not 1 <= parallel <= PARALLEL_MAX:
+        raise DeclarationError(
+            f'{what}: parallel={parallel!r}: expected a whole number, 1 to {PARALLEL_MAX}, or "auto"'
+        )
     expands = expands or inspect.isgeneratorfunction(function)
     if kind == "sink":
         makes = None
@@ -178,10 +190,10 @@ def _worker(
 
 
 def _stage(
-    kind: str, function: Callable[..., Any], name: str | None, takes: Any, makes: Any, priority: Any, *, parallel: int = 1,
-    batch: Batch | None = None, key_of: Callable[[Any], Hashable] | None = None, expands: bool = False,
-    retries_singly: bool = False, has_positions: bool = False, position_type: Any = Any, is_pulled: bool = False,
-    poll_s: float = 0.1,
+    kind: str, function: Callable[..., Any], name: str | None, takes: Any, makes: Any, priority: Any, *,
+    parallel: int | None = 1, batch: Batch | None = None, key_of: Callable[[Any], Hashable] | None = None,
+    expands: bool = False, retries_singly: bool = False, has_positions: bool = False, position_type: Any = Any,
+    is_pulled: bool = False, poll_s: float = 0.1,
 ) -> Stage:  # fmt: skip
     name = function.__name__ if name is None else name
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):

@@ -156,9 +156,10 @@ def _component(plan: FlowPlan, part: str) -> type[Component]:
 def _lane_class(stage: Stage, calls: tuple[str, ...]) -> type[Lane]:
     class StageLane(Lane):
         @operation(priority=stage.priority, calls=calls, idempotent=True)
-        async def take(self, items: list[Any]) -> None:
-            """Serve a chunk of items; its reply is the end of all that was made of them."""
+        async def take(self, items: list[Any]) -> int | None:
+            """Serve a chunk of items; its reply is the end of all that was made of them. It tells the lanes that were found."""
             await self.serve(items)
+            return self.lanes_found
 
     return StageLane
 

@@ -82,6 +82,7 @@ class StageOutlet:
     def __init__(self, credits: int, keys: Sequence[str | None], *, chunk_max: int = CHUNK_MAX) -> None:
         """`keys`: the lanes of the next stage; [None]: any of them takes any item."""
         self.credits = credits
+        self._chunk_most = chunk_max
         self.chunk_max = max(1, min(chunk_max, credits // CHUNKS_MIN))
         self._targets = [LaneQueue(key) for key in keys]
         self._is_ordered = keys[0] is not None
@@ -123,6 +124,10 @@ class StageOutlet:
                 self._is_ready(target)
                 has_any = True
         return has_any
+
+    def spread(self, lanes: int) -> None:
+        """The next stage serves so many chunks at a time: make them so small that the credits suffice for `CHUNKS_MIN` each."""
+        self.chunk_max = max(1, min(self._chunk_most, self.credits // (CHUNKS_MIN * lanes)))
 
     def begin_sending(self) -> bool:
         """Whether the caller is to start the sender: something is queued, and the sender sleeps."""

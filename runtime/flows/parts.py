@@ -6,6 +6,7 @@ the origin of these items has ended; the lanes wait for that without holding a w
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from ..objects.component import Component
 from ..objects.operation import DeclarationError, operation
 from .dead_letters import DeadLetters
 from .outlet import Origin, StageOutlet
+from .parallelism import Parallelism
 from .plan import FlowPlan
 from .pump import Pump
 from .sender import RETRY_S, ChunkSender
@@ -98,6 +100,7 @@ class FlowPart(Component):
             "taken": sum(each.taken_count for each in workings),
             "made": sum(each.made_count for each in workings),
             "dropped": sum(each.dropped_count for each in workings),
+            "parallel": None,
             "dead_letters": self.letters.count,
             "edge": None
             if outlet is None or self.after_stage is None
@@ -133,8 +136,9 @@ class Lane(AppObject):
     interleaves = True
     is_refusable = False  # credits bound them
 
-    def __init__(self, part: StagePart, stage: Stage) -> None:
+    def __init__(self, part: StagePart, stage: Stage, number: int) -> None:
         self._part = part
+        self._number = number
         self.working = Working(stage, part.letters, part.unix_ns)
         batch = stage.batch
         self._wait_s = 0.0 if batch is None else batch.wait_ms / 1e3
@@ -149,7 +153,7 @@ class Lane(AppObject):
         else:
             origin = Origin()
             origin.waiting.append(signal)
-            if not self._part.put(self.working.run(items), origin):
+            if not self._part.put(self._run(items), origin):
                 return
         if not origin.is_ended:
             await signal
@@ -160,6 +164,22 @@ class Lane(AppObject):
         """A batch has waited for long enough."""
         if self._group is group:
             self._close(group)
+
+    @property
+    def lanes_found(self) -> int | None:
+        """How many lanes pay now; None: their number is declared."""
+        adaptive = self._part.adaptive
+        return None if adaptive is None else adaptive.limit
+
+    def _run(self, items: list[Any]) -> list[Any]:
+        if self._part.adaptive is None:
+            return self.working.run(items)
+        began_ns = self._host.now_ns()
+        made = self.working.run(items)
+        # Another thread may queue actions meanwhile. Those that go on are before those that begin: the last one tells.
+        last = self._tail
+        self._part.ran(self._number, len(items), began_ns, is_followed=last is not None and not last.continues)
+        return made
 
     def _gather(self, items: list[Any], signal: OneShotEvent) -> Origin:
         group = self._group
@@ -175,7 +195,7 @@ class Lane(AppObject):
 
     def _close(self, group: GatheredBatch) -> None:
         self._group = None
-        if not self._part.put(self.working.run(group.items), group.origin):
+        if not self._part.put(self._run(group.items), group.origin):
             group.origin.is_ended = True
             self._part.settle((group.origin,))
 
@@ -188,9 +208,43 @@ class StagePart(FlowPart):
 
     def setup(self) -> None:
         super().setup()
-        self.lanes = [self.lane(self, self.stage) for _ in range(self.stage.parallel)]
-        for number, lane in enumerate(self.lanes):
-            self.add(lane, key=str(number))
+        #: Finds the number of lanes; None: it is declared.
+        self.adaptive = Parallelism() if self.stage.parallel is None else None
+        #: Guards the two and the number of lanes that are offered: chunks end in several threads.
+        self._mutex = threading.Lock()
+        self.lanes: list[Lane] = []
+        for _ in range(self.stage.parallel or 1):
+            self._add_lane()
+        self._offered_count = len(self.lanes)
+
+    def ran(self, lane: int, items: int, began_ns: int, *, is_followed: bool) -> None:
+        """A lane has processed so many items: there may be more lanes from now on, or fewer."""
+        adaptive = self.adaptive
+        assert adaptive is not None
+        with self._mutex:
+            now_ns = self._host.now_ns()
+            adaptive.ran(
+                items, now_ns - began_ns, lane=lane, is_followed=is_followed, most=self._platform.threads, now_ns=now_ns
+            )
+            while self._offered_count > adaptive.limit:
+                self._offered_count -= 1
+                self._platform.withhold(self.lanes[self._offered_count])  # it serves what it has, and gets no more
+            while self._offered_count < adaptive.limit:
+                if self._offered_count < len(self.lanes):
+                    self._platform.offer(self.lanes[self._offered_count])
+                else:
+                    self._add_lane()
+                self._offered_count += 1
+
+    def _flow_figures(self) -> dict[str, Any]:
+        adaptive = self.adaptive
+        return super()._flow_figures() | {"parallel": len(self.lanes) if adaptive is None else adaptive.limit}
+
+    def _add_lane(self) -> None:
+        number = len(self.lanes)
+        lane = self.lane(self, self.stage, number)
+        self.add(lane, key=str(number))
+        self.lanes.append(lane)
 
     def workings(self) -> Iterator[Working]:
         return (lane.working for lane in self.lanes)

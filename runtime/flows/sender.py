@@ -71,13 +71,15 @@ class ChunkSender(AppObject):
         if chunk is None:
             return
         try:
-            await AppObject.request(
+            lanes = await AppObject.request(
                 self, self._route, {"items": chunk.items}, key=chunk.target.key, priority=self._priority,
                 timeout=TIMEOUT_MAX_S, retry=False,
             )  # fmt: skip
         except BackplaneError as error:
             self._ended(self._after(chunk, error))
         else:
+            if lanes:
+                self._outlet.spread(lanes)
             self._ended(self._outlet.ended(chunk))
         self.kick()
 

@@ -22,7 +22,8 @@ class Stage:
     takes: Any
     makes: Any
     priority: int
-    parallel: int
+    #: Lanes; None: as many as pay, found at run time (`parallel="auto"`). Never None with a key.
+    parallel: int | None
     batch: Batch | None
     #: The key of an item; None: the items have none.
     key_of: Callable[[Any], Hashable] | None

@@ -111,6 +111,7 @@ class Distribution:
         self._key_of = stage.key_of
         self.lanes: tuple[str | None, ...] = (None,)
         if stage.key_of is not None:
+            assert stage.parallel is not None, "refused by the declaration"
             self.lanes = tuple(str(number) for number in range(stage.parallel))
 
     def parts(self, items: list[Any], failed: Callable[[Any, BaseException], None]) -> Iterable[tuple[int, list[Any]]]:

@@ -242,6 +242,23 @@ class Registry:
         for each in (object, *twins):
             each._component = None
 
+    def withhold(self, object: AppObject) -> None:
+        """Send calls without a key to the other objects of its routes, of which one is left. It keeps what it has."""
+        for route in self._routes_of(object):
+            assert len(route.objects) > 1, "no object would be left"
+            _take_out(route.objects, object)
+
+    def offer(self, object: AppObject) -> None:
+        """Send calls without a key to an object again that was withheld."""
+        for route in self._routes_of(object):
+            route.objects.append(object)
+
+    def _routes_of(self, object: AppObject) -> list[Route]:
+        component = object._component
+        assert component is not None
+        operations = [spec for spec in type(object).__operations__.values() if spec.mark.kind == "operation"]
+        return [self.routes[f"{component.component_name}.{spec.name}"] for spec in operations]
+
     def by_key(self, component: str, key: str) -> AppObject | None:
         """The object that was added under `key`, or whose address it is; None: there is none."""
         object = self._by_key.get((component, key))

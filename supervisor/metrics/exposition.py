@@ -384,6 +384,9 @@ METRICS: tuple[Metric, ...] = (
         "Age of the oldest item that is under way behind the stage, or waits there; 0: there is none.",
         lambda part: part["edge"] and (part["edge"]["oldest_ms"] or 0) / 1e3,
     ),
+    _flow(
+        "appbackplane_flow_parallel", "Chunks that the stage serves at the same time, at most.", lambda p: p["parallel"]
+    ),
     _edge("appbackplane_flow_ended_total", "Items that have ended behind the stage.", "ended"),
     _edge("appbackplane_flow_resent_total", "Items that were sent again, and may have been processed.", "resent"),
     _edge("appbackplane_flow_lost_total", "Items that were lost with the process that had them.", "lost"),

@@ -6,10 +6,11 @@ from tests.mutation.mutation import Mutation
 
 OUTLET, SENDER, PUMP = "runtime/flows/outlet.py", "runtime/flows/sender.py", "runtime/flows/pump.py"
 WORKING, PARTS, FILE = "runtime/flows/working.py", "runtime/flows/parts.py", "runtime/flows/source_file.py"
+LANES, DECLARING, REGISTRY = "runtime/flows/parallelism.py", "runtime/flows/declaring.py", "runtime/objects/registry.py"
 FLOW, EDGES = "runtime/flows/flow.py", "supervisor/live/edges.py"
 TESTS = (
     "tests/runtime/flows/test_outlet.py", "tests/runtime/flows/test_flowing.py", "tests/runtime/flows/test_source_file.py",
-    "tests/runtime/flows/test_flow.py", "tests/supervisor/live/test_edges.py",
+    "tests/runtime/flows/test_flow.py", "tests/runtime/flows/test_parallelism.py", "tests/supervisor/live/test_edges.py",
 )  # fmt: skip
 
 
@@ -46,5 +47,28 @@ MUTATIONS = (
     flow("the older record", FILE, "max(found, key=", "min(found, key="),
     flow("a torn record", FILE, " or zlib.crc32(packed) != checksum", ""),
     flow("types", FLOW, "if not fits(before.makes, after.takes):", "if False:"),
+    flow("lanes for nothing", LANES, "PAYS * (self._candidate / self._kept - 1)", "-1.0"),
+    flow(
+        "lanes are never given up",
+        LANES,
+        "return (gain >= aim) == self._is_upward",
+        "return gain >= aim and self._is_upward",
+    ),
+    flow("lanes without threads", LANES, "if self.limit > most or self._kept > most:", "if False:"),
+    flow("an idle stage is measured", LANES, "2 * self._followed >= self._chunks and ", ""),
+    flow("threads are held up", LANES, " and self._run_ns >= BUSY_MIN * lanes * wall_ns", ""),
+    flow(
+        "lanes taken away count",
+        LANES,
+        "if lane >= self.limit or self._began_ns is None:",
+        "if self._began_ns is None:",
+    ),
+    flow("noise decides", LANES, "if abs(gain - aim) < MARGINS[len(self._tried_rates) - 1]:", "if False:"),
+    flow("a little more demand", LANES, "tried >= kept * (1 + SERVED_ALL)", "False"),
+    flow("lanes stay", PARTS, "self._platform.withhold(self.lanes[self._offered_count])", "pass"),
+    flow("lanes do not come back", PARTS, "self._platform.offer(self.lanes[self._offered_count])", "pass"),
+    flow("withheld twice", REGISTRY, "            _take_out(route.objects, object)\n\n", "            pass\n\n"),
+    flow("too few chunks", OUTLET, "self.credits // (CHUNKS_MIN * lanes)", "self.credits // CHUNKS_MIN"),
+    flow("keys change lanes", DECLARING, "if by is not None:\n            raise", "if False:\n            raise"),
     flow("the first stage is blamed", EDGES, "        edge = further", "        return edge.consumer"),
 )

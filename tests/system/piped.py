@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from pathlib import Path
 
 from appbackplane.runtime import Batch, Flow, sink, source, stage
@@ -48,6 +49,12 @@ def keep_by_rest(numbers: list[int]) -> None:
     _write(numbers)
 
 
+@sink(parallel="auto")
+def wait_for(number: int) -> None:
+    """Block, as for a device that serves any number at a time."""
+    select.select((), (), (), 0.001)
+
+
 def _write(numbers: list[int]) -> None:
     """Slowly, as a database would: on the disk."""
     fd = os.open(KEPT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -61,4 +68,5 @@ def _write(numbers: list[int]) -> None:
 surely = Flow("surely", numbers >> square >> keep, delivery="at_least_once")
 once = Flow("once", numbers >> square >> keep, delivery="at_most_once")
 ordered = Flow("ordered", numbers >> by_rest >> keep_by_rest, delivery="at_least_once")
+waiting = Flow("waiting", numbers >> wait_for)
 puts = Flow("puts", square >> keep, credits=64)

@@ -141,6 +141,24 @@ def test_a_stopped_sink_holds_the_source_at_its_credits(open_flow: Callable[...,
         assert flowing(client, "numbers", "surely")["edge"]["resent"] == 0
 
 
+def test_a_stage_that_blocks_gets_all_threads_and_follows_their_number(open_flow: Callable[..., System]) -> None:
+    """With `parallel="auto"`. More lanes than threads would only queue."""
+    system = open_flow("waiting", "numbers", "wait_for", more="threads = 4\n")
+    with system.connect() as client:
+
+        def lanes() -> int:
+            found: int = flowing(client, "wait_for", "waiting")["parallel"]
+            return found
+
+        wait_until(lambda: lanes() == 4, "it stays at fewer lanes than threads")
+        client.call("backplane.wait_for.threads", count=2)
+        wait_until(lambda: lanes() <= 2, "it keeps lanes that have no thread")
+        client.call("backplane.wait_for.threads", count=6)
+        wait_until(lambda: lanes() == 6, "it does not use the threads that were added")
+        edge = flowing(client, "numbers", "waiting")["edge"]
+        assert (edge["lost"], edge["resent"]) == (0, 0)
+
+
 def standing_still(client: Client) -> int:
     """How many items the source has given, once it has all its credits under way; else 0."""
     told = flowing(client, "numbers", "surely")

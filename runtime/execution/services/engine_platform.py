@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...objects.action import Action, ParkableAction
+from ...objects.app_object import AppObject
 from ...objects.component import Component
 from ...objects.operation import PRIORITY_DEFAULT
 from ...scheduling.timers import Timer
@@ -38,6 +39,8 @@ class EnginePlatform:
         self.cpu_ns: Callable[[], int] = engine.clock.cpu_ns
         #: Starts or stops workers to match the number required; None: not started, or a virtual backplane without threads.
         self.on_threads: Callable[[], None] | None = None
+        #: How many threads there are; set by the backplane, which starts them.
+        self.count_threads: Callable[[], int] = _one
         #: Threads that each component keeps for itself, beside the configured ones.
         self.kept: dict[str, int] = {}
         #: Waits for gates on behalf of threads that run no action; None: they block themselves (blocking.py). Set by
@@ -109,6 +112,21 @@ class EnginePlatform:
         self.kept[component.component_name] = count
         if self.on_threads is not None:
             self.on_threads()
+
+    @property
+    def threads(self) -> int:
+        """Threads of this backplane as configured now, without those kept for components. From any thread."""
+        return self.count_threads()
+
+    def withhold(self, object: AppObject) -> None:
+        """Send calls without a key to the other objects of its routes (`Registry.withhold`)."""
+        with self._lead:
+            self._engine.registry.withhold(object)
+
+    def offer(self, object: AppObject) -> None:
+        """Send calls without a key to an object again that was withheld."""
+        with self._lead:
+            self._engine.registry.offer(object)
 
     def with_lead(self, function: Callable[[], T]) -> T:
         """Call `function` under the lead and return its result: meanwhile no component changes state and no timer fires."""
@@ -201,6 +219,10 @@ class EnginePlatform:
         places = self._routing.directory.backplanes
         found = (name for name in self.places(route) if name in places)
         return tuple(name for name in found if places[name].is_up and not places[name].is_draining)
+
+
+def _one() -> int:
+    return 1
 
 
 def _never() -> None:

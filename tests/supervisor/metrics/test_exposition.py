@@ -35,11 +35,13 @@ INDEX: dict[str, Any] = {
 FLOWS: dict[str, Any] = {
     "orders_lines": {
         "flow": "orders", "stage": "lines", "taken": 90, "made": 0, "dropped": 0, "dead_letters": 0,
+        "parallel": None,
         "edge": {"to": "store", "credits": 64, "used": 40, "waiting": 24, "oldest_ms": 1_500.0, "ended": 26, "resent": 8,
                  "lost": 3},
     },
     "orders_store": {
-        "flow": "orders", "stage": "store", "taken": 50, "made": 0, "dropped": 2, "dead_letters": 5, "edge": None,
+        "flow": "orders", "stage": "store", "taken": 50, "made": 0, "dropped": 2, "dead_letters": 5, "parallel": 3,
+        "edge": None,
     },
 }  # fmt: skip
 
