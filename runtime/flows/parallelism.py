@@ -21,8 +21,6 @@ PAYS, PAYS_NO_MORE = 0.3, 0.15
 MARGINS = (0.2, 0.1, 0.0)
 #: Periods between two trials that brought nothing: doubled from 1, so that a settled stage is seldom disturbed.
 REST_MAX = 16
-#: A throughput that has changed by so much in two periods, one after the other, ends the rest: the load is another one.
-CHANGED = 0.25
 #: More than before by so much, where further lanes have emptied the queues: there was work for them, and not more.
 SERVED_ALL = 0.1
 #: Lanes that run for less of the time are held up by something else: threads, the next stage, or a lack of items.
@@ -46,9 +44,6 @@ class Parallelism:
         self._failures = 0
         self._rest = 0
         self._rest_next = 1
-        # The throughput at which the last trials failed; 0.0: unknown. And the periods in a row that were far from it.
-        self._usual = 0.0
-        self._unusual_count = 0
         # The present period. While `_settling`, chunks end that were sent before the limit changed.
         self._settling = 0
         self._began_ns: int | None = None
@@ -90,7 +85,8 @@ class Parallelism:
     def _after(self, rate: float, *, is_full: bool, most: int) -> None:
         """A period has ended."""
         if not self._candidate:
-            if is_full and self._is_rested(rate):
+            self._rest -= is_full
+            if is_full and self._rest < 0:
                 self._try_next(rate, most)
         elif self.limit == self._kept:
             if is_full:
@@ -108,16 +104,6 @@ class Parallelism:
                 self._try_next(_mean(self._tried_rates), most)
             else:
                 self._failed(most)
-
-    def _is_rested(self, rate: float) -> bool:
-        if self._usual and abs(rate / self._usual - 1) > CHANGED:
-            self._unusual_count += 1
-            if self._unusual_count == 2:
-                self._rest, self._rest_next, self._is_fine = 0, 1, False
-        else:
-            self._unusual_count = 0
-        self._rest -= 1
-        return self._rest < 0
 
     def _try_next(self, rate: float, most: int) -> None:
         """Begin a trial, upward or downward, unless there is neither."""
@@ -147,7 +133,7 @@ class Parallelism:
 
     def _failed(self, most: int) -> None:
         """The candidate is no better: try the other direction, or rest if that has failed, too."""
-        rate = self._usual = _mean(self._kept_rates)
+        rate = _mean(self._kept_rates)
         self._failures += 1
         is_upward = self._is_upward
         self._turn()
@@ -166,7 +152,7 @@ class Parallelism:
 
     def _give_up(self, lanes: int) -> None:
         """End a trial: go on with `lanes`."""
-        self._candidate, self._kept, self._unusual_count = 0, lanes, 0
+        self._candidate, self._kept = 0, lanes
         self._change(lanes)
 
     def _change(self, lanes: int) -> None:
