@@ -30,7 +30,7 @@ from ..actions.completion import Completion
 
 #: Operands kept that have come before their calls, and their bytes. A call and its operand leave their processes at about the
 #: same time, so there are seldom more than a few.
-EARLY_MAX: Final = 4_096
+EARLY_MAX = 4_096
 EARLY_BYTES_MAX: Final = 64 << 20
 #: How long: a call that has not come by then was cancelled, or lost with its caller.
 EARLY_NS: Final = 30_000_000_000
