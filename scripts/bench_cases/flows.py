@@ -66,10 +66,10 @@ def rate(system: System, backplane: str, seconds: float) -> float:
     return (after - before) / (after_ns - before_ns) * 1e9
 
 
-def ended(system: System, backplane: str) -> tuple[int, int]:
+def ended(system: System, backplane: str, source: str = "ingest_lines") -> tuple[int, int]:
     """When the figures were taken, and how many items had ended behind the source."""
     told = system.client.call(f"backplane.{backplane}.statistics")
-    return told["at_ns"], told["flows"]["ingest_lines"]["edge"]["ended"]
+    return told["at_ns"], told["flows"][source]["edge"]["ended"]
 
 
 def given_to_a_stopped_sink(system: System) -> float:
