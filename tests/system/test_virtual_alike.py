@@ -9,7 +9,7 @@ import pytest
 
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport import Client
-from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded
 
 from .components import Hearer, Sender, Shelf, Worker
 from .conftest import System, Up, ask_until, short_folder, systems_in
@@ -156,7 +156,8 @@ def tried_again(world: World) -> list[object]:
     taken = [work(world, str(number)) for number in range(50)]
     refused = world.call("worker.work", key="place-1", name="late", retry=True, timeout=1.5)
     error = refused.exception(timeout=20.0)
-    seen = [said(of_another_state.result), type(error).__name__, error.attempts > 1]
+    # The deadline may come while an attempt is on its way: then nobody knows what it would have ended in.
+    seen = [said(of_another_state.result), isinstance(error, Busy | DeadlineExceeded), error.attempts > 1]
     return [*seen, *(each.cancel() for each in taken)]
 
 
