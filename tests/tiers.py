@@ -2,7 +2,7 @@
 
 checks    what a machine can tell without running the program: layout, walls, types
 pieces    pure logic, in one process, and no other is started (tests/conftest.py refuses it)
-systems   real processes and sockets, started as users start them
+systems   real processes and sockets; the command line is mostly a fork that has been imported before (launcher.py)
 calm      what takes a JVM, a page of the docs or an example, and says nothing about time
 
 The longest path that a file begins with decides. Files that start processes belong to the systems, wherever they lie; in a

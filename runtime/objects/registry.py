@@ -234,10 +234,10 @@ class Registry:
             _take_out(component._objects, each)
         if object._key is not None:
             del self._by_key[component.component_name, object._key]
+        for route in self._routes_of(object):
+            _take_out(route.objects, object)
         for spec in type(object).__operations__.values():
-            if spec.mark.kind == "operation":
-                _take_out(self.routes[f"{component.component_name}.{spec.name}"].objects, object)
-            elif spec.mark.topic is not None:
+            if spec.mark.kind != "operation" and spec.mark.topic is not None:
                 self._topics.remove(spec.mark.topic, Hearer(component, object, spec))
         for each in (object, *twins):
             each._component = None

@@ -29,7 +29,7 @@ from .cpu_budget import CpuBudget
 from .object_queue import IDLE, READY, RUNNING, WAITING
 from .quotas import Quotas, quotas_from
 from .ready_queues import Ready, ReadyQueues
-from .timers import Timers
+from .timers import Timers, earlier
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -299,7 +299,7 @@ class Scheduler:
         """When a sleeping worker must wake without input: at a timer, or at the tick that renews a spent budget."""
         timer_ns = self.timers.next_ns()
         if self.ready.count and self.budget.is_spent:
-            return self.ticks.next_ns if timer_ns is None else min(self.ticks.next_ns, timer_ns)
+            return earlier(self.ticks.next_ns, timer_ns)
         return timer_ns
 
 

@@ -210,8 +210,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{RULES}/test_cpu_budget.py",),
         (
             "a spent budget is looked at when a timer falls due",
-            "else min(self.ticks.next_ns, timer_ns)",
-            "else timer_ns",
+            "return earlier(self.ticks.next_ns, timer_ns)",
+            "return timer_ns or self.ticks.next_ns",
         ),
     ),
     *mutations(

@@ -347,8 +347,7 @@ class Engine:
         wake_ns = self.next_wake_ns()
         if worker.below is not None and self.scheduler.ready.count:
             # A tick may give quota to work that a relief may run.
-            tick_ns = self.scheduler.ticks.next_ns
-            wake_ns = tick_ns if wake_ns is None else min(wake_ns, tick_ns)
+            wake_ns = earlier(wake_ns, self.scheduler.ticks.next_ns)
         # Rounded up: waking a millisecond early would waste an iteration.
         timeout_ms = None if wake_ns is None else min(WAIT_MAX_MS, max(0, -((self.now_ns() - wake_ns) // 1_000_000)))
         self.poll_leader.wait(worker, wake_ns, timeout_ms)
