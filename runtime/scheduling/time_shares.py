@@ -68,14 +68,15 @@ class Starvation:
     """When each priority with work must be served at the latest, so that none starves for longer than the bound.
 
     The running action ends first, and several priorities may be due at the same time. So the one that is due as the n-th is
-    served before its bound by n times the longest run of late: a schedule by earliest deadline that cannot be preempted. An
-    action that runs for longer than all others have since the bound before last makes the next one late by the difference.
+    served before its bound by n + 1 times the longest run of late: a schedule by earliest deadline that cannot be preempted,
+    with one run in reserve. An action that takes more than twice as long as all others have since the bound before last makes
+    the next one late by what is beyond.
     """
 
     def __init__(self, bound_ns: int, priorities: int, now_ns: int) -> None:
         self._bound_ns = bound_ns
         #: However long the actions are, a priority is not served before half of its bound for their sake.
-        self._run_ns_max = bound_ns // (2 * priorities)
+        self._run_ns_max = bound_ns // (2 * (priorities + 1))
         #: When an action of each priority last began, or the priority was last seen without work.
         self.served_ns = [now_ns] * priorities
         #: When to ask `due` again.
@@ -104,8 +105,8 @@ class Starvation:
         run_ns = min(max(self._longest_ns, self._longest_before_ns), self._run_ns_max)
         # When a priority got work is known to an eighth of the bound, and the earliest time is taken.
         self.look_ns = now_ns + self._bound_ns // 8
-        for before, priority in enumerate(waiting, start=1):
-            self.look_ns = min(self.look_ns, served_ns[priority] + self._bound_ns - before * run_ns)
+        for runs, priority in enumerate(waiting, start=2):
+            self.look_ns = min(self.look_ns, served_ns[priority] + self._bound_ns - runs * run_ns)
         if now_ns < self.look_ns:
             return None
         return next((priority for priority in waiting if priority < end), None)

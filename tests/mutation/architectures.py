@@ -62,8 +62,9 @@ MUTATIONS = (
         "            if not depth:\n                served_ns[priority] = now_ns",
         "            pass",
     ),
-    shares("the running action is not counted", "enumerate(waiting, start=1)", "enumerate(waiting, start=0)"),
-    shares("those due before it are not counted", "- before * run_ns", "- run_ns"),
+    shares("the running action is not counted", "enumerate(waiting, start=2)", "enumerate(waiting, start=0)"),
+    shares("no run is kept in reserve", "enumerate(waiting, start=2)", "enumerate(waiting, start=1)"),
+    shares("those due before it are not counted", "- runs * run_ns", "- 2 * run_ns"),
     shares("a long run is forgotten at once", "max(self._longest_ns, self._longest_before_ns)", "self._longest_ns"),
     shares(
         "a long run is remembered for ever", "self._longest_ns, 0, now_ns", "self._longest_ns, self._longest_ns, now_ns"

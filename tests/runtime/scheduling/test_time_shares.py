@@ -118,14 +118,14 @@ def test_who_has_no_share_gets_what_is_left() -> None:
 def test_nobody_starves_for_longer_than_the_bound(shares: list[int], bound_ms: int, takes_ms: list[float]) -> None:
     """Counted from when an action of it last began, to the next: what runs then has ended by the bound, if that is possible.
 
-    Four in turn take at most half of the bound; where actions are longer, each of the others may run once. So may each the
-    first time, when its length is not known.
+    Four in turn, and one in reserve, take at most half of the bound; where actions are longer, each of the others may run once.
+    So may each the first time, when its length is not known.
     """
     machine = Machine(shares, bound_ms)
     for priority in (0, 1, 2, 3):
         machine.post(priority, 3)
     last_ns: dict[int, int] = dict.fromkeys(range(4), 0)
-    is_possible = 8 * max(takes_ms) <= bound_ms
+    is_possible = 10 * max(takes_ms) <= bound_ms
     while machine.now_ns < 6 * max(bound_ms, 400) * MS:
         began_ns = machine.now_ns
         priority = machine.run_one(dict(enumerate(takes_ms)))
@@ -137,15 +137,32 @@ def test_nobody_starves_for_longer_than_the_bound(shares: list[int], bound_ms: i
 
 
 def test_a_starving_priority_is_served_no_earlier_than_need_be() -> None:
-    """By the one action that may run before it: three of 20 ms would take a tenth of the time from the others for nothing."""
+    """By the action that may run before it, if that takes twice as long as before: more would be taken from the others for
+    nothing.
+    """
     machine = Machine([100], 1_000)
     machine.post(0, 3)
     machine.post(3)
     takes_ms = {0: 20, 3: 1}
-    machine.run(960, takes_ms)
+    machine.run(940, takes_ms)
     assert machine.used_ns[3] == 0
-    machine.run(985, takes_ms)
+    machine.run(965, takes_ms)
     assert machine.used_ns[3] == 1 * MS
+
+
+@pytest.mark.parametrize("long", range(40, 50))
+def test_an_action_that_takes_twice_as_long_as_before_makes_nobody_starve(long: int) -> None:
+    """A thread that waits for its core makes one action longer than all others, whichever that is."""
+    machine = Machine([100], 1_000)
+    machine.post(0, 3)
+    machine.post(3)
+    machine.run_one({0: 15})
+    for number in range(50):
+        began_ms = machine.now_ns / MS
+        if machine.run_one({0: 40 if number == long else 20, 3: 1}) == 3:
+            assert began_ms <= 1_000
+            return
+    pytest.fail("it starves")
 
 
 def test_starving_begins_when_there_is_work() -> None:
@@ -158,22 +175,25 @@ def test_starving_begins_when_there_is_work() -> None:
     assert 3 in machine.run(6_000, {0: 20, 3: 1})
 
 
-def test_several_that_get_work_at_once_are_all_served_in_time() -> None:
-    """The last of them begins when those before it have ended, and that is not later than its bound."""
+@pytest.mark.parametrize("after_ms", range(0, 140, 20))
+def test_several_that_get_work_at_once_are_all_served_in_time(after_ms: int) -> None:
+    """The last of them begins when those before it have ended, and that is not later than its bound; whenever it was that the
+    scheduler last looked who has work.
+    """
     machine = Machine([100], 1_000)
     takes_ms = {0: 20, 1: 100, 2: 100, 3: 100}
     for priority in (1, 2, 3):
         machine.post(priority)
     machine.run(300, takes_ms, is_endless=False)
     machine.post(0, 3)
-    machine.run(320, takes_ms)
+    machine.run(320 + after_ms, takes_ms)
     for priority in (1, 2, 3):
         machine.post(priority)
     posted_ms, begins_ms = machine.now_ns / MS, dict[int, float]()
     while len(begins_ms) < 4:
         began_ms = machine.now_ns / MS
         begins_ms.setdefault(machine.run_one(takes_ms) or 0, began_ms)
-    assert posted_ms + 700 - 1_000 / 8 <= begins_ms[1] < begins_ms[3] <= posted_ms + 1_000
+    assert posted_ms + 600 - 1_000 / 8 - takes_ms[0] <= begins_ms[1] < begins_ms[3] <= posted_ms + 1_000
 
 
 def test_a_long_action_counts_for_two_bounds() -> None:
@@ -188,7 +208,7 @@ def test_a_long_action_counts_for_two_bounds() -> None:
         if machine.run_one({0: 1, 3: 1}) == 3:
             begins_ms.append(began_ms)
     early, *_, late = (after - before for before, after in pairwise(begins_ms))
-    assert begins_ms[0] <= 900 and early <= 900 and 997 <= late <= 1_000
+    assert begins_ms[0] <= 800 and early <= 800 and 996 <= late <= 1_000
 
 
 def test_actions_too_long_for_the_bound_do_not_make_all_starve() -> None:
