@@ -181,7 +181,7 @@ def test_several_that_get_work_at_once_are_all_served_in_time(after_ms: int) -> 
     scheduler last looked who has work.
     """
     machine = Machine([100], 1_000)
-    takes_ms = {0: 20, 1: 100, 2: 100, 3: 100}
+    takes_ms = {0: 100, 1: 100, 2: 100, 3: 100}
     for priority in (1, 2, 3):
         machine.post(priority)
     machine.run(300, takes_ms, is_endless=False)
