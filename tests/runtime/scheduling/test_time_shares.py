@@ -175,25 +175,22 @@ def test_starving_begins_when_there_is_work() -> None:
     assert 3 in machine.run(6_000, {0: 20, 3: 1})
 
 
-@pytest.mark.parametrize("after_ms", range(0, 140, 20))
-def test_several_that_get_work_at_once_are_all_served_in_time(after_ms: int) -> None:
-    """The last of them begins when those before it have ended, and that is not later than its bound; whenever it was that the
-    scheduler last looked who has work.
-    """
+def test_several_that_get_work_at_once_are_all_served_in_time() -> None:
+    """The last of them begins when those before it have ended, and for it, too, a run is kept in reserve."""
     machine = Machine([100], 1_000)
-    takes_ms = {0: 100, 1: 100, 2: 100, 3: 100}
+    takes_ms = {0: 20, 1: 100, 2: 100, 3: 100}
     for priority in (1, 2, 3):
         machine.post(priority)
     machine.run(300, takes_ms, is_endless=False)
     machine.post(0, 3)
-    machine.run(320 + after_ms, takes_ms)
+    machine.run(320, takes_ms)
     for priority in (1, 2, 3):
         machine.post(priority)
     posted_ms, begins_ms = machine.now_ns / MS, dict[int, float]()
     while len(begins_ms) < 4:
         began_ms = machine.now_ns / MS
         begins_ms.setdefault(machine.run_one(takes_ms) or 0, began_ms)
-    assert posted_ms + 600 - 1_000 / 8 - takes_ms[0] <= begins_ms[1] < begins_ms[3] <= posted_ms + 1_000
+    assert posted_ms + 600 - 1_000 / 8 - takes_ms[0] <= begins_ms[1] < begins_ms[3] <= posted_ms + 900
 
 
 def test_a_long_action_counts_for_two_bounds() -> None:
