@@ -40,6 +40,7 @@ from .envelope import (
 )
 from .errors import InvalidArgument, MalformedFrame, text_of
 from .operand import MISPLACED_OPERAND, Operand
+from .unpacking import TooComplicated, unpacked
 
 #: Input of `decode`: bytes, or a view of memory that another object owns.
 Frame = bytes | memoryview
@@ -292,11 +293,6 @@ def operand(token: int, argument: str, packed: bytes) -> bytes:
     return b"".join((head, packed, _NIL))
 
 
-def unpacked(packed: bytes) -> Any:
-    """A value that `Encoder.pack` has packed, as its receiver would get it."""
-    return _unpacked(packed)
-
-
 def with_id(kind: int, id: int, rest: bytes) -> bytes:  # hot: scripts/bench call_pipelined
     """A packed envelope made of its first two fields and the `rest`. Raises `InvalidArgument` if it is too large."""
     packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
@@ -335,7 +331,9 @@ def decode(frame: Frame) -> list[Envelope]:
     if len(frame) > FRAME_BYTES_MAX:
         raise MalformedFrame(f"frame of {len(frame):,} bytes, limit {FRAME_BYTES_MAX:,}")
     try:
-        rows = _unpacked(frame)
+        rows = unpacked(frame)
+    except TooComplicated:
+        raise
     except Exception as error:  # the edge: unpackb may raise anything (TRAPS 15), and the peer is at fault
         if _can_unpack(frame):
             raise  # a signal handler's: the frame is sound, and is read again (frame_reader.py)
@@ -367,40 +365,14 @@ def head(frame: Frame) -> tuple[int, int] | None:
     return (kind, id) if type(kind) is int and type(id) is int else None
 
 
-def _unpacked(frame: Frame) -> Any:
-    # Arrays and maps may have no more elements than the frame has bytes: unpackb's own default.
-    try:
-        return msgpack.unpackb(frame, strict_map_key=False, ext_hook=extension)
-    except TypeError:  # a key packed from a tuple: no envelope that `encode` accepts may spoil its batch
-        return msgpack.unpackb(frame, strict_map_key=False, ext_hook=extension, object_pairs_hook=_with_tuples_for_keys)
-
-
 def _can_unpack(frame: Frame) -> bool:
     try:
-        _unpacked(frame)
+        unpacked(frame)
+    except TooComplicated:
+        return True
     except Exception:  # the edge: as in `decode`
         return False
     return True
-
-
-def _with_tuples_for_keys(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    return {as_key(key): value for key, value in pairs}
-
-
-def as_key(key: Any) -> Any:
-    """A key as it was before packing: lists become tuples."""
-    if type(key) is dict:  # a frozen dataclass was the key
-        return tuple((name, as_key(value)) for name, value in key.items())
-    return tuple(map(as_key, key)) if type(key) is list else key
-
-
-def extension(code: int, data: bytes) -> Any:
-    """Hook for msgpack: an extension value of a body arrives as it was sent, an `msgpack.ExtType`.
-
-    The packer packs one whatever we do, so refusing it here would cost the whole batch. `ExtType(code, data)` checks what
-    msgpack has checked already, and takes three times as long.
-    """
-    return tuple.__new__(msgpack.ExtType, (code, data))
 
 
 def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined

@@ -22,6 +22,7 @@ from .errors import BackplaneError, Busy, FailedPrecondition, InvalidArgument, O
 from .pseudo_peers import pseudo_peer
 from .pulling import UNSENT
 from .retrying import WAITING, is_retryable
+from .unpacking import unpacked
 
 if TYPE_CHECKING:
     from .caller_core import CallerCore, OpenCall
@@ -111,8 +112,8 @@ class DependentCall:
 
     def body(self) -> dict[str, Any]:
         """All arguments, once they are there."""
-        body: dict[str, Any] = codec.unpacked(self.arguments)
-        return body | {name: codec.unpacked(packed) for name, packed in self.values.items()}
+        body: dict[str, Any] = unpacked(self.arguments)
+        return body | {name: unpacked(packed) for name, packed in self.values.items()}
 
 
 class Dataflow:

@@ -4,26 +4,21 @@ A frame of 16 MiB of empty lists takes seconds to build and a gigabyte to hold; 
 thread that serves all peers would serve nobody meanwhile. So lists, maps, names in maps, and keys whose hash the sender
 chooses are counted while they are built, each before the next. Lists of plain values and blobs are bounded by the frame's
 bytes, as everywhere (codec.py). An honest frame up to 1 MiB costs nothing more, a larger one a fifth. Maps in large frames,
-and maps with keys that are not text, are built by hand, at 0.5 us a name. Between processes of one host, codec.py decodes.
+and maps with keys that are not text, are built by hand, at 0.5 us a name. Between processes of one host the bounds
+are wider (unpacking.py).
 """
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import msgpack
 
 from . import codec
-from .batching import BATCH_BYTES_MAX
 from .envelope import Envelope
 from .errors import MalformedFrame
+from .unpacking import COLLECTED_BYTES, SECONDS, UNCOUNTED_BYTES, TooComplicated, as_key, extension, uncollected
 
-#: Frames up to this size are not counted: the worst, 1 MiB of empty lists, takes 0.2 s. No batch is larger (batching.py), so
-#: a refused frame holds one message, and its caller can be told (codec.head).
-UNCOUNTED_BYTES: Final = BATCH_BYTES_MAX + 16
 #: Lists, maps and extension values in one frame: 0.1 s if they are empty, 0.3 s as records of 45 bytes, which fill a frame of
 #: 16 MiB.
 CONTAINERS_MAX: Final = 524_288
@@ -40,25 +35,9 @@ SAME_HASH_MAX: Final = 8
 BY_HAND_LENGTH_MAX: Final = 512
 BY_HAND_DEPTH_MAX: Final = 32
 WIDTH_MAX: Final = NAMES_MAX // BY_HAND_LENGTH_MAX
-#: For larger frames the garbage collector is off: decoded values hold no cycles, and scanning for them while half a million
-#: lists were built, at each growth by a quarter, took 0.7 s of 0.8.
-COLLECTED_BYTES: Final = 64 << 10
 #: First bytes of lists and maps.
 _CONTAINERS: Final = frozenset((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
-#: msgpack's mode for timestamps: seconds, as a float. As nanoseconds a timestamp is an integer of up to 92 bits, where
-#: others have 64: a call with such an id runs, and no answer to it can be packed. With objects instead, a frame took 2.5 s.
-#: This product sends no timestamps.
-_SECONDS: Final = 1
-
-
-class TooComplicated(MalformedFrame):
-    """A frame from another host exceeds the bounds of this module."""
-
-    def __init__(self, what: str, limit: int) -> None:
-        super().__init__(
-            f"between hosts one message holds at most {limit:,} {what}: send what is more as text or bytes, as plain lists,"
-            f" or in several messages"
-        )
+_BETWEEN: Final = "between hosts "
 
 
 def decode(frame: bytes) -> list[Envelope]:
@@ -68,7 +47,7 @@ def decode(frame: bytes) -> list[Envelope]:
     try:
         if len(frame) <= COLLECTED_BYTES:
             return codec.checked(_unpacked(frame))
-        with _uncollected():
+        with uncollected():
             return codec.checked(_unpacked(frame))
     except MalformedFrame:
         raise
@@ -79,24 +58,12 @@ def decode(frame: bytes) -> list[Envelope]:
 def _unpacked(frame: bytes) -> Any:
     try:
         if len(frame) <= UNCOUNTED_BYTES:
-            return msgpack.unpackb(frame, strict_map_key=True, ext_hook=codec.extension, timestamp=_SECONDS)
+            return msgpack.unpackb(frame, strict_map_key=True, ext_hook=extension, timestamp=SECONDS)
         return _Reader(frame, is_text=True).read()
     except ValueError as error:
         if "strict_map_key" not in str(error):
             raise
     return _Reader(frame, is_text=False).read()
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    # With two threads at once, the second finds the collector off, and leaves turning it on to the first.
-    is_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_on:
-            gc.enable()
 
 
 class _Reader:
@@ -108,7 +75,7 @@ class _Reader:
         self._containers = self._names = self._chosen = 0
         hook = {"object_hook": self._made} if is_text else {"object_pairs_hook": self._named}
         self._unpacker: Any = msgpack.Unpacker(
-            strict_map_key=is_text, ext_hook=self._extension, timestamp=_SECONDS, max_map_len=WIDTH_MAX,
+            strict_map_key=is_text, ext_hook=self._extension, timestamp=SECONDS, max_map_len=WIDTH_MAX,
             max_buffer_size=len(frame), list_hook=self._listed, **hook,
         )  # fmt: skip
         self._unpacker.feed(frame)
@@ -122,7 +89,9 @@ class _Reader:
             return value
         except ValueError as error:
             if "max_map_len" in str(error):
-                raise TooComplicated("names in a map that is in a list of more than 512", WIDTH_MAX) from error
+                raise TooComplicated(
+                    "names in a map that is in a list of more than 512", WIDTH_MAX, _BETWEEN
+                ) from error
             raise
         finally:
             self._unpacker = None  # the hooks are our methods: a reference cycle, with a copy of the frame in it
@@ -156,14 +125,14 @@ class _Reader:
     def _count(self, names: int) -> None:
         self._containers += 1
         if self._containers > CONTAINERS_MAX:
-            raise TooComplicated("lists, maps and extension values", CONTAINERS_MAX)
+            raise TooComplicated("lists, maps and extension values", CONTAINERS_MAX, _BETWEEN)
         self._names += names
         if self._names > NAMES_MAX:
-            raise TooComplicated("names in its maps", NAMES_MAX)
+            raise TooComplicated("names in its maps", NAMES_MAX, _BETWEEN)
 
     def _extension(self, code: int, data: bytes) -> Any:
         self._count(0)
-        return codec.extension(code, data)
+        return extension(code, data)
 
     def _listed(self, value: list[Any]) -> list[Any]:
         self._count(0)
@@ -182,11 +151,11 @@ class _Reader:
         if chosen:
             self._chosen += chosen
             if self._chosen > CHOSEN_KEYS_MAX:
-                raise TooComplicated("keys that are neither text nor bytes", CHOSEN_KEYS_MAX)
-            pairs = [(codec.as_key(key), value) for key, value in pairs]
+                raise TooComplicated("keys that are neither text nor bytes", CHOSEN_KEYS_MAX, _BETWEEN)
+            pairs = [(as_key(key), value) for key, value in pairs]
             hashes = sorted(
                 hash(key) for key, _ in pairs
             )  # sorted, and in no table: the keys may be made to slow one down
             if any(map(int.__eq__, hashes, hashes[SAME_HASH_MAX:])):
-                raise TooComplicated("keys with the same hash in one map", SAME_HASH_MAX)
+                raise TooComplicated("keys with the same hash in one map", SAME_HASH_MAX, _BETWEEN)
         return dict(pairs)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from . import codec
 from .dataflow import OperandSource
 from .errors import BackplaneError, FailedPrecondition, InvalidArgument, text_of
 from .operand import Operand
+from .unpacking import unpacked
 
 if TYPE_CHECKING:
     from .calling import Calling
@@ -61,7 +61,7 @@ class Promise(Operand):
 
     def _outcome(self) -> tuple[bool, Any, BackplaneError | None]:
         value = self._value
-        return value.has_ended, None if value.packed is None else codec.unpacked(value.packed), value.error
+        return value.has_ended, None if value.packed is None else unpacked(value.packed), value.error
 
     def _source(self) -> tuple[Any, int, str]:
         return self._value, 0, self._value.name

@@ -112,7 +112,7 @@ def recursions(tree: ast.AST) -> Iterator[str]:
 
 #: Recursions that are known to end: how deep, and why.
 BOUNDED = {
-    "transport/codec.py: as_key": "as deep as msgpack lets a frame be: 1024",
+    "transport/unpacking.py: as_key": "as deep as msgpack lets a frame be: 1024",
     "runtime/execution/intake/idempotency_cache.py: _ordered": "as deep as msgpack lets a frame be: 1024",
     "transport/waiting.py: _take_back": "once for each exception that strikes while it waits for a lock",
     "runtime/observation/statistics.py: of": "once: the account of all others is always there",

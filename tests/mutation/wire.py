@@ -103,19 +103,9 @@ MUTATIONS: tuple[Mutation, ...] = (
             "        if False:",
         ),
         (
-            "an extension value is a plain list where it arrives",
-            "    return tuple.__new__(msgpack.ExtType, (code, data))",
-            "    return [code, data]",
-        ),
-        (
             "a retry bears the id of the call before",
             "return packed[:before] + numbered + packed[start.tell() :]",
             "return packed",
-        ),
-        (
-            "keys that were tuples end the whole batch",
-            "    if type(key) is dict:  # a frozen",
-            "    if False:  # a frozen",
         ),
         (
             "one who asks too much is not told",
@@ -187,6 +177,32 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
+        "transport/unpacking.py",
+        (f"{TESTS}/test_unpacking.py", f"{TESTS}/test_codec.py", f"{TESTS}/test_foreign_frames.py"),
+        (
+            "an extension value is a plain list where it arrives",
+            "    return tuple.__new__(msgpack.ExtType, (code, data))",
+            "    return [code, data]",
+        ),
+        (
+            "keys that were tuples end the whole batch",
+            "    if type(key) is dict:  # a frozen",
+            "    if False:  # a frozen",
+        ),
+        (
+            "the collector stays off",
+            "        if is_on:\n            gc.enable()",
+            "        if False:\n            gc.enable()",
+        ),
+        ("a timestamp is an integer beyond 64 bits", "SECONDS: Final = 1", "SECONDS: Final = 2"),
+        ("values from this host are not counted", "        if self._values > VALUES_MAX:", "        if False:"),
+        ("names are not counted", "        self._count(1 + len(value))", "        self._count(1)"),
+        ("names that are integers are not counted", "        self._count(1 + len(pairs))", "        self._count(1)"),
+        ("the collector looks through large frames", "    gc.disable()\n", ""),
+        ("large frames are not counted", " if len(frame) > UNCOUNTED_BYTES else None", " if False else None"),
+    ),
+    *mutations(
+        AREA,
         "transport/foreign_frames.py",
         (f"{TESTS}/test_foreign_frames.py",),
         (
@@ -206,16 +222,10 @@ MUTATIONS: tuple[Mutation, ...] = (
             "            if False:",
         ),
         (
-            "the collector stays off",
-            "        if is_on:\n            gc.enable()",
-            "        if False:\n            gc.enable()",
-        ),
-        (
             "large frames are not counted at all",
             "        if len(frame) <= UNCOUNTED_BYTES:",
             "        if len(frame) <= codec.FRAME_BYTES_MAX:",
         ),
-        ("a timestamp is an integer beyond 64 bits", "_SECONDS: Final = 1", "_SECONDS: Final = 2"),
     ),
     *mutations(
         AREA,

@@ -16,6 +16,7 @@ from appbackplane.transport import (
     Unavailable,
 )
 from appbackplane.transport.codec import FRAME_BYTES_MAX
+from appbackplane.transport.unpacking import VALUES_MAX
 from tests.nesting import UNREADABLE_DEPTH, nested
 
 from .conftest import System, command
@@ -54,6 +55,12 @@ CALLS: list[tuple[str, dict[str, Any], type[BackplaneError], str]] = [
         r"shelf\.add_up: the value of 'numbers' cannot be serialised",
     ),
     ("shelf.add_up", {"numbers": nested(UNREADABLE_DEPTH)}, InvalidArgument, r"^the call cannot be read: "),
+    (
+        "shelf.add_up",
+        {"numbers": [[]] * VALUES_MAX},
+        InvalidArgument,
+        r"cannot be read: one message holds at most 2,097",
+    ),
     ("shelf.add_up", {"numbers": nested(400)}, InvalidArgument, r"argument 'numbers\[0\]': expected `int`"),
     ("shelf.add_up", {"numbers": TOO_LARGE}, InvalidArgument, r"shelf\.add_up: .* exceed the limit of 16,777,2"),
     ("shelf.add_up", {LONG: 1}, InvalidArgument, r"unknown argument|missing argument"),

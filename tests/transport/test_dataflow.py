@@ -13,6 +13,7 @@ from appbackplane.transport.codec import OPERANDS_MAX, TOKEN_MAX, Encoder, batch
 from appbackplane.transport.envelope import CALL, FORWARD, OPERAND, REPLY, Envelope, reply
 from appbackplane.transport.errors import InvalidArgument, MalformedFrame, OperandFailed
 from appbackplane.transport.salvage import salvage
+from appbackplane.transport.unpacking import unpacked
 
 encoder = Encoder()
 CALL_ROW = [CALL, 1, None, "a.b", None, None, None, {"x": 1}, None, None, None, None, None, None]
@@ -44,7 +45,7 @@ def test_a_packed_value_becomes_the_same_operand(value: Any, token: int) -> None
     """A value is packed once, and sent to many calls."""
     joined = codec.operand(token, "left", encoder.pack(value))
     assert joined == encoder.encode(envelope.operand(token, "left", value))
-    assert codec.unpacked(encoder.pack(value)) == value
+    assert unpacked(encoder.pack(value)) == value
 
 
 def test_a_value_that_is_too_large_with_its_name_is_refused() -> None:

@@ -20,6 +20,7 @@ from appbackplane.transport import codec
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.envelope import CALL, Envelope
 from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument
+from appbackplane.transport.unpacking import unpacked
 
 from ...objects.action import LOCAL, AcceptedCalls, Outcome, ParkableAction
 from ...objects.app_object import AppObject
@@ -112,7 +113,7 @@ class AwaitingCalls:
         for argument, packed in self._take_early(token).items():
             if argument in waiting.missing:
                 del waiting.missing[argument]
-                envelope.body[argument] = codec.unpacked(packed)
+                envelope.body[argument] = unpacked(packed)
                 self.received_count += 1
         if waiting.missing:
             return waiting

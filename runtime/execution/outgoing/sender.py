@@ -12,7 +12,7 @@ from typing import Any
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox
 from appbackplane.transport.envelope import Envelope, reply
-from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.errors import InvalidArgument, MalformedFrame
 
 from ...objects.action import LOCAL
 
@@ -61,7 +61,10 @@ class Sender:
 
     def as_received(self, envelope: Envelope) -> Envelope:
         """The envelope as a peer would receive it: packed and unpacked. Raises `InvalidArgument` if it cannot be packed."""
-        return codec.decode(codec.batch([self._packed(envelope)]))[0]
+        try:
+            return codec.decode(codec.batch([self._packed(envelope)]))[0]
+        except MalformedFrame as error:  # too complicated: as a peer would refuse it
+            raise InvalidArgument(error.message) from error
 
     def _packed(self, envelope: Envelope) -> bytes:
         try:
