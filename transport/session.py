@@ -40,7 +40,7 @@ from .item_sender import ItemSender
 from .operand import Operand
 from .promise import check_followed, check_open
 from .pulling import UNSENT
-from .retrying import WAITING, RetryAccount, RetryBudget
+from .retrying import WAITING, RetryAccount, RetryBudget, wait_before
 from .topics import GapCounter, check_pattern
 
 #: Frames read in one turn, so that a flood of messages delays neither a caller's reply nor its deadline.
@@ -62,8 +62,9 @@ _LOST: Final = (
 class Fetch(Own):
     """Fetch of the routing table on behalf of `token`; None: of the session itself."""
 
-    def __init__(self, token: object) -> None:
+    def __init__(self, token: object, ends_ns: int) -> None:
         self.token = token
+        self.ends_ns = ends_ns
 
 
 class SubscribeCall(Own):
@@ -105,6 +106,7 @@ class ClientSession:
         self.gaps = GapCounter()
         self.hearing = Hearing()
         self._ask_again: list[tuple[int, Ask]] = []
+        self._fetch_again: list[tuple[int, Fetch]] = []
         #: Events that the owner has not taken yet.
         self._events: Events = []
         self._now_ns = 0
@@ -113,8 +115,10 @@ class ClientSession:
 
     def start(self, token: object, now_ns: int, timeout_ns: int) -> int:
         """Connect to the supervisor and fetch the routing table, which also subscribes this client to its changes."""
-        spec = CallSpec("supervisor.directory", {}, ends_ns=now_ns + timeout_ns)
-        return self.core.open(self.core.home_peer(), Fetch(token), spec)
+        return self._fetch(Fetch(token, now_ns + timeout_ns))
+
+    def _fetch(self, fetch: Fetch) -> int:
+        return self.core.open(self.core.home_peer(), fetch, CallSpec("supervisor.directory", {}, ends_ns=fetch.ends_ns))
 
     def call(self, token: object, spec: CallSpec, now_ns: int) -> int:  # hot: scripts/bench call_rtt
         """Begin a call with `ends_ns` set. `token` comes back in an `Ended`. Returns the id. Raises errors known at once.
@@ -292,6 +296,7 @@ class ClientSession:
             self._failed(id, call, error, self._events, is_sent=False)
         if not is_back_soon:
             self._end_calls_of(HELD, error, self._events)
+        self._end_fetches(error)
         self.directory = self._newest = self.core.resolver = None
         _, waiters = self.hearing.update({})
         self._events += [Ended(waiter, None, error) for waiter in waiters]
@@ -303,6 +308,7 @@ class ClientSession:
     def end_all(self, error: BackplaneError) -> Events:
         """The client closes: end every outstanding call. Earlier casts and messages are still offered to the link."""
         events = self._events
+        self._end_fetches(error)
         for name in self.core.flush():
             self._cannot_reach(name, events)
         for peer in (*self._connections.peers(), WAITING, UNSENT, HELD):
@@ -317,6 +323,8 @@ class ClientSession:
         wake = core.calls.next_deadline_ns()
         if self._ask_again and (wake is None or self._ask_again[0][0] < wake):
             wake = self._ask_again[0][0]
+        for again_ns, _ in self._fetch_again:
+            wake = again_ns if wake is None else min(wake, again_ns)
         if core.is_stalled and (wake is None or now_ns + STALLED_RETRY_NS < wake):
             wake = now_ns + STALLED_RETRY_NS
         due_ns = self._connections.retired_due_ns
@@ -405,6 +413,11 @@ class ClientSession:
             if self.core.has_flow and self.core.flow.is_used:
                 self._pass_on(self.core.flow.ended(token.token, result, error, self._now_ns), events)
         elif isinstance(token, Fetch):
+            if error is not None and error.retry_after is not None:  # a node that has started has no table yet
+                due_ns = self._now_ns + wait_before(1, error.retry_after, self.core.retries.random())
+                if due_ns < token.ends_ns:
+                    self._fetch_again.append((due_ns, token))
+                    return
             if error is None and not self._note(result, is_fetched=True):
                 error = Unavailable("the supervisor sent no directory")
             if token.token is not None:
@@ -458,6 +471,16 @@ class ClientSession:
             self._end_retired(self._now_ns, events)
         while self._ask_again and self._ask_again[0][0] <= self._now_ns:
             self._ask(heapq.heappop(self._ask_again)[1], self._now_ns)
+        if self._fetch_again:
+            due = [each for each in self._fetch_again if each[0] <= self._now_ns]
+            self._fetch_again = [each for each in self._fetch_again if each[0] > self._now_ns]
+            for _, fetch in due:
+                self._fetch(fetch)
+
+    def _end_fetches(self, error: BackplaneError) -> None:
+        """Those that would begin again."""
+        self._events += [Ended(fetch.token, None, error) for _, fetch in self._fetch_again if fetch.token is not None]
+        self._fetch_again.clear()
 
     def _note(self, body: Any, *, is_fetched: bool = False) -> bool:
         """Accept a routing table if it is valid and newer. If fetched, at any version: the supervisor may have restarted."""

@@ -323,6 +323,31 @@ MUTATIONS: tuple[Mutation, ...] = (
             "        self._events += [Ended(waiter, None, error) for waiter in waiters]\n",
             "",
         ),
+        (
+            "a node that has just started is given up",
+            "                if due_ns < token.ends_ns:",
+            "                if False:",
+        ),
+        (
+            "who asks again forgets his deadline",
+            "                if due_ns < token.ends_ns:",
+            "                if True:",
+        ),
+        (
+            "nobody wakes to ask again",
+            "            wake = again_ns if wake is None",
+            "            wake = wake if wake is None",
+        ),
+        (
+            "who closes leaves a start that is to ask again",
+            "        self._end_fetches(error)\n        for name",
+            "        for name",
+        ),
+        (
+            "a system that goes leaves a start that is to ask again",
+            "        self._end_fetches(error)\n        self.directory",
+            "        self.directory",
+        ),
     ),
     *mutations(
         AREA,

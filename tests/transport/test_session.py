@@ -40,6 +40,8 @@ from appbackplane.transport.session import (
 from tests.nesting import UNREADABLE_DEPTH, nested
 from tests.profiles import examples
 
+MS = 1_000_000
+
 RUN = Path("/run/s")
 encoder = Encoder()
 
@@ -351,6 +353,46 @@ def test_a_start_that_gets_no_directory_fails() -> None:
     assert type(only_error(world.turn())) is Unavailable
     world.session.start("again", world.now_ns, 100)
     assert type(only_error(world.turn(100))) is DeadlineExceeded
+
+
+def test_a_start_that_is_to_ask_again_does_so_until_its_deadline() -> None:
+    """A node that has just started has no routing table itself, for a moment."""
+    world = World(is_started=False)
+    not_yet = Unavailable("not yet", retry_after=0.25)
+    world.session.start("start", world.now_ns, 1_000 * MS)
+    world.turn()
+    (first,) = world.link.take("supervisor")
+    world.link.feed("supervisor", status(first.id, not_yet, is_refused=True))
+    assert world.turn() == [] and world.link.take("supervisor") == []
+    due_ns = world.session.next_wake_ns(world.now_ns)
+    assert due_ns is not None and due_ns >= world.now_ns + 250 * MS
+    assert world.turn(due_ns - world.now_ns) == []
+    (second,) = world.link.take("supervisor")
+    world.link.feed("supervisor", reply(second.id, directory().to_body()))
+    assert world.turn() == [Ended("start", None, None)]
+    world.session.start("late", world.now_ns, 100 * MS)
+    world.turn()
+    (third,) = world.link.take("supervisor")
+    world.link.feed("supervisor", status(third.id, not_yet, is_refused=True))
+    assert type(only_error(world.turn())) is Unavailable
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_start_that_is_to_ask_again_ends_once_when_its_system_or_its_owner_does(is_closed: bool) -> None:
+    """Nobody would answer any more."""
+    world = World(is_started=False)
+    world.session.start("start", world.now_ns, 10**9)
+    world.turn()
+    (ask,) = world.link.take("supervisor")
+    world.link.feed("supervisor", status(ask.id, Unavailable("not yet", retry_after=0.25), is_refused=True))
+    assert world.turn() == []
+    gone = Unavailable("gone")
+    if is_closed:
+        assert take_all(world.session.end_all(gone)) == [Ended("start", None, gone)]
+    else:
+        world.session.system_gone(gone)
+        assert world.turn() == [Ended("start", None, gone)]
+    assert world.session.next_wake_ns(world.now_ns) is None
 
 
 def test_after_a_deadline_the_directory_is_fetched_and_not_too_often(world: World) -> None:
