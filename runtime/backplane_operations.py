@@ -7,6 +7,7 @@ not be answered with `Busy`. Every backplane has it; the supervisor does not mov
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
@@ -170,6 +171,16 @@ class BackplaneOperations(Component):
         if object is None:
             raise NotFound(f"{component} has no object with key {object_key!r}")
         owner.remove(object)
+
+    @operation(priority=_PRIORITY)
+    def things(self) -> dict[str, Any]:
+        """The things of this backplane with their Thing Models, for gateways."""
+        if "appbackplane.runtime.things.thing" not in sys.modules:  # so there is none, and nothing is imported for that
+            return {"process": "", "things": [], "models": {}, "setters": {}}
+        from .things.listing import listing_of
+
+        with self._lead:
+            return listing_of(list(self._registry.components.values()))
 
     @operation(priority=_PRIORITY)
     def subscribe(self, topic: str) -> None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import GenericAlias
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
@@ -245,6 +245,11 @@ def _convert(kind: type, value: Any) -> Any:
 
 
 def _signature(signature: inspect.Signature) -> str:
-    text = str(signature)
+    """As it is shown in errors: without `self`, quotes, and the bounds of an annotation, which the error says itself."""
+    parameters = [
+        each.replace(annotation=get_args(each.annotation)[0]) if get_origin(each.annotation) is Annotated else each
+        for each in signature.parameters.values()
+    ]
+    text = str(signature.replace(parameters=parameters))
     text = re.sub(r"^\(self(, )?", "(", text)
     return text.replace("'", "").replace('"', "")  # quotes around string annotations and around names in a Literal

@@ -19,6 +19,7 @@ from tests.mutation import (
     restarts,
     scheduling,
     spans,
+    things,
     wire,
 )
 from tests.mutation.mutation import Mutation
@@ -38,6 +39,7 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "overload": overload.MUTATIONS,
     "batching": batching.MUTATIONS,
     "architectures": architectures.MUTATIONS,
+    "things": things.MUTATIONS,
     "addresses": addresses.MUTATIONS,
     "dataflow": dataflow.MUTATIONS,
     "policies": policies.MUTATIONS,

@@ -1,0 +1,91 @@
+"""Description: the Thing Model of a class, from which the Thing Description of each of its objects is made (W3C WoT TD 1.1).
+
+A model lists the interactions with a thing. Addresses and security are not part of it: a gateway adds them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from ..objects.operation import DeclarationError
+from .affordances import Affordances
+
+#: A Thing Model or Thing Description as it is sent.
+Description = dict[str, Any]
+
+TD_CONTEXT: Final = "https://www.w3.org/2022/wot/td/v1.1"
+#: Vocabularies that a class may use in `types` without an entry in its `context`.
+PREFIXES: Final = {
+    "saref": "https://saref.etsi.org/core/",
+    "schema": "https://schema.org/",
+    "sosa": "http://www.w3.org/ns/sosa/",
+    "ssn": "http://www.w3.org/ns/ssn/",
+    "brick": "https://brickschema.org/schema/Brick#",
+}
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]+")
+
+
+def model_of(
+    where: str,
+    affordances: Affordances,
+    *,
+    title: str,
+    description: str | None,
+    types: Sequence[str],
+    context: Mapping[str, str],
+) -> Description:
+    """The model. `where`: the class, for errors. `types`: terms such as "saref:LightSwitch". `context`: IRIs by prefix.
+
+    Raises `DeclarationError` for a prefix without an IRI.
+    """
+    prefixes: dict[str, str] = {}
+    for each in types:
+        prefix, colon, term = each.partition(":")
+        if not colon or not term or term.startswith("//"):
+            continue  # a term of the TD's own vocabulary, or a whole IRI
+        iri = context.get(prefix) or PREFIXES.get(prefix)
+        if iri is None:
+            raise DeclarationError(
+                f"{where}: types: nobody knows the prefix of {each!r}: add `context = {{{prefix!r}: IRI}}` to the class"
+            )
+        prefixes[prefix] = iri
+    model: Description = {
+        "@context": [TD_CONTEXT, prefixes] if prefixes else TD_CONTEXT,
+        "@type": ["tm:ThingModel", *types],
+        "title": title,
+        **_given(description=description),
+    }
+    properties = {
+        each.name: each.schema
+        | _given(title=each.title, description=each.description, unit=each.unit)
+        | ({"readOnly": True} if each.setter is None else {})
+        | ({"observable": True} if each.is_observable else {})
+        for each in affordances.properties.values()
+    }
+    actions = {
+        each.name: _given(title=each.title, description=each.description, input=each.input, output=each.output)
+        | {"safe": each.is_safe, "idempotent": each.is_idempotent, "synchronous": each.is_synchronous}
+        for each in affordances.actions.values()
+    }
+    events = {
+        each.name: _given(title=each.title, description=each.description, data=each.data)
+        for each in affordances.events.values()
+    }
+    return model | {
+        kind: group for kind, group in (("properties", properties), ("actions", actions), ("events", events)) if group
+    }
+
+
+def id_of(component: str, key: str | None) -> str:
+    """The URI of a thing: its key, if that is one, such as `urn:uuid:…`; else a URN of its component and key."""
+    if key is not None and _URI.fullmatch(key):
+        return key
+    return f"urn:appbackplane:{quote(component, safe='')}" + ("" if key is None else f":{quote(key, safe='')}")
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """The fields that are given."""
+    return {name: value for name, value in fields.items() if value is not None}

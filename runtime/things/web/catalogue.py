@@ -1,0 +1,94 @@
+"""Catalogue: the things of the system by id, and the process in which each lives.
+
+Every backplane is asked for its things. One that has started again is asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from appbackplane.transport.addressing import backplane_route
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.errors import BackplaneError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """One thing. `setters`: the operations that write its properties. `is_replicated`: other backplanes have one of this id,
+    so its notifications may be of another one than the next call reaches.
+    """
+
+    id: str
+    component: str
+    key: str | None
+    backplane: str
+    generation: int
+    process: str
+    model: Mapping[str, Any]
+    setters: Mapping[str, str]
+    is_replicated: bool = False
+
+
+class Catalogue:
+    """The things that are known. `ask(route)` calls an operation."""
+
+    def __init__(self, ask: Callable[[str], Awaitable[Any]]) -> None:
+        self._ask = ask
+        #: The answers, by backplane and generation.
+        self._listed: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self.things: dict[str, CatalogueEntry] = {}
+        self._reported: set[str] = set()
+
+    async def refresh(self, directory: Directory, *, is_thorough: bool) -> None:
+        """Ask the backplanes that are new; `is_thorough`: all of them, since things may have come and gone.
+
+        For a backplane that does not answer, its last answer stays.
+        """
+        places = [
+            (name, place.generation)
+            for name, place in sorted(directory.backplanes.items())
+            if place.is_up and name != directory.node
+        ]
+        asked = [place for place in places if is_thorough or place not in self._listed]
+        answers = await asyncio.gather(
+            *(self._ask(backplane_route(name, "things")) for name, _ in asked), return_exceptions=True
+        )
+        for place, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, BackplaneError):
+                log.warning("%s does not list its things: %s", place[0], answer.message)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                self._listed[place] = answer
+        self._listed = {place: self._listed[place] for place in places if place in self._listed}
+        self._join()
+
+    def is_current(self, entry: CatalogueEntry, directory: Directory) -> bool:
+        """Whether the process of a thing is the one that it was when it was listed."""
+        place = directory.backplanes.get(entry.backplane)
+        return place is not None and place.is_up and place.generation == entry.generation
+
+    def _join(self) -> None:
+        things: dict[str, CatalogueEntry] = {}
+        for (backplane, generation), said in self._listed.items():
+            for id, component, key, kind in said["things"]:
+                known = things.get(id)
+                if known is not None and known.component != component and id not in self._reported:
+                    self._reported.add(id)
+                    log.warning(
+                        "two things have the id %s: that of component %s is served, and that of %s is not: give one"
+                        " another key", id, known.component, component,
+                    )  # fmt: skip
+                if known is not None and known.component != component:
+                    continue
+                things[id] = CatalogueEntry(
+                    id, component, key, backplane, generation, said["process"], said["models"][kind],
+                    said["setters"][kind], is_replicated=known is not None,
+                )  # fmt: skip
+        self.things = things

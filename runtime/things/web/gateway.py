@@ -1,0 +1,107 @@
+"""Gateway: the component that serves the things of its system over HTTP."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+from ...objects.component import Component
+from ...objects.operation import operation
+
+try:
+    from .server import Server, ServerThread
+except ModuleNotFoundError as error:
+    if error.name != "aiohttp":
+        raise
+    raise ModuleNotFoundError("the gateway needs aiohttp: pip install 'appbackplane[web]'", name="aiohttp") from error
+
+#: Connections that the kernel keeps until they are accepted: with aiohttp's 128, ten thousand took 36 s.
+BACKLOG: Final = 4_096
+#: Seconds for requests under way when the gateway stops.
+CLOSE_S: Final = 2.0
+
+
+class Gateway(Component):
+    """Give it a backplane of its own: `[backplane.web] components = ["appbackplane.runtime.things.web:Gateway"]`.
+
+    listen: HOST:PORT; port 0: a free one (`gateway.address` tells which). Without TLS the host is a loopback address.
+    tokens: name of each user to the SHA-256 of his bearer token, in hexadecimal digits. anonymous: whether those without a
+    token may use everything, as "anonymous". Otherwise requests without a known token get 401.
+    """
+
+    def __init__(
+        self, listen: str = "127.0.0.1:8080", tokens: Mapping[str, str] | None = None, anonymous: bool = False
+    ) -> None:
+        self._host_name, self._port = _loopback(listen)
+        self._tokens = _by_digest(tokens or {})
+        self._anonymous = anonymous
+        self._socket: socket.socket | None = None
+        self._thread: ServerThread | None = None
+
+    def on_primary(self) -> None:
+        """Listen. Raises OSError if the address is in use."""
+        family = socket.AF_INET6 if ":" in self._host_name else socket.AF_INET
+        listening = socket.create_server((self._host_name, self._port), family=family, backlog=BACKLOG)
+        self._socket = listening
+        server = Server(self._platform.run_dir, self._tokens, anonymous=self._anonymous)
+        self._thread = ServerThread(server, listening, name=f"{self.name}.http")
+        self._thread.start()
+
+    def on_secondary(self) -> None:
+        """Stop listening: another one serves."""
+        self._stop(CLOSE_S)
+
+    def on_down(self) -> None:
+        """Stop listening, and end the requests under way."""
+        self._stop(CLOSE_S)
+
+    def _ends(self, limit_s: float) -> None:
+        self._stop(limit_s)
+
+    def _stop(self, limit_s: float) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.stop(limit_s)
+        listening, self._socket = self._socket, None
+        if listening is not None:
+            listening.close()
+
+    @operation(priority=2, idempotent=True)
+    def address(self) -> str:
+        """Where it listens: "http://127.0.0.1:8080/"; "": nowhere."""
+        if self._socket is None:
+            return ""
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _loopback(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError(f"listen = {listen!r}: expected HOST:PORT, such as 127.0.0.1:8080")
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if not is_loopback:
+        raise ValueError(
+            f"listen = {listen!r}: without TLS the gateway listens on a loopback address alone: use 127.0.0.1:{port}, and put a"
+            " server with a certificate before it"
+        )
+    return ("127.0.0.1" if host == "localhost" else host), int(port)
+
+
+def _by_digest(tokens: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for user, digest in tokens.items():
+        if not isinstance(digest, str) or len(digest) != 64 or set(digest.lower()) - set("0123456789abcdef"):
+            raise ValueError(
+                f"tokens.{user}: expected the SHA-256 of the token, 64 hexadecimal digits: printf %s TOKEN | sha256sum"
+            )
+        if digest.lower() in found:
+            raise ValueError(f"tokens.{user}: {found[digest.lower()]} has the same token")
+        found[digest.lower()] = user
+    return found

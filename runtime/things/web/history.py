@@ -1,0 +1,69 @@
+"""History: the last messages of one property or event.
+
+A subscriber holds a place, not a queue, so ten thousand cost nothing while nothing happens. One that falls behind the history
+is told how many messages it has lost. Pure, but for the futures of those that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final, NamedTuple
+
+#: Messages kept of one property or event. A burst of more is told as a loss to subscribers that had not read the first of it.
+MESSAGES_MAX: Final = 1_024
+
+
+class HistoryEntry(NamedTuple):
+    """One message: its number, from 1, and its data as JSON."""
+
+    number: int
+    data: bytes
+
+
+class History:
+    """The last messages, the newest last."""
+
+    def __init__(self) -> None:
+        self._entries: deque[HistoryEntry] = deque(maxlen=MESSAGES_MAX)
+        self.last = 0
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def add(self, data: bytes) -> None:
+        """Add a message, and wake all waiting subscribers."""
+        self.last += 1
+        self._entries.append(HistoryEntry(self.last, data))
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiting.clear()
+
+    def after(self, number: int) -> tuple[HistoryEntry | None, int]:
+        """The first message behind `number`, and how many before it are lost. (None, 0): there is none yet."""
+        entries = self._entries
+        if not entries or entries[-1].number <= number:
+            return None, 0
+        first = entries[0].number
+        if number + 1 < first:
+            return entries[0], first - number - 1
+        return entries[number + 1 - first], 0
+
+    async def wait(self) -> None:
+        """Return at the next message."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiting.discard(waiter)
+
+
+def event_id(epoch: str, number: int) -> str:
+    """The id of a message in a stream. `epoch` names the gateway's process: numbers of another one mean nothing here."""
+    return f"{epoch}-{number}"
+
+
+def number_of(id: str, epoch: str) -> int | None:
+    """The number in such an id; None: it is of another process, or none at all."""
+    said, _, number = id.partition("-")
+    return int(number) if said == epoch and number.isascii() and number.isdigit() and len(number) < 19 else None

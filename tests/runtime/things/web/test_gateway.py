@@ -1,0 +1,101 @@
+"""The gateway's settings, and what it serves whom; over loopback sockets, without a system."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from appbackplane.runtime.things.web.gateway import Gateway
+from appbackplane.runtime.things.web.server import Server, _priority, _timeout_s
+from appbackplane.transport import call_checks
+
+DIGEST = "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"listen": "8080"}, "listen = '8080': expected HOST:PORT, such as 127.0.0.1:8080"),
+        ({"listen": "127.0.0.1:http"}, "expected HOST:PORT"),
+        ({"listen": "127.0.0.1:70000"}, "expected HOST:PORT"),
+        ({"listen": "0.0.0.0:8080"}, "without TLS the gateway listens on a loopback address alone: use 127.0.0.1:8080"),
+        ({"listen": "[::]:8080"}, "loopback address alone"),
+        ({"listen": "example.com:80"}, "loopback address alone"),
+        ({"tokens": {"ada": "secret"}}, r"tokens.ada: expected the SHA-256 of the token, 64 hexadecimal digits"),
+        ({"tokens": {"ada": DIGEST, "eve": DIGEST.upper()}}, "tokens.eve: ada has the same token"),
+    ],
+)
+def test_bad_settings_are_refused_with_the_remedy(settings: dict[str, Any], words: str) -> None:
+    """When the backplane starts, not at the first request."""
+    with pytest.raises(ValueError, match=words):
+        Gateway(**settings)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:8080", "localhost:0", "[::1]:8080", "127.9.9.9:1"])
+def test_loopback_addresses_are_taken(listen: str) -> None:
+    """All of 127.0.0.0/8 is this host."""
+    assert Gateway(listen=listen).address() == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "is_served"),
+    [
+        ("localhost:8080", None, True),
+        ("127.0.0.1:8080", "http://127.0.0.1:8080", True),
+        ("[::1]:8080", None, True),
+        ("rebound.example:8080", None, False),
+        ("localhost:8080", "https://evil.example", False),
+        ("localhost:8080", "http://localhost:9090", False),
+        ("localhost:8080", "null", False),
+    ],
+)
+def test_without_tokens_no_other_site_gets_in(host: str, origin: str | None, is_served: bool) -> None:
+    """A page of any site can have a browser send requests to this host."""
+    server = Server("nowhere", {}, anonymous=True)
+    headers = {"Host": host} | ({} if origin is None else {"Origin": origin})
+    request = make_mocked_request("POST", "/things", headers=headers)
+    if is_served:
+        assert server._principal(request) == "anonymous"
+        return
+    with pytest.raises(web.HTTPForbidden):
+        server._principal(request)
+
+
+@pytest.mark.parametrize(
+    ("header", "priority"), [("u=0", 0), ("i, u=7", 7), ("u=8", None), ("u=-1", None), ("u=2, u=3", 2), ("", None)]
+)
+def test_the_priority_of_a_request_is_that_of_its_header(header: str, priority: int | None) -> None:
+    """RFC 9218 has eight, as backplanes do by default; others are as if there were none."""
+    assert _priority(make_mocked_request("GET", "/", headers={"Priority": header})) == priority
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("wait=5", 5.0), ("respond-async, wait=10", 10.0), ("wait=0", None), ("wait=1e3", None), ("wait=99999", None)],
+)
+def test_a_client_says_how_long_it_waits(header: str, seconds: float | None) -> None:
+    """RFC 7240; the call ends by then."""
+    expected = call_checks.TIMEOUT_DEFAULT_S if seconds is None else seconds
+    assert _timeout_s(make_mocked_request("GET", "/", headers={"Prefer": header})) == expected
+
+
+def test_a_known_token_names_its_user_and_others_nobody() -> None:
+    """Whatever else is allowed: a wrong token is no anonymous request."""
+    digest = hashlib.sha256(b"secret").hexdigest()
+    for anonymous in (False, True):
+        server = Server("nowhere", {digest: "ada"}, anonymous=anonymous)
+        assert server._principal(with_token("Bearer secret")) == "ada"
+        for wrong in ("Bearer guess", "Basic secret", "Bearer"):
+            with pytest.raises(web.HTTPUnauthorized):
+                server._principal(with_token(wrong))
+    with pytest.raises(web.HTTPUnauthorized):
+        Server("nowhere", {digest: "ada"}, anonymous=False)._principal(make_mocked_request("GET", "/"))
+
+
+def with_token(authorization: str) -> web.Request:
+    """A request of somebody who says that."""
+    return make_mocked_request("GET", "/", headers={"Host": "localhost", "Authorization": authorization})

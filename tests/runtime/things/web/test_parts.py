@@ -1,0 +1,202 @@
+"""The pure parts of the gateway: histories, problems, the cache, the catalogue and invocations."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from appbackplane.runtime import Busy, DeadlineExceeded, InternalError, NotFound, PeerDown
+from appbackplane.runtime.things.web import invocations as invocations_module
+from appbackplane.runtime.things.web.cache import PropertyCache
+from appbackplane.runtime.things.web.catalogue import Catalogue
+from appbackplane.runtime.things.web.history import MESSAGES_MAX, History, event_id, number_of
+from appbackplane.runtime.things.web.invocations import Invocations
+from appbackplane.runtime.things.web.problems import HTTP_STATUS, problem_of
+from appbackplane.transport.directory import Directory, Place
+from appbackplane.transport.errors import Status, Unavailable
+
+
+def test_each_subscriber_has_its_place_in_one_history() -> None:
+    """And is told what it has missed, to the message."""
+    history = History()
+    assert history.after(0) == (None, 0)
+    for number in range(MESSAGES_MAX + 10):
+        history.add(b"%d" % number)
+    found, lost = history.after(0)
+    assert found is not None and (found.number, found.data, lost) == (11, b"10", 10)
+    found, lost = history.after(MESSAGES_MAX + 9)
+    assert found is not None and (found.number, lost) == (MESSAGES_MAX + 10, 0)
+    assert history.after(MESSAGES_MAX + 10) == (None, 0)
+
+
+def test_all_who_wait_are_woken_by_one_message() -> None:
+    """And one that has gone is in nobody's way."""
+
+    async def main() -> list[bytes]:
+        history = History()
+        waiting = [asyncio.create_task(history.wait()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.gather(waiting[0], return_exceptions=True)
+        history.add(b"1")
+        await asyncio.gather(*waiting[1:])
+        assert not history._waiting
+        return [entry.data for entry, _ in [history.after(0)] if entry is not None]
+
+    assert asyncio.run(main()) == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("id", "number"),
+    [("ab12-7", 7), ("ab12-", None), ("ab13-7", None), ("7", None), ("ab12--1", None), ("ab12-" + "9" * 30, None)],
+)
+def test_ids_of_another_process_mean_nothing(id: str, number: int | None) -> None:
+    """Its numbers began anew, so one of them would hide messages."""
+    assert number_of(id, "ab12") == number
+    assert event_id("ab12", 7) == "ab12-7"
+
+
+def test_every_status_has_its_http_status() -> None:
+    """A new one would be told as 500."""
+    assert set(HTTP_STATUS) == set(Status) - {Status.OK} if hasattr(Status, "OK") else set(HTTP_STATUS) == set(Status)
+
+
+def test_a_problem_says_when_to_come_back() -> None:
+    """In whole seconds in the header, and exactly in the body."""
+    status, body, headers = problem_of(Busy("full", retry_after=0.25))
+    assert (status, headers["Retry-After"], body["retry_after"], body["detail"]) == (503, "1", 0.25, "full")
+    assert problem_of(Unavailable("no"))[2] == {"Retry-After": "1"}
+    for error, expected in (
+        (NotFound("x"), 404),
+        (DeadlineExceeded("x"), 504),
+        (PeerDown("x"), 502),
+        (InternalError("x"), 500),
+    ):
+        status, body, headers = problem_of(error)
+        assert (status, body["status"], headers) == (expected, expected, {})
+
+
+def test_a_cached_value_counts_for_the_process_that_published_it() -> None:
+    """Another process has begun anew."""
+    cache = PropertyCache()
+    cache.put("lamp", "level", "p1", b"7")
+    assert cache.get("lamp", "level", "p1") == b"7" and cache.get("lamp", "level", "p2") is None
+    assert cache.is_to_ask("lamp", "p1") and not cache.is_to_ask("lamp", "p1") and cache.is_to_ask("lamp", "p2")
+    cache.clear()
+    assert cache.get("lamp", "level", "p1") is None and cache.is_to_ask("lamp", "p1")
+
+
+def listing(process: str, *things: tuple[str, str, str | None]) -> dict[str, Any]:
+    """As `listing_of` makes it."""
+    return {
+        "process": process,
+        "things": [[id, component, key, "m:Lamp"] for id, component, key in things],
+        "models": {"m:Lamp": {"title": "Lamp"}},
+        "setters": {"m:Lamp": {"level": "set_level"}},
+    }
+
+
+class Places:
+    """The backplanes of a system, and what they answer."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.generations = dict.fromkeys(answers, 1)
+        self.asked: list[str] = []
+        self.catalogue = Catalogue(self._ask)
+
+    async def _ask(self, route: str) -> Any:
+        name = route.split(".")[1]
+        self.asked.append(name)
+        answer = self.answers[name]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def directory(self) -> Directory:
+        return Directory("s", 1, {name: Place(number, "x", True) for name, number in self.generations.items()}, {}, {})
+
+    def refresh(self, *, is_thorough: bool = False) -> list[str]:
+        """The ids that are known afterwards."""
+        asyncio.run(self.catalogue.refresh(self.directory(), is_thorough=is_thorough))
+        return list(self.catalogue.things)
+
+
+def test_backplanes_are_asked_once_a_generation() -> None:
+    """Unless somebody asks for a thing that nobody knows."""
+    places = Places(a=listing("p1", ("lamp", "house", "lamp")), b=listing("p2"))
+    assert places.refresh() == ["lamp"] and places.asked == ["a", "b"]
+    assert places.refresh() == ["lamp"] and places.asked == ["a", "b"]
+    found = places.catalogue.things["lamp"]
+    assert (found.component, found.key, found.backplane, found.process) == ("house", "lamp", "a", "p1")
+    places.generations["a"] = 2
+    assert not places.catalogue.is_current(found, places.directory())
+    places.answers["a"] = listing("p3")
+    assert places.refresh() == [] and places.asked == ["a", "b", "a"]
+    places.answers["b"] = listing("p2", ("door", "house", "door"))
+    assert places.refresh() == [] and places.refresh(is_thorough=True) == ["door"]
+
+
+def test_a_backplane_that_does_not_answer_keeps_what_it_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Its things are there; one that has never answered has none yet, and is asked again."""
+    places = Places(a=listing("p1", ("lamp", "house", "lamp")), b=Unavailable("starting"))
+    assert places.refresh() == ["lamp"]
+    places.answers = {"a": Busy("full"), "b": listing("p2", ("door", "house", "door"))}
+    assert places.refresh() == ["lamp", "door"]
+    assert places.refresh(is_thorough=True) == ["lamp", "door"]
+    assert "a does not list its things: full" in caplog.text
+
+
+def test_two_things_with_one_id_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The first is served; replicas of one component are no mistake, but their values may differ."""
+    caplog.set_level(logging.WARNING)
+    places = Places(
+        a=listing("p1", ("lamp", "house", "lamp"), ("door", "house", "door")),
+        b=listing("p2", ("lamp", "garden", "lamp"), ("door", "house", "door")),
+    )
+    places.refresh()
+    places.refresh(is_thorough=True)
+    lamp, door = places.catalogue.things["lamp"], places.catalogue.things["door"]
+    assert (lamp.component, lamp.is_replicated, door.is_replicated) == ("house", False, True)
+    assert caplog.text.count("two things have the id lamp: that of component house is served") == 1
+
+
+def test_an_invocation_is_told_to_those_who_began_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its end; and beyond the bound the oldest that has ended is forgotten."""
+    monkeypatch.setattr(invocations_module, "INVOCATIONS_MAX", 2)
+
+    async def main() -> None:
+        kept, release = Invocations(), asyncio.Event()
+
+        def call(end: Any) -> Coroutine[Any, Any, Any]:
+            async def run() -> Any:
+                await release.wait()
+                if isinstance(end, Exception):
+                    raise end
+                return end
+
+            return run()
+
+        first, second = (
+            kept.begin("/fade", "ada", "now", call(5)),
+            kept.begin("/fade", "ada", "now", call(Busy("full"))),
+        )
+        assert kept.find(first.href, "eve") is None and kept.find(first.href, "ada") is first
+        assert first.status()["status"] == "running"
+        with pytest.raises(Busy, match="2 actions are running"):
+            kept.begin("/fade", "ada", "now", call(6))
+        release.set()
+        await asyncio.gather(first.task, second.task, return_exceptions=True)
+        assert (first.status()["status"], first.status()["output"]) == ("completed", 5)
+        assert (second.status()["status"], second.status()["error"]["status"]) == ("failed", 503)
+        third = kept.begin("/fade", "ada", "now", call(7))
+        assert kept.find(first.href, "ada") is None and kept.find(second.href, "ada") is second
+        third.task.cancel()
+        await asyncio.gather(third.task, return_exceptions=True)
+        assert third.status()["error"]["status"] == 499
+
+    asyncio.run(main())
