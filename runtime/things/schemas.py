@@ -1,8 +1,8 @@
 """Schemas: the JSON Schema of a Python type, in the vocabulary that a Thing Description has for data.
 
 A Thing Description (W3C WoT TD 1.1, section 5.3.2, "DataSchema") has a part of JSON Schema: no references, `oneOf` for
-alternatives, and `items` for the fields of a tuple. msgspec derives the schema of a type with its bounds; its references are
-written out here. A type that contains itself cannot be described without references, so it is refused.
+alternatives, and one schema of `items` for the fields of a tuple. msgspec derives the schema of a type with its bounds; its
+references are written out here. A type that contains itself cannot be described without references, so it is refused.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Writer:
         if "anyOf" in schema:
             schema["oneOf"] = _without_subsets(schema.pop("anyOf"))
         if "prefixItems" in schema:
-            schema["items"] = schema.pop("prefixItems")
+            schema["items"] = _any_of_them(schema.pop("prefixItems"))
         for keyword in _INNER:
             if keyword in schema:
                 inner = schema[keyword]
@@ -75,6 +75,15 @@ class _Writer:
         if len(alternatives) == 1:
             return alternatives[0] | {keyword: value for keyword, value in schema.items() if keyword != "oneOf"}
         return schema
+
+
+def _any_of_them(fields: list[Any]) -> dict[str, Any]:
+    """The schema of each field of a tuple.
+
+    One schema for each position is allowed, too; the Thing Description Playground counts it as a failed assertion.
+    """
+    kinds = _without_subsets([each for number, each in enumerate(fields) if each not in fields[:number]])
+    return kinds[0] if len(kinds) == 1 else {"oneOf": kinds}
 
 
 def _without_subsets(alternatives: list[Any]) -> list[Any]:

@@ -68,7 +68,11 @@ COLOUR = {
         (Mode, {"title": "Mode", "enum": ["cold", "warm"]}),
         (list[Colour], {"type": "array", "items": COLOUR}),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
-        (tuple[int, str], {"type": "array", "minItems": 2, "maxItems": 2, "items": [{"type": "integer"}, {"type": "string"}]}),
+        (
+            tuple[int, str],
+            {"type": "array", "minItems": 2, "maxItems": 2, "items": {"oneOf": [{"type": "integer"}, {"type": "string"}]}},
+        ),
+        (tuple[int, int], {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "integer"}}),
         (Annotated[datetime.datetime, msgspec.Meta(tz=True)], {"type": "string", "format": "date-time"}),
         (bytes, {"type": "string", "contentEncoding": "base64"}),
     ],
