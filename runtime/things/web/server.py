@@ -47,6 +47,8 @@ SUBSCRIBERS_MAX: Final = 100_000
 #: Things in one answer, unless the client asks for fewer.
 PAGE_MAX: Final = 1_000
 
+#: Values of the header Host that are remembered: a few names, with any port.
+LOCAL_HOSTS_MAX: Final = 100
 #: Hosts that are this one.
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _PROBLEM: Final = "application/problem+json"
@@ -69,6 +71,8 @@ class Server:
         self._histories: dict[tuple[str, str, str], History] = {}
         self._places: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._invocations = Invocations()
+        #: Values of the header Host that name this host; to parse one takes 10 us.
+        self._local_hosts: set[str] = set()
         self._listed_s = -LIST_AGAIN_S
         self._version = -1
         self._listing = asyncio.Lock()
@@ -96,13 +100,13 @@ class Server:
         application = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[self._guard])
         thing = "/things/{id}"
         application.add_routes(
-            [
-                web.get("/things", self._list_all),
-                web.get(thing, self._describe),
-                web.get(f"{thing}/properties", self._read_all),
+            [  # in the order in which they are matched: each that does not fit costs every request behind it 2 us
                 web.get(f"{thing}/properties/{{name}}", self._read),
                 web.put(f"{thing}/properties/{{name}}", self._write),
                 web.post(f"{thing}/actions/{{name}}", self._invoke),
+                web.get("/things", self._list_all),
+                web.get(thing, self._describe),
+                web.get(f"{thing}/properties", self._read_all),
                 web.get(f"{thing}/actions/{{name}}/{{number}}", self._action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", self._cancel_action),
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self._stream),
@@ -143,12 +147,27 @@ class Server:
             if user is not None:
                 return user
         elif not scheme and self._anonymous:
-            _expect_local(request)
+            self._expect_local(request)
             return "anonymous"
         raise web.HTTPUnauthorized(
             text="a known bearer token is needed: Authorization: Bearer TOKEN",
             headers={hdrs.WWW_AUTHENTICATE: "Bearer"},
         )
+
+    def _expect_local(self, request: web.Request) -> None:
+        """Refuse requests that a page of another site makes a browser send: without tokens they look like the user's own.
+
+        The check of the host stops DNS rebinding, and that of the origin stops requests across sites.
+        """
+        host = request.host
+        if host not in self._local_hosts:
+            if request.url.host not in _LOCAL:
+                raise web.HTTPForbidden(text=f"without a token the gateway is reached as {' or '.join(_LOCAL)} alone")
+            if len(self._local_hosts) < LOCAL_HOSTS_MAX:
+                self._local_hosts.add(host)
+        origin = request.headers.get(hdrs.ORIGIN)
+        if origin is not None and origin != f"{request.scheme}://{host}":
+            raise web.HTTPForbidden(text=f"a page of {origin} may send nothing here without a token")
 
     # -- things -------------------------------------------------------------------------------------------------------
 
@@ -170,7 +189,8 @@ class Server:
         """The thing of a path, in the process in which it lives now. Raises `NotFound`."""
         id = request.match_info["id"]
         found = self._catalogue.things.get(id)
-        if found is None or not self._catalogue.is_current(found, await self._client.directory()):
+        directory = self._client._session.directory  # the newest that has come; None: the system is gone
+        if found is None or directory is None or not self._catalogue.is_current(found, directory):
             await self._refresh(is_thorough=False)
             if id not in self._catalogue.things:
                 await self._refresh(is_thorough=True)
@@ -425,18 +445,6 @@ _NOTHING: Final = object()
 
 def _problem(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> web.Response:
     return web.Response(status=status, body=_encode(body), content_type=_PROBLEM, headers=headers)
-
-
-def _expect_local(request: web.Request) -> None:
-    """Refuse requests that a page of another site makes a browser send: without tokens they look like the user's own.
-
-    The check of the host stops DNS rebinding, and that of the origin stops requests across sites.
-    """
-    if request.url.host not in _LOCAL:
-        raise web.HTTPForbidden(text=f"without a token the gateway is reached as {' or '.join(_LOCAL)} alone")
-    origin = request.headers.get(hdrs.ORIGIN)
-    if origin is not None and origin != f"{request.scheme}://{request.host}":
-        raise web.HTTPForbidden(text=f"a page of {origin} may send nothing here without a token")
 
 
 def _known(request: web.Request, entry: CatalogueEntry, kind: str) -> str:
