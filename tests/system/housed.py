@@ -46,6 +46,14 @@ class Lamp(Thing):
         await self.call("gates.wait", timeout=seconds)
         return "held"
 
+    @action(safe=True)
+    def double(self, number: int) -> int:
+        return 2 * number
+
+    @prop
+    def range(self) -> tuple[int, str] | None:
+        return (1, "step")
+
     @action
     def burst(self, count: int) -> None:
         for number in range(count):

@@ -144,7 +144,7 @@ def test_properties_are_read_and_written(web: Web) -> None:
     assert web.ask("PUT", f"{LAMP}/properties/picture", "AAH/").status == 204
     assert web.ask("GET", f"{LAMP}/properties/picture").body == "AAH/"
     everything = web.ask("GET", f"{LAMP}/properties").body
-    assert everything == {"brightness": 59, "picture": "AAH/", "user": "ada by web"}
+    assert everything == {"brightness": 59, "picture": "AAH/", "user": "ada by web", "range": [1, "step"]}
     other = f"/things/{quote('urn:appbackplane:house:hall%2F2', safe='')}/properties/brightness"
     assert web.ask("GET", other).body == 7
 

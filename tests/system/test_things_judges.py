@@ -1,0 +1,91 @@
+"""Things, judged by others: node-wot as a client, and the Thing Description Playground's validators. By `scripts/long things`.
+
+They come from npm; where there is no node, or npm cannot install them, the tests are skipped with that reason.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.figures import LONG
+
+from .conftest import System, short_folder, systems_in
+from .test_things import LAMP, TOKEN, TOML, Web
+
+pytestmark = [LONG, pytest.mark.xdist_group("judges")]
+
+JUDGES = Path(__file__).with_name("judges")
+EVENTS = 200
+#: Seconds for npm, and for a judge.
+INSTALL_S, JUDGE_S = 600, 300
+
+
+@pytest.fixture(scope="module")
+def judges(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the judges and their packages."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        pytest.skip("node and npm are not installed here")
+    folder = tmp_path_factory.mktemp("judges")
+    shutil.copytree(JUDGES, folder, dirs_exist_ok=True)
+    done = subprocess.run(
+        ["npm", "install", "--silent", "--no-audit"],
+        cwd=folder,
+        timeout=INSTALL_S,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"npm cannot install the judges: {done.stderr.strip()[-300:]}")
+    # The assertions look for the validator among packages of their own.
+    scope = Path("@thing-description-playground")
+    inner = folder / "node_modules" / scope / "assertions" / "node_modules" / scope
+    if not (inner / "core").exists():
+        inner.mkdir(parents=True)
+        (inner / "core").symlink_to(folder / "node_modules" / scope / "core")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def house(_no_ignored_interrupt: None) -> Iterator[System]:
+    """The things of test_things.py."""
+    with short_folder() as folder, systems_in(folder) as begin:
+        shutil.copy(Path(__file__).with_name("housed.py"), folder)
+        system = begin(TOML)
+        system.wait_up()
+        yield system
+
+
+def judged(folder: Path, *words: str) -> Any:
+    """What a judge prints."""
+    done = subprocess.run(["node", *words], cwd=folder, timeout=JUDGE_S, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_node_wot_reads_writes_invokes_observes_and_misses_no_event(house: System, judges: Path) -> None:
+    """The client of the field, by the Thing Description alone."""
+    found = judged(judges, "node_wot.js", f"http://{Web(house)._at}{LAMP}", TOKEN, str(EVENTS))
+    assert (found["read"], found["invoked"], found["errors"]) == (42, 42, [])
+    assert found["all"]["brightness"] == 42 and found["all"]["user"] == "ada by web"
+    assert found["events"] == list(range(EVENTS))
+    assert found["observed"] == list(range(1, 21))
+
+
+def test_no_assertion_of_the_playground_fails(house: System, judges: Path) -> None:
+    """On any description that is served."""
+    files = []
+    for number, td in enumerate(Web(house).ask("GET", "/things").body):
+        files.append(str(judges / f"td-{number}.json"))
+        Path(files[-1]).write_text(json.dumps(td))
+    found = judged(judges, "playground.js", *files)
+    assert found["failed"] == [] and found["passed_count"] > 100
+    for report in found["reports"]:
+        assert (report["schema"], report["additional"]) == ("passed", "passed")
