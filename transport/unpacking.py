@@ -78,8 +78,8 @@ def _unpack(frame: bytes | memoryview, *, is_text: bool) -> Any:
 def uncollected() -> Iterator[None]:
     """Without the garbage collector. With two threads at once, the second leaves turning it on again to the first."""
     is_on = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()  # a signal's exception may strike at once
         yield
     finally:
         if is_on:

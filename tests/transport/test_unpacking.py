@@ -102,6 +102,20 @@ def test_the_collector_waits_while_a_large_frame_is_made() -> None:
     assert gc.isenabled()
 
 
+def test_a_signal_that_strikes_leaves_the_collector_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its exception may be raised as soon as the collector is off, in a client's main thread."""
+    disable = gc.disable
+
+    def struck() -> None:
+        disable()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gc, "disable", struck)
+    with pytest.raises(KeyboardInterrupt):
+        codec.decode(frame(listed(100_000, b"\x90")))
+    assert gc.isenabled()
+
+
 def test_a_frame_that_is_not_counted_holds_one_batch_at_most() -> None:
     """So of a refused one the caller can be told."""
     assert UNCOUNTED_BYTES > BATCH_BYTES_MAX
